@@ -29,9 +29,9 @@ from dbanon.data.schema import Kind
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (
-    DEVIATIONS,
-    LEAST_COMPARABLE_SHARE,
     MAX_GROUP_SIZE,
+    MIN_COMPARABLE_SHARE,
+    MIN_DEVIATIONS,
     MIN_SHARE_TO_WARN,
     LinkingColumn,
     is_coding,
@@ -298,10 +298,10 @@ def _excess_agreement(
     n_grouped : the number of rows in groups of two or more.
     pair_weight : the sum of size / (size - 1) over these groups.
     """
-    if n_grouped * (1.0 - chance) < LEAST_COMPARABLE_SHARE * n:
+    if n_grouped * (1.0 - chance) < MIN_COMPARABLE_SHARE * n:
         return 0.0
     excess = agreeing - chance * n_grouped
-    if excess < DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pair_weight):
+    if excess < MIN_DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pair_weight):
         return 0.0
     return excess / (n_grouped * (1.0 - chance))
 
@@ -337,12 +337,12 @@ def _strength(n: int, n_groups: int, between: float, total: float) -> float:
     between : the sum over all values of the squared deviation of their group mean from the mean.
     total : the sum of squared deviations of the values from the mean.
     """
-    if n_groups < 2 or n - n_groups < LEAST_COMPARABLE_SHARE * n or total <= 0.0:
+    if n_groups < 2 or n - n_groups < MIN_COMPARABLE_SHARE * n or total <= 0.0:
         return 0.0
     residual = max(1.0 - between / total, 0.0)
     explained = 1.0 - residual * (n - 1) / (n - n_groups)
     chance = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
-    if explained < DEVIATIONS * chance:
+    if explained < MIN_DEVIATIONS * chance:
         return 0.0
     return max(1.0 - (1.0 - explained) / (2.0 * (1.0 - _MIN_EXPLAINED)), 0.0)
 

@@ -262,7 +262,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
         if array.dtype.kind == "c":
             raise InvalidParameter(
                 "The data must be numbers, and not complex numbers, which have no order.",
-                hint="Give real and imaginary parts as columns of their own.",
+                hint="Pass the real and imaginary parts as separate columns.",
             )
         numbers = _copy_numbers(array)
     except (TypeError, ValueError):

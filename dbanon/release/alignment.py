@@ -1,6 +1,6 @@
-"""Alignment of the rows of a data frame with the released rows, kept in memory with the report.
+"""The alignment of released rows with the original rows of a data frame.
 
-It undoes shuffling, so it is never serialized: no JSON, text or pickle contains it.
+The report keeps it in memory only. It would undo shuffling, so no JSON, text or pickle contains it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from dbanon.measures.attributes import Floats
     from dbanon.measures.pairs import Pairs
 
-# Number of pairs to test, and the bounds below which rows count as unrelated: how much nearer they
-# are than random pairs, in standard deviations and as a share of the largest possible gain.
-MAX_TESTED_PAIRS, MAX_CHANCE_DEVIATIONS, MAX_CHANCE_SHARE = 1000, 3.0, 0.4
-# A smaller spread, as a share of the mean distance, is a rounding error.
+# Maximum number of pairs to test.
+MAX_TESTED_PAIRS = 1000
+# Rows count as unrelated to their originals if the gain (see ``compare_with_chance``) is below both
+# of these: in standard deviations, and as a share of the largest possible gain.
+MAX_CHANCE_DEVIATIONS = 3.0
+MAX_CHANCE_SHARE = 0.4
+# A smaller standard deviation, as a share of the expected distance, is a rounding error.
 _ROUNDING_ERROR = 1e-9
 
 
 def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
-    """Return whether released rows are hardly nearer to their originals than random pairs.
+    """Return True if released rows are hardly nearer to their originals than to random records.
 
-    False if all pairings are equivalent, as in a single class.
+    False if all pairings are equally near, as in a single class.
     """
     comparison = compare_with_chance(pairs, seed)
     if comparison is None:
@@ -39,12 +42,14 @@ def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
 
 
 def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
-    """Measure how much nearer the pairs are than random pairs; None if all pairings are equal.
+    """Measure the gain: by how much pairs are nearer than random pairings of the same rows.
+
+    None if all pairings are equally near.
 
     Returns
     -------
-    The gain in standard deviations of the sums of distances of random pairings, and its share of
-    the largest gain that a pairing could have.
+    The gain in standard deviations of the sum of distances over random pairings, and its share of
+    the largest gain that any pairing could have.
     """
     records = np.arange(pairs.n)
     if pairs.n > MAX_TESTED_PAIRS:
@@ -68,28 +73,28 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
     return gain / spread, gain / (expected_sum - least_sum)
 
 
-# Row orders of a released frame, as its attrs and the arguments of its report name them.
+# Orders of the rows of a released frame, as named in its attrs and in the arguments of its report.
 SHUFFLED, INPUT = "shuffled", "input"
 ROWS_LINK = Caution(
     "the rows are in the order of their originals",
     "ROWS LINK TO THEIR ORIGINALS",
     "order and index are those of the input. Anyone who has the input can pair every row with"
-    " its original. Use the result yourself, and do not hand it on",
+    " its original. Use the result yourself, and do not pass it on",
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
-    """The pairing of released rows with original rows; becomes None when pickled or deep-copied.
+    """Which released row came from which original; becomes None when pickled or deep-copied.
 
     Parameters
     ----------
     n_originals : number of original rows.
     original_of_row : int64 (r,), the index of each released row's original.
-    original_digests, released_digests : by quasi-identifier, digests of all values in order, to
-        check that both frames are still those of the run.
-    released : the frame that was returned.
-    hierarchies : of the run, by column.
+    original_digests, released_digests : by quasi-identifier, digests of the values in row order, to
+        check that both frames are still as they were in the run.
+    released : the frame that was returned to the caller.
+    hierarchies : the hierarchies of the run, by column.
     """
 
     n_originals: int

@@ -1,7 +1,7 @@
-"""Attacks on released rows, regardless of how these were made, and their success rates.
+"""Attacks on released rows, however these were made, and the success rates of the attacks.
 
-Rates refer to real persons and are for the controller only, not part of a release. No data about a
-single record leaves this module.
+The rates describe real persons. They are only for the controller of the data and not part of a
+release. No data about a single record leaves this module.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Attacks(LabelledTextWithCard):
     Parameters
     ----------
     originals, controls, released : numbers of original records, control records and released rows.
-    results : by name of the attack; docs/evaluation.md lists them.
-    linked : the columns that the linking attacker knows from one data set, and from another.
+    results : the results by name of the attack; docs/evaluation.md lists the attacks.
+    linked : for the attack that links two data sets, the columns of each.
     """
 
     originals: int
@@ -54,7 +54,7 @@ class Attacks(LabelledTextWithCard):
         return {name: attack.risk for name, attack in self.results.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """Return the results as JSON values."""
         return {
             "originals": self.originals,
             "controls": self.controls,
@@ -66,7 +66,7 @@ class Attacks(LabelledTextWithCard):
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the figures as pairs of label and text, for display."""
+        """Return the results as pairs of label and text, for display."""
         return [(name, describe_attack(attack.to_dict())) for name, attack in self.results.items()]
 
 
@@ -87,9 +87,9 @@ def build_attack_data(
     microdata : the originals, followed by the control records.
     members : number of originals.
     columns : the released columns as written, for m distinct rows.
-    weights : int64 (m,), the multiplicity of each distinct row.
-    linked : the columns of the linking attacker's two data sets; None for the first and the second
-        half of all columns.
+    weights : int64 (m,), how often each distinct row occurs.
+    linked : for the attack that links two data sets, the columns of each; None for the first and
+        the second half of all columns.
     options : further fields of ``AttackData``.
     """
     names = [attribute.name for attribute in microdata.attributes]

@@ -1,12 +1,12 @@
 """Retained columns that single out rows or reveal values that a release hides.
 
-Two kinds of released rows with a value in such a column are counted. *Rare*: fewer than k rows
-share the value. *Determined*: all rows with the value had the same original value of a
-quasi-identifier, so one follows from the other. Unique values always determine everything, so the
-number of rows expected by chance is subtracted, and the excess is weighted by the extent to which
-the release hides the quasi-identifier.
+Two kinds of rows are counted, among released rows with a value in such a column. *Rare*: fewer than
+k rows share the value. *Determined*: all rows with the value have the same original value of a
+quasi-identifier, so that it follows from the column. Values that occur once always determine it, so
+the number of rows expected by chance is subtracted. The excess is weighted by the share of rows in
+which the release hides the quasi-identifier.
 
-Findings name columns and contain no values.
+Findings name columns but contain no values.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FewPersons:
     Parameters
     ----------
     name : the column.
-    share : the approximate share of classes with fewer than k of its values, in hundredths, at
+    share : the share of classes with fewer than k values of the column, rounded to hundredths; at
         least 0.01.
     """
 
@@ -65,7 +65,7 @@ class FewPersons:
 
     @classmethod
     def from_counts(cls, name: str, n_total: int, n_affected: int) -> Self:
-        """Build the finding from the number of all and of affected classes or values."""
+        """Build the finding from the number of all classes or values, and of affected ones."""
         return cls(name, max(round(n_affected / n_total, 2), 0.01))
 
     def describe(self, k: int) -> str:
@@ -84,7 +84,8 @@ class PersonSpellings(FewPersons):
     Parameters
     ----------
     name : the column.
-    share : the share of values that are another spelling, in hundredths, at least 0.01.
+    share : the share of values that are another spelling of a value, rounded to hundredths; at
+        least 0.01.
     """
 
     def describe(self, k: int) -> str:
@@ -103,7 +104,7 @@ class RetainedIdentifier:
     Parameters
     ----------
     name : the column.
-    reason : why it looks like one, a code of ``advice.roles.REASONS``.
+    reason : why it looks like a person identifier, one of ``advice.roles.REASONS``.
     """
 
     name: str
@@ -126,28 +127,28 @@ if TYPE_CHECKING:
 
     from dbanon.recoding import ReleasedColumn
 
-# The least share of the rows with a value at which a finding is reported.
+# A finding is reported if it affects at least this share of the rows with a value.
 LEAST_REPORTED_SHARE = 0.5
 
 # Tables of up to this many rows are counted completely; larger ones are sampled first.
 MAX_FULLY_COUNTED_ROWS = 50_000
-# If a sample has no equal values, at most this share of all rows has a value that other rows share;
-# this is wrong with a probability of exp(-_LOG_CERTAINTY).
+# If a sample has no equal values, conclude that at most this share of all rows has a value that
+# occurs more than once. The conclusion is wrong with a probability of at most exp(-_LOG_CERTAINTY).
 _MAX_SHARED_SHARE = 0.1
 _LOG_CERTAINTY = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class ValueGroups:
-    """Released rows grouped by their value in a column, without those that have none.
+    """Released rows grouped by their value in a column; rows with NULL are left out.
 
     Parameters
     ----------
     sizes : int64 (g,), distinct group sizes in rows.
     counts : int64 (g,), the number of groups of each size.
     rare : int64 (g,), the number of groups of each size with fewer than k rows or persons.
-    identical : int64 (g, d), the number of groups of each size in which all rows had the same
-        original value of a quasi-identifier, for each of these.
+    identical : int64 (g, d), for each of d quasi-identifiers, the number of groups of each size in
+        which all rows have the same original value.
     """
 
     sizes: NDArray[np.int64]
@@ -191,14 +192,14 @@ def group_by_value(
     distinct_sizes, size_indices = np.unique(sizes, return_inverse=True)
     size_indices = size_indices.reshape(-1)
 
-    def count_by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def count_groups_by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(size_indices, flags, len(distinct_sizes)).astype(np.int64)
 
     return ValueGroups(
         distinct_sizes.astype(np.int64),
         np.bincount(size_indices, minlength=len(distinct_sizes)).astype(np.int64),
-        count_by_size(n_persons < k),
-        np.column_stack([count_by_size(flags) for flags in is_identical])
+        count_groups_by_size(n_persons < k),
+        np.column_stack([count_groups_by_size(flags) for flags in is_identical])
         if is_identical
         else np.zeros((len(distinct_sizes), len(quasi_identifiers)), np.int64),
     )
@@ -209,7 +210,7 @@ def require_all_counted(name: str, n_counted: int, n_released: int) -> None:
 
     Raises
     ------
-    RecountFailed : they contain more or fewer rows.
+    RecountFailed : the groups contain more or fewer rows.
     """
     if n_counted != n_released:
         raise RecountFailed(
@@ -221,12 +222,12 @@ def require_all_counted(name: str, n_counted: int, n_released: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """How often the distinct values of a column occur, without the values themselves.
+    """How often the values of a column occur, without the values themselves.
 
     Parameters
     ----------
-    occurrences : int64 (s,), numbers of rows that have the same value.
-    n_values : int64 (s,), how many values occur in that many rows.
+    occurrences : int64 (s,), the distinct numbers of rows in which a value occurs.
+    n_values : int64 (s,), how many values occur in each of these numbers of rows.
     """
 
     occurrences: NDArray[np.int64]
@@ -270,7 +271,7 @@ class Originals:
         self._frequencies: dict[str, Frequencies] = {}
 
     def codes(self, name: str) -> NDArray[np.int64]:
-        """Encode the values of all records as integers, int64 (n,); NULL has its own code."""
+        """Encode the values of all records as integers, int64 (n,); NULL has a code, too."""
         microdata = self._microdata
         attribute = microdata.attributes[self.names.index(name)]
         if attribute.kind.is_numeric:
@@ -310,7 +311,7 @@ class Originals:
 def find_disclosures(
     name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
 ) -> list[DisclosiveColumn]:
-    """Return the findings on a column: that it is nearly unique, and what it determines."""
+    """Return the findings on a column: whether it is nearly unique, and what it determines."""
     n = groups.n_rows
     if not n:
         return []
@@ -322,7 +323,8 @@ def find_disclosures(
         n_determined = int(groups.sizes @ groups.identical[:, index])
         if n_determined < LEAST_REPORTED_SHARE * n:
             continue
-        # Rows with a unique value are always determined, so the others must reach the share alone.
+        # Rows whose value occurs once are always determined. So the other rows alone must reach the
+        # share.
         shared = groups.sizes > 1
         if int(groups.sizes[shared] @ groups.identical[shared, index]) < LEAST_REPORTED_SHARE * n:
             continue
@@ -341,8 +343,8 @@ def find_disclosures(
 def _expected_rows_by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     """Return the number of rows that an unrelated column with these groups would determine.
 
-    The probability that m random rows have the same value of a quasi-identifier is the sum of the
-    m-th powers of its values' shares.
+    The probability that m random rows have the same value of a quasi-identifier is the sum, over
+    its values, of their shares to the power of m.
     """
     expected = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
@@ -351,9 +353,10 @@ def _expected_rows_by_chance(groups: ValueGroups, frequencies: Frequencies) -> f
 
 
 def floor_share(count: int, n: int, k: int) -> float:
-    """Round the share of ``count`` among n rows down to hundredths, to at least the reported share.
+    """Return the share of ``count`` among n rows, rounded down to hundredths.
 
-    If fewer than k of the n rows remain, k are assumed.
+    It is at least ``LEAST_REPORTED_SHARE``. If 1 to k - 1 rows are not counted, k are assumed, so
+    that the share does not single them out.
     """
     if 0 < n - count < k:
         count = n - k
@@ -361,7 +364,7 @@ def floor_share(count: int, n: int, k: int) -> float:
 
 
 def proof_sample_size(n_rows: int) -> int:
-    """Return the size of a sample that can prove a column nearly unique; 0 to count all rows."""
+    """Return how many rows to sample to prove a column nearly unique; 0 means all rows."""
     if n_rows <= MAX_FULLY_COUNTED_ROWS:
         return 0
     # Add a tenth, because the sizes of random samples vary.
@@ -373,13 +376,13 @@ def prove_nearly_unique(
 ) -> DisclosiveColumn | None:
     """Return the finding that a column is nearly unique; None if a random sample does not prove it.
 
-    If a share u of n rows has shared values, a sample of s rows has at least s*s*u/(2n) pairs with
-    equal values.
+    If a share u of n rows has values that occur more than once, a sample of s rows is expected to
+    have at least s*s*u/(2n) pairs with equal values.
 
     Parameters
     ----------
     n_rows, n_sampled : number of all rows, and of rows in the sample.
-    n_values, n_distinct : number of sampled rows that have a value, and of their distinct values.
+    n_values, n_distinct : number of sampled rows with a value, and of distinct values among them.
     """
     if not n_sampled or not n_sampled == n_values == n_distinct:
         return None

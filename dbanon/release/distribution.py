@@ -1,8 +1,9 @@
 """Distributions of released columns for charts: bins and labels that many rows share.
 
-Bin edges lie on a grid of round numbers, never on data values. Neighbouring bins are merged until
-each is empty or has at least ``bound`` rows, and displayed counts are rounded to multiples of the
-bound. Labels are displayed if at least ``bound`` rows have them.
+Bin edges lie on a grid of round numbers, which does not depend on single values. The bound is the
+smallest number of rows that may be displayed: neighbouring bins are merged until each is empty or
+has at least that many rows, counts are rounded to multiples of the bound, and labels of fewer rows
+are not displayed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Kind
 
-# The least number of rows that a bin or label may have, however small k is.
+# The smallest bound, however small k is.
 LEAST_BOUND = 5
-# Limits that keep a chart readable.
+# Maximum number of bins, and of labels, that keeps a chart readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
+# What the axis of a chart shows.
 UNITS = ("number", "date", "label")
 
 
@@ -33,7 +35,7 @@ class Bar:
     ----------
     label : text of the bar in a table.
     rows : number of rows, rounded to a multiple of the bound.
-    low, width : the start and width of a bin, in steps of the grid.
+    low, width : the start and the width of a bin, in grid steps from the start of the first bin.
     """
 
     label: str
@@ -48,13 +50,13 @@ class Distribution:
 
     Parameters
     ----------
-    name, role : of the column.
+    name, role : name and role of the column.
     unit : one of ``UNITS``; empty if there is no chart.
-    bound : the least number of rows of a bin or label.
+    bound : the smallest number of rows that may be displayed.
     bars : bins in ascending order, or labels by descending number of rows.
-    edges : texts of all edges of the grid's steps; the outer ones are empty, because the outer bins
-        are open.
-    others : text about labels that are not displayed separately.
+    edges : texts of the edges of all grid steps; the first and the last are empty, because the
+        outer bins are open.
+    others : text about labels that have no bar; empty if there are none.
     note : why there is no chart; empty if there is one.
     """
 
@@ -74,11 +76,11 @@ def least_displayed_rows(k: int) -> int:
 
 
 def require_displayable(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
-    """Check that each bar has no rows or at least ``bound`` rows.
+    """Check that each bar has either no rows or at least ``bound`` rows.
 
     Parameters
     ----------
-    counts : the rows of each bar before rounding.
+    counts : number of rows of each bar before rounding.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def require_displayable(distribution: Distribution, counts: Sequence[int] | None
         rows == 0 or rows >= bound for rows in (*displayed_rows, *(counts or ()))
     )
     if not is_allowed or any(rows % bound for rows in displayed_rows):
-        raise AssertionError("A picture would show fewer rows than allowed.")
+        raise AssertionError("A chart would show fewer rows than allowed.")
 
 
 def build_distribution(
@@ -103,16 +105,16 @@ def build_distribution(
     values: Callable[[], Sequence[tuple[str, int]] | None],
     labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
 ) -> Distribution:
-    """Build the distribution of a column, by bins of numbers or dates, or by labels.
+    """Build the distribution of a column: bins of numbers or dates, or else labels.
 
     Parameters
     ----------
-    role : of the column, such as ``sensitive``.
-    persons : whether k counts persons. Every class has k persons, and so does every bin of released
-        values; persons with a sensitive value cannot be counted.
+    role : role of the column, such as ``sensitive``.
+    persons : whether k counts persons. Then every class has k persons, and so has every bin of
+        released values. The persons with a sensitive value cannot be counted.
     values : returns the non-NULL values as texts, with row counts; None if there are too many.
-    labels : returns the labels with at least the given number of rows, and the number of other
-        labels and of their rows.
+    labels : returns the labels with at least the given number of rows and their row counts, then
+        the number of other labels, and the number of their rows.
     """
     sensitive, bound = role == "sensitive", least_displayed_rows(k)
     if persons and (sensitive or k < bound):
@@ -131,19 +133,19 @@ def omit_chart(name: str, role: str, k: int, reason: str) -> Distribution:
 
 
 def omit_chart_of_persons(name: str, role: str, k: int) -> Distribution:
-    """Return a distribution without a chart, because a release does not identify persons."""
+    """Return a distribution without a chart, because persons cannot be counted in a release."""
     return omit_chart(name, role, k, "Persons in a bin or value cannot be counted here.")
 
 
 def can_be_binned(kind: Kind) -> bool:
-    """Return whether values of this kind are numbers or dates, which can be binned."""
+    """Return True if values of this kind are numbers or dates, which can be binned."""
     return kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
 def bin_texts(
     name: str, role: str, k: int, kind: Kind, value_rows: Sequence[tuple[str, int]]
 ) -> Distribution:
-    """Bin numbers or dates that are given as texts with their numbers of rows, without NULL."""
+    """Bin numbers or dates: pairs of a non-NULL value as text and its number of rows."""
     if not value_rows:
         return omit_chart(name, role, k, "All rows have NULL.")
     sizes = np.array([size for _, size in value_rows], np.int64)
@@ -157,7 +159,7 @@ def bin_texts(
         if not all(map(isfinite, values)):
             raise ValueError
     except ValueError:
-        return omit_chart(name, role, k, "Its values have no place on a common line.")
+        return omit_chart(name, role, k, "Its values cannot be placed on one axis.")
     return bin_numbers(name, role, k, np.array(values), sizes)
 
 
@@ -168,11 +170,11 @@ def bin_numbers(
     values: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> Distribution:
-    """Bin numbers, float64 (m,), with the rows of each, int64 (m,)."""
+    """Bin numbers, float64 (m,); ``counts``, int64 (m,), are the rows with each of them."""
     if not isfinite(float(values.max()) - float(values.min())):
         return omit_chart(name, role, k, "Its values are too far apart.")
     step, digits = _choose_step(float(values.min()), float(values.max()))
-    # Compute in units of the grid's last digit, so that edges are exact.
+    # Scale values so that grid steps are whole numbers: then edges are exact.
     scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
     steps = np.floor(np.round(scaled / step, 9)).astype(np.int64)
 
@@ -190,7 +192,7 @@ def bin_dates(
     days: NDArray[np.datetime64],
     counts: NDArray[np.int64],
 ) -> Distribution:
-    """Bin dates, datetime64[D] (m,), with the rows of each, int64 (m,)."""
+    """Bin dates, datetime64[D] (m,); ``counts``, int64 (m,), are the rows with each of them."""
     for unit, size in _CALENDAR_STEPS:
         steps = days.astype(f"datetime64[{unit}]").astype(np.int64) // size
         if steps.max() - steps.min() < MOST_BINS:
@@ -202,6 +204,7 @@ def bin_dates(
     return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, edge)
 
 
+# Units of time (days, months, years) and widths of a grid step in this unit, in ascending order.
 _CALENDAR_STEPS = (
     *(("D", size) for size in (1, 5, 10)),
     *(("M", size) for size in (1, 3, 6)),
@@ -221,11 +224,12 @@ def build_label_distribution(
 
     Parameters
     ----------
-    labels : with the number of rows of each, at least ``bound_of(k)``; includes the text for NULL.
-    other_values, other_rows : number of other values, and of their rows.
+    labels : pairs of label and number of rows, at least ``least_displayed_rows(k)``; the text for
+        NULL is one of the labels.
+    other_values, other_rows : number of values with fewer rows, and of their rows.
     """
     bound = least_displayed_rows(k)
-    # Sort by the displayed counts, so that the order does not reveal the exact ones.
+    # Sort by rounded counts, so that the order does not reveal anything about exact ones.
     ordered = sorted(
         labels, key=lambda label_rows: (-_rounded_count(label_rows[1], bound), label_rows[0])
     )
@@ -259,7 +263,14 @@ def _build_bins(
     counts: NDArray[np.int64],
     edge: Callable[[int], str],
 ) -> Distribution:
-    """Build bins from the grid steps of values, int64 (m,), and the rows of each, int64 (m,)."""
+    """Build bins from values on the grid.
+
+    Parameters
+    ----------
+    steps : int64 (m,), the number of the grid step that each value is in.
+    counts : int64 (m,), the rows with each value.
+    edge : returns the text of the start of a grid step, from its number.
+    """
     first, last = int(steps.min()), int(steps.max())
     rows = np.zeros(last - first + 1, np.int64)
     np.add.at(rows, steps - first, counts)
@@ -278,7 +289,7 @@ def _build_bins(
         elif end == len(rows):
             label = f"{low} or later" if unit == "date" else f"{low} or more"
         bars.append(Bar(label, _rounded_count(n_rows, bound), begin, end - begin))
-    # Outer bins are open.
+    # The outer bins are open, so their outer edges have no text.
     edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
     distribution = Distribution(name, role, unit, bound, tuple(bars), edges)
     require_displayable(distribution, [n_rows for _, _, n_rows in bins])
@@ -288,7 +299,8 @@ def _build_bins(
 def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
     """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
 
-    Returns the start, the end and the rows of each bin. There must be ``bound`` rows in total.
+    Returns start, end and number of rows of each bin. There must be at least ``bound`` rows in
+    total.
     """
     bins: list[tuple[int, int, int]] = []
     for index, count in enumerate(counts):
@@ -311,7 +323,7 @@ def _rounded_count(rows: int, bound: int) -> int:
 
 
 def _choose_step(low: float, high: float) -> tuple[int, int]:
-    """Return the width of a grid step, 1, 2 or 5 in units of 10**-digits, and these digits."""
+    """Return step (1, 2 or 5) and digits: the width of a grid step is step * 10**-digits."""
     width = (high - low) / (MOST_BINS - 1) or max(abs(high), 1.0) / 10
     power = floor(log10(width))
     for step in (1, 2, 5):

@@ -1,8 +1,9 @@
-"""Evaluate a release: compute the measures of its loss and of its remaining risk.
+"""Evaluate a release: measure its information loss and its remaining risk.
 
-Released rows have neither keys nor the order of their originals, so the two are paired only here,
-in the run that makes the release. Figures are exact and reveal extreme records; the module
-``figures`` computes the published ones.
+Released rows have neither the keys nor the order of their originals, so only the run that makes a
+release can pair them. A figure is the result of a measure: a value, values by column, and a note.
+Figures computed here are exact and reveal extreme records; the module ``figures`` computes those
+that are published.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
 
-# The names of measures in the paper on EM4ADOM.
+# Names that the paper on the evaluation model EM4ADOM gives to measures, by their names here.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -62,14 +63,14 @@ class Evaluation(LabelledTextWithCard):
 
     Parameters
     ----------
-    rows, suppressed : number of records that the figures describe, and of withheld records.
-    suppressed_cells : number of cells of these rows that are NULL only in the release.
-    losses, risks : by measure, in the catalogue's order; None where a measure does not apply.
-    columns : by column, then by measure.
-    parts : by measure, the parts of its figure or additional figures, by name.
-    em4adom : the figures of that model under their original names.
+    rows, suppressed : number of released records, which the figures describe, and of withheld ones.
+    suppressed_cells : number of cells of released rows that are NULL only in the release.
+    losses, risks : values by measure, in the catalogue's order; None if a measure does not apply.
+    columns : values by column, then by measure.
+    parts : by measure, named parts of its value or additional values.
+    em4adom : values of measures under the names of the paper on EM4ADOM.
     parameters : the parameters of the measures.
-    notes : by measure, why there is no figure, or how to read it.
+    notes : by measure, why it has no value, or how to read it.
     """
 
     rows: int
@@ -85,15 +86,16 @@ class Evaluation(LabelledTextWithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return losses and risks, but not columns, as pairs of label and text for display."""
-        pairs = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
+        display_rows = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
         if self.suppressed_cells:
-            pairs.append(("suppressed cells", str(self.suppressed_cells)))
+            display_rows.append(("suppressed cells", str(self.suppressed_cells)))
         for kind, figures in (("losses", self.losses), ("risks", self.risks)):
-            pairs.append((kind, ""))
+            display_rows.append((kind, ""))
             for name, value in figures.items():
                 note = self.notes.get(name, "")
-                pairs.append((f"  {name}", note if value is None else format_figure(value, note)))
-        return pairs
+                text = note if value is None else format_figure(value, note)
+                display_rows.append((f"  {name}", text))
+        return display_rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as JSON values."""
@@ -113,7 +115,9 @@ def evaluation_of(
     names: Iterable[str] | None = None,
     tick: Tick = ignore_progress,
 ) -> Evaluation:
-    """Evaluate pairs of originals and released values by these measures, all by default.
+    """Evaluate pairs of originals and released values by the named measures; by default all.
+
+    ``tick`` is called with the share of the work that is done.
 
     Raises
     ------
@@ -127,7 +131,7 @@ def evaluation_of(
 def evaluation_of_figures(
     pairs: Pairs, figures: Mapping[str, Figure], parameters: Parameters
 ) -> Evaluation:
-    """Build an evaluation from figures that were computed with these parameters."""
+    """Build an evaluation from figures by measure, computed with these parameters."""
     columns: dict[str, dict[str, float]] = {column.name: {} for column in pairs.columns}
     for name, figure in figures.items():
         for column, value in figure.columns.items():
@@ -140,7 +144,7 @@ def evaluation_of_figures(
         columns=MappingProxyType(columns),
         parts=MappingProxyType({n: f.parts for n, f in figures.items() if f.parts}),
         em4adom=MappingProxyType(_em4adom(figures)),
-        parameters=MappingProxyType(_plain(parameters)),
+        parameters=MappingProxyType(_parameters_as_json(parameters)),
         notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
         suppressed_cells=pairs.suppressed_cells,
     )
@@ -157,7 +161,7 @@ def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
     return figures_by_name
 
 
-def _plain(parameters: Parameters) -> dict[str, Any]:
+def _parameters_as_json(parameters: Parameters) -> dict[str, Any]:
     """Return the parameters as JSON values, with lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -176,15 +180,15 @@ def pairs_of(
 
     Parameters
     ----------
-    microdata, partition : of all records, including withheld ones.
+    microdata, partition : all records, including withheld ones, and their classes.
     columns : the released columns as written, after rounding.
-    hierarchies : of the released records, by column.
-    measures : of the released records; None to compute them.
+    hierarchies : hierarchies built from the released records, by column.
+    measures : column statistics of the released records; None to compute them.
 
     Raises
     ------
-    InvalidParameter : a label is neither in its hierarchy nor an interval, or the partition has
-        another number of records than the data.
+    InvalidParameter : a label is neither in its hierarchy nor an interval, or the partition and the
+        data differ in their number of records.
     """
     if len(partition.labels) != microdata.n_records:
         raise InvalidParameter(
@@ -206,27 +210,32 @@ def pairs_of(
         n_withheld,
         microdata.strata,
         microdata.entities,
-        sum(cells for _, cells in pairs),
+        sum(n_suppressed_cells for _, n_suppressed_cells in pairs),
     )
 
 
 def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
-    """Make suppressed cells cover every value; return the column and the number of these cells.
+    """Replace suppressed cells by labels that cover every value; also return their number.
 
     A suppressed cell is NULL in the release, but not in the source. Readers cannot distinguish it
-    from other NULLs, so all NULLs of a column with suppressed cells cover every value.
+    from other NULLs, so all NULLs of a column with suppressed cells are replaced.
     """
     hidden = column.released_nulls
     if hidden is None:
         return column, 0
-    cells = hidden[partition.labels]
+    is_suppressed = hidden[partition.labels]
     if column.original_nulls is not None:
-        cells &= ~column.original_nulls
-    return (cover_hidden_values(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
+        is_suppressed &= ~column.original_nulls
+    if not is_suppressed.any():
+        return column, 0
+    return cover_hidden_values(column, hidden), int(is_suppressed.sum())
 
 
 def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
-    """Replace the released values of some classes, bool (m,), by labels that cover every value."""
+    """Replace the released values of classes in the mask ``hidden``, bool (m,).
+
+    The new values are labels that cover every value of the column.
+    """
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
         return replace(column, released=nodes, suppressed=hidden)
@@ -274,7 +283,7 @@ def _pair_column(
     tree: Hierarchy | None,
     released: list[ReleasedColumn],
 ) -> ColumnPair:
-    """Pair an attribute's originals with its released columns, one or two for bounds."""
+    """Pair an attribute's originals with its released column, or with two columns of bounds."""
     valid, first = microdata.valid_column(attribute.name), released[0]
     missing = None if first.missing is None or not first.missing.any() else first.missing
     if tree is not None:
@@ -317,7 +326,7 @@ def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
 
 
 def _tree_labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
-    """Return the released labels, or numbers written as leaves; the root's label where NULL."""
+    """Return each released value's label: numbers as leaf texts, NULL as the root's label."""
     if column.attribute.kind.is_numeric:
         column = replace(
             column,
@@ -339,7 +348,7 @@ def _interval_ends(
     if not any(isinstance(value, str) for value in column.values.tolist()):
         numbers = column.as_float()
         return numbers, numbers
-    # Where the mask is NULL, the text is arbitrary, so replace it by a label that is always valid.
+    # If a value is NULL, its text is arbitrary: replace it by a label that is always valid.
     return parse_intervals(
         ["*" if is_missing else str(label) for is_missing, label in _values_or_missing(column)],
         attribute,
@@ -350,12 +359,11 @@ def _interval_ends(
 def parse_intervals(
     labels: Sequence[str], attribute: Attribute, scale: Scale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Parse labels to the ends of intervals, float64 (m,) each.
+    """Parse labels; return the lower and the upper ends of their intervals, float64 (m,) each.
 
-    A label is ``[a, b)``, ``[a, b]``, a single value, or ``*`` for the whole range.
-
-    The upper end of ``[a, b)`` is the greatest value below b that the column can have. ``[a, b[``,
-    as ARX writes it, is the same.
+    A label is ``[a, b)``, ``[a, b]``, a single value, or ``*`` for the whole range. The upper end
+    of ``[a, b)`` is the greatest value below b that the column can have. ``[a, b[`` is ARX's
+    notation for the same.
 
     Parameters
     ----------
@@ -363,7 +371,7 @@ def parse_intervals(
 
     Raises
     ------
-    InvalidParameter : a label is none of these.
+    InvalidParameter : a label has another form.
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
@@ -402,7 +410,7 @@ def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, 
         return None
     inner = label[1:-1]
     separator = inner.find(", ")
-    # Ordinal values may contain the separator, so try every occurrence.
+    # Ordinal values may contain the separator, so try to split at each occurrence.
     while separator >= 0:
         low = _parse_number(inner[:separator], attribute)
         high = _parse_number(inner[separator + 2 :], attribute)

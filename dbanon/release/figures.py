@@ -1,9 +1,9 @@
-"""Compute the figures of an evaluation that readers of a release may see.
+"""Compute the figures (results of measures) that readers of a release may see.
 
-Measures of values are computed with modified originals, whose distance to the released value is
-bounded by ``publication.limit_deviations``, and with scales of the released rows. Shares of records
-are rounded to steps of at least one class's share. Figures that follow from the release alone stay
-exact. docs/guarantees.md justifies this for each measure.
+Measures of original values are computed with modified originals, whose distance to the released
+value is limited by ``publication.limit_deviations``, and with scales of the released rows. Shares
+of records are rounded to steps of at least the share of the largest class. Figures that follow from
+the release alone stay exact. docs/guarantees.md justifies this for each measure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dbanon.release.publication import (
 
 WITHHELD = "not published: it describes the lowest class, and so single records"
 
-# Measures of original values.
+# Measures that are computed from original values.
 _VALUE_LOSSES = (
     "distance_loss",
     "deviation_loss",
@@ -52,22 +52,23 @@ _VALUE_LOSSES = (
     "covariance_loss",
     "correlation_loss",
 )
-# Shares of records that depend on original values.
+# Measures that are shares of records, and depend on original values.
 _LINKAGE_RISKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
-# Figures that are computed from other, published figures.
+# Measures that are computed from published values of other measures.
 _COMPOSED_FIGURES = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
-# A part that is a count, which is not rounded.
+# The part of a figure that is a count, and so is not rounded.
 _COUNT_PART = "pairs near 0"
 
 
 @dataclass(frozen=True)
-class _Limits:
-    """The least losses to publish, as means over all number columns.
+class _SmallestLosses:
+    """The smallest losses to publish, as means over all number columns.
 
     Parameters
     ----------
-    squares : the share of the sum of squares.
-    deviations : the mean absolute deviation, in units of the measure ``deviation_loss``.
+    squares : the smallest share of the sum of squares.
+    deviations : the smallest mean absolute deviation, in the unit of the measure
+        ``deviation_loss``.
     """
 
     squares: float
@@ -83,12 +84,13 @@ def publish_figures(
     separate_classes: bool = False,
     tick: Tick = ignore_progress,
 ) -> dict[str, Figure]:
-    """Convert exact figures to the ones that readers may see.
+    """Convert exact figures, by measure, to those that readers may see.
 
     Parameters
     ----------
-    losses : the published loss of the report: its measure, by column, and over all columns.
+    losses : the published loss of the report: name of its measure, loss by column, total loss.
     separate_classes : whether each column has its own classes.
+    tick : called with the share of the work that is done.
     """
     figures: dict[str, Figure] = {}
     largest = largest_class_size(pairs, separate_classes)
@@ -126,7 +128,7 @@ def publish_figures(
         elif name in ("entropy_change", "entropy_loss"):
             double_step = choose_rounding_step(2 * largest, pairs.n)
             if name == "entropy_change":
-                # In percent.
+                # This measure is in percent.
                 figures[name] = _round_figure(figure, 100 * double_step)
             else:
                 figures[name] = _round_figure(figure, double_step, most=1.0)
@@ -139,12 +141,12 @@ def publish_figures(
 
 
 def _tick_part(tick: Tick, done: float, n_parts: int, share: float) -> None:
-    """Report the progress of one of ``n_parts`` equal parts of the work."""
+    """Report progress within one of ``n_parts`` equal parts of the work."""
     tick(done + share / n_parts)
 
 
-def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _Limits]:
-    """Limit the deviations of originals in pairs; also return the least losses to publish."""
+def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _SmallestLosses]:
+    """Limit the deviations of originals in pairs; also return the smallest losses to publish."""
     columns: list[ColumnPair] = []
     squares, deviations = [], []
     largest = largest_class_size(pairs, separate_classes)
@@ -182,11 +184,11 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
             deviation = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())
             squares.append(
-                limits.least_squares / (between + limits.least_squares) if between > 0 else 0.0
+                limits.min_squares / (between + limits.min_squares) if between > 0 else 0.0
             )
             farthest = largest * limits.limit / deviation if deviation > 0 else 0.0
             deviations.append(farthest / (int(present.sum()) * np.sqrt(2.0)))
-    least = _Limits(
+    least = _SmallestLosses(
         float(np.mean(squares)) if squares else 0.0,
         float(np.mean(deviations)) if deviations else 0.0,
     )
@@ -194,7 +196,7 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
 
 
 def _round_value_loss(
-    figure: Figure, step: float, name: str, limits: _Limits, n_columns: int
+    figure: Figure, step: float, name: str, limits: _SmallestLosses, n_columns: int
 ) -> Figure:
     # The pairs of columns i <= j include the covariance of each column with itself.
     per_pair = limits.squares * 2 / (n_columns + 1)
@@ -272,7 +274,7 @@ def _loss_from_sums(
 def _publish_linkage(
     figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]
 ) -> Figure:
-    """Round a linkage risk to the share of a record, since at most one guess per class is right."""
+    """Round a linkage risk to steps of one record: at most one guess per class is right."""
     most = exact["class_risk"].value if "class_risk" in exact else 1.0
     linkage = _round_figure(figure, choose_rounding_step(1, pairs.n), most=most)
     return replace(linkage, parts=_round_figure(figure, step, most=1.0).parts)
@@ -289,7 +291,7 @@ def _round_figure(
 
     Parameters
     ----------
-    least_parts : the least values of parts, by name; 0 for others.
+    least_parts : the smallest values of parts, by name; 0 for others.
     """
 
     def round_value(value: float, least_value: float) -> float:

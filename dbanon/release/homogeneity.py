@@ -1,8 +1,9 @@
 """Classes in which every row has the same value of a sensitive column: the homogeneity attack.
 
-An attacker who finds a person's class learns the value, whatever k is. Classes are combinations
-of released values, within strata. NULL counts as a value, as it does in privacy models. All counts
-follow from the released rows, so they reveal nothing that readers could not count themselves.
+An attacker who finds a person's class learns the value, whatever k is. A class consists of the rows
+of a stratum that share all released values. NULL counts as a value, as in privacy models. All
+counts follow from the released rows, so they tell readers nothing that they could not count
+themselves.
 
 Source: A. Machanavajjhala, D. Kifer, J. Gehrke and M. Venkitasubramaniam, "l-diversity", ACM TKDD
 1 (2007), section 2.
@@ -28,7 +29,7 @@ class ClassHomogeneity:
     ----------
     name : the column.
     classes, rows : number of homogeneous classes, and of their rows.
-    of_classes, of_rows : number of all classes of the release, and of all rows.
+    of_classes, of_rows : number of all classes and of all rows of the release.
     """
 
     name: str
@@ -41,7 +42,7 @@ class ClassHomogeneity:
     def of_groups(
         cls, name: str, classes: NDArray[np.int64], values: NDArray[np.int64]
     ) -> ClassHomogeneity:
-        """Count the classes of rows whose classes and values are given as codes, int64 (n,)."""
+        """Count homogeneous classes, from each row's class and value as codes, int64 (n,)."""
         sizes = np.bincount(classes)
         pairs = np.unique(np.column_stack((classes, values)), axis=0)
         is_homogeneous = np.bincount(pairs[:, 0], minlength=len(sizes)) == 1
@@ -54,7 +55,7 @@ class ClassHomogeneity:
         )
 
     def describe_counts(self) -> str:
-        """Describe the counts."""
+        """Describe the counts, such as ``1 of 20 classes, 5 of 100 rows``."""
         return (
             f"{self.classes:,} of {self.of_classes:,} classes,"
             f" {self.rows:,} of {row_count_text(self.of_rows)}"
@@ -81,7 +82,7 @@ def find_unprotected_columns(
 
     Parameters
     ----------
-    models : the privacy models in the arguments of a report, as JSON values.
+    models : the privacy models in a report's arguments, as JSON values.
     """
     protected = {model["attribute"] for model in models}
     return tuple(count for count in counts if count.classes and count.name not in protected)

@@ -1,4 +1,8 @@
-"""Joint histories of persons over several releases, in reports."""
+"""Describe joint histories in reports.
+
+A person's joint history is the set of classes that the person has in several releases. If few
+persons share it, someone who sees all of these releases can single them out.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from dbanon.job.verdict import Caution
 
 # The key in a report's arguments, and the label of the line in the report.
 JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
-# Keys that readers of a release may see.
+# Keys of a description that readers of a release may see.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
-# The most releases that a message lists.
+# Maximum number of releases that a message lists.
 _MAX_LISTED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
 _NO_RECORD = "made before dbanon kept a record of persons, or in another database"
@@ -40,7 +44,7 @@ def describe_joint_histories(
 
     Parameters
     ----------
-    earlier : the number of earlier releases of the same source and entity.
+    earlier : number of earlier releases of the same source and entity.
     counts : None if the ledger has no record of the source's persons.
     chain_outputs : the outputs of earlier releases that belong to chains.
     """
@@ -69,9 +73,9 @@ def describe_joint_histories(
 
 
 def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a report without exact counts of persons over several releases.
+    """Return a report's arguments without exact counts of persons over several releases.
 
-    Those would reveal to readers how many persons joined and left.
+    Such counts would reveal to readers how many persons joined and left.
     """
     public = dict(arguments)
     if JOINT in public:
@@ -87,7 +91,7 @@ def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     """Return the caution about joint histories; None if the report says nothing about them."""
     entry = arguments.get(JOINT)
-    # Entries that dbanon has written are mappings; ignore any other.
+    # dbanon only writes mappings; ignore anything else.
     if not isinstance(entry, Mapping):
         return None
     title = "Earlier releases of the same persons are not known"

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbanon.job.verdict import Caution
 
-# Keys in a report's arguments, and the label of the line in the report.
+# Two keys in a report's arguments, and the label of the line in the report.
 PERSON_ROWS, JOINT_ROWS, TITLE = "person_rows", "joint_rows", "ROWS OF A PERSON"
 _SUBJECT = "Rows of one person may lie in different classes (persons: rows)"
 
@@ -15,7 +15,7 @@ _SUBJECT = "Rows of one person may lie in different classes (persons: rows)"
 def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     """Return the caution about persons' rows in different classes; None if there are no counts."""
     counts = arguments.get(JOINT_ROWS)
-    # Entries that dbanon has written are mappings; ignore any other.
+    # dbanon only writes mappings; ignore anything else.
     if not isinstance(counts, Mapping):
         return None
     k, n_sampled, n_below, n_pairs, pairs_below, n_persons = (

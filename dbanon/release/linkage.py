@@ -1,15 +1,17 @@
 """Retained columns that single out rows within classes.
 
-These are other codings of a quasi-identifier, and numbers of groups whose members are known.
+There are two kinds: other codings of a quasi-identifier, and identifiers of groups whose members
+others may know.
 
 *Another coding.* An attacker who knows a person's quasi-identifier also knows such a column, so it
-splits classes as the quasi-identifier itself would. A column is another coding if rows that agree
-on either column agree on the other far more often than by chance: of n rows, R are in groups that
-agree, E would be by chance, and (R - E) / (n - E) is at least a half. The effect on k is then
-counted on the written rows: those that share released values and column with fewer than k rows.
+splits classes as the quasi-identifier itself would. A column is another coding if rows with the
+same value in either of the two have the same value in the other far more often than by chance: of n
+rows, R are in groups with a single value of the other column, E would be by chance, and (R - E) /
+(n - E) is at least a half. Then the written rows are counted whose combination of released values
+and this column is shared by fewer than k rows.
 
-*Group numbers.* For a column with many values that few rows share, such as households, the groups
-that are unique by the released profiles of their rows are counted.
+*Group identifiers.* If a column has many values, each shared by a few rows, as that of a household,
+the groups are counted that no other group resembles: the released values of their rows are unique.
 """
 
 from __future__ import annotations
@@ -22,17 +24,19 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.release.attribute_disclosure import LEAST_REPORTED_SHARE, Frequencies, ValueGroups
 
-# Smaller shares are not reported, since any column singles out some rows.
+# Smaller shares are not reported, since every column singles out some rows.
 MIN_SHARE_TO_WARN = 0.01
-# With a strict policy, a release is refused from this share on: so many rows cannot be withheld.
-REFUSED = 0.05
-# Minimum share of rows in groups that could have several values; below it, it may be chance.
-LEAST_COMPARABLE_SHARE = 0.1
-# An excess over chance of fewer standard deviations is ignored.
-DEVIATIONS = 4.0
-# Group numbers have at least GROUPS values with at most MAX_GROUP_SIZE rows each, as in groups
-# whose members know each other. Categories have fewer values and more rows per value.
-GROUPS, MAX_GROUP_SIZE = 50, 10
+# From this share on, a strict run refuses the release: so many rows cannot be withheld.
+MIN_SHARE_TO_REFUSE = 0.05
+# Minimum share of rows in groups that could have several values; with fewer, chance may explain it.
+MIN_COMPARABLE_SHARE = 0.1
+# An excess over chance is ignored if it is less than this many standard deviations.
+MIN_DEVIATIONS = 4.0
+# A column of group identifiers has at least MIN_GROUPS values with at most MAX_GROUP_SIZE rows
+# each, as in groups whose members know each other. Categories have fewer values, and more rows per
+# value.
+MIN_GROUPS = 50
+MAX_GROUP_SIZE = 10
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ class LinkingColumn:
     Parameters
     ----------
     name : the column.
-    codes : the quasi-identifier of which it is another coding; None if it numbers groups.
+    codes : the quasi-identifier of which it is another coding; None if it identifies groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
-        groups, the share of groups that no other group has the same released rows as. In
-        hundredths, rounded down.
+        group identifiers, the share of groups whose released rows no other group has. Rounded down
+        to hundredths.
     """
 
     name: str
@@ -74,14 +78,14 @@ def share_in_hundredths(count: int, n: int) -> float:
 def measure_dependence(
     groups: ValueGroups, column_index: int, frequencies: Frequencies, n_rows: int
 ) -> float:
-    """Measure how far a grouping column determines another column: 0 as by chance, 1 always.
+    """Measure how far a grouping column determines another column: 0 by chance only, 1 always.
 
-    0 if too few rows are in groups that could have several values.
+    Also 0 if too few rows are in groups that could have several values.
 
     Parameters
     ----------
     column_index : the index of the other column in ``groups``.
-    frequencies : of the other column's values in all rows.
+    frequencies : the frequencies of the other column's values in all rows.
     n_rows : the number of released rows.
     """
     expected = variance = 0.0
@@ -91,28 +95,28 @@ def measure_dependence(
         variance += size * size * count * probability * max(1.0 - probability, 0.0)
     n, n_identical = groups.n_rows, int(groups.sizes @ groups.identical[:, column_index])
     excess = n_identical - expected
-    if n - expected < LEAST_COMPARABLE_SHARE * n_rows or excess < DEVIATIONS * sqrt(variance):
+    if n - expected < MIN_COMPARABLE_SHARE * n_rows or excess < MIN_DEVIATIONS * sqrt(variance):
         return 0.0
     return excess / (n - expected)
 
 
 def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
-    """Return the frequencies of a grouping column's values, with NULL as a value."""
+    """Return the frequencies of a grouping column's values; NULL counts as a value."""
     occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(occurrences, np.append(groups.counts, 1))
 
 
 def is_coding(dependence: float) -> bool:
-    """Return whether a dependence is so strong that a column is another coding."""
+    """Return True if a dependence (see ``measure_dependence``) makes a column another coding."""
     return dependence >= LEAST_REPORTED_SHARE
 
 
 def may_number_groups(groups: ValueGroups) -> bool:
-    """Return whether a column has many values, each shared by a few rows."""
+    """Return True if a column has many values, each shared by a few rows."""
     is_small = (groups.sizes > 1) & (groups.sizes <= MAX_GROUP_SIZE)
     n_small = int(groups.counts[is_small].sum())
     small_rows = int(groups.sizes[is_small] @ groups.counts[is_small])
-    return n_small >= GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
+    return n_small >= MIN_GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
@@ -120,7 +124,8 @@ def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> t
 
     Parameters
     ----------
-    groups, profiles : int64 (n,), the codes of each row's group, -1 for none, and of its profile.
+    groups, profiles : int64 (n,), codes of each row's group, -1 for none, and of its profile (its
+        combination of released values).
     """
     profiles_of_group: dict[int, list[int]] = {}
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):

@@ -1,4 +1,7 @@
-"""The loss and the evaluation of a release, in public and in exact form."""
+"""The information loss and the evaluation of a release, in public and in exact form.
+
+Readers may see public figures; exact ones reveal extreme records.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ class ReleaseLoss:
 
     Parameters
     ----------
-    released, before_rounding : over all columns, as in ``Release``.
-    columns : by column.
+    released, before_rounding : the loss over all columns, as in ``Release``.
+    columns : the loss by column.
     measure : ``sse``, ``gower`` or ``iloss``, as in ``Release``.
     levels : full-domain levels by quasi-identifier; None if there are none.
     lost_columns : the quasi-identifiers released as one label in every row.
@@ -63,7 +66,7 @@ def public_loss(
 
     Parameters
     ----------
-    names : of the measured columns.
+    names : names of the measured columns.
     sums : the public sums of each of these columns.
     """
     loss = compute_published_loss(sums, exact.measure)
@@ -80,7 +83,7 @@ class EvaluationOutcome:
 
     Parameters
     ----------
-    figures : ``Evaluation.to_dict()``; None if it was not requested or failed.
+    figures : ``Evaluation.to_dict()``; None if there was no evaluation, or it failed.
     failed : why it failed, as text without values; None if it did not fail.
     """
 

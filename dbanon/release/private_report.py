@@ -1,4 +1,4 @@
-"""The report on a differentially private release, with public figures only."""
+"""The report on a differentially private release; it has only public figures."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ class PrivateReport(LabelledText):
 
     Parameters
     ----------
-    source, output, output_kind, relation : the source, the relation for readers, ``table`` or
-        ``view``, and the table that holds the rows.
+    source : the source.
+    output, output_kind : the relation for readers, and its kind, ``table`` or ``view``.
+    relation : the table that holds the rows.
     arguments : the options as JSON values, as in the ledger.
     quasi_identifiers : the released columns.
     epsilon, delta : the guarantee; delta is None for pure epsilon.
     rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
-    spent, total : the spent part of the budget and its total, in epsilon or rho: after this release
-        or, in a report from the ledger, now. None if the budget cannot be read.
+    spent, total : the spent part of the budget and its total, in epsilon or rho. A report from a
+        run has them as of this release, one from the ledger as of now. None if the budget cannot be
+        read.
     rows_in, rows_out : number of rows or persons in the source, and of written rows; equal.
-    method_notes : texts about how it was made.
-    digest : of the written rows.
+    method_notes : texts about how the release was made.
+    digest : the digest of the written rows.
     """
 
     release_id: str
@@ -86,7 +88,10 @@ class PrivateReport(LabelledText):
         return f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent"
 
     def ledger_row(self) -> dict[str, Any]:
-        """Return the ledger's row for this report, without names of relations; JSON as text."""
+        """Return the ledger row of this report, without names of relations.
+
+        JSON values are texts.
+        """
         return {
             "release_id": self.release_id,
             "created_at": self.created_at,

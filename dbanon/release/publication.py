@@ -1,15 +1,17 @@
-"""Publication: losses that readers of a release may see.
+"""Compute the information losses that readers of a release may see.
 
-An exact loss is an equation in the originals that a reader of the released rows can solve: a loss
-of labels for the range of the originals, a sum of squares for the single value that dominates it.
-So published figures are computed differently:
+An exact loss is an equation that a reader of the released rows could solve for originals: a loss of
+labels for the range of the originals, a sum of squares for a single value that dominates it. So
+published losses are computed differently:
 
-- labels: widths are relative to the hull of the released labels, not to the range of the originals,
-  so the figure follows from the release alone.
-- values: deviations of originals from their released values are clipped to a limit, which follows
-  from the released values. The class that loses most in a column counts as if it lost nothing.
-  Deviations are relative to the spread of the released values. A figure is at least the loss of one
-  class at the limit, and is rounded to steps of at least one class's share.
+- labels: widths are relative to the range that all released labels cover, not to the range of the
+  originals, so the loss follows from the release alone.
+- values: deviations of originals from their released values are clipped to a limit that follows
+from
+  the released values. The class that loses most in a column counts as if it lost nothing.
+  Deviations are relative to the spread of the released values. A published loss is at least that of
+  one class whose deviations are all at the limit, and is rounded to steps of at least the largest
+  class's share.
 
 docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures.
 """
@@ -40,15 +42,16 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Candidate limits of deviations, in standard deviations of the released values. The first limit is
-# used at which all but one class together lose at least as much as one class at the limit.
+# Candidate limits of deviations, in standard deviations of the released values, in order. A limit
+# is accepted if all classes but the one that loses most together lose at least as much as one class
+# whose deviations are all at the limit. If none is accepted, the last one is used.
 _LIMIT_FACTORS = (8.0, 4.0, 2.0)
 
 
 def choose_rounding_step(largest: int, n: int) -> float:
-    """Choose the rounding step of figures: 1, 2 or 5 times a power of ten.
+    """Choose the step to which figures are rounded: 1, 2 or 5 times a power of ten.
 
-    It is at least the share of the rows that are in the largest class.
+    It is at least the share of rows that are in the largest class.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def choose_rounding_step(largest: int, n: int) -> float:
 
 
 def round_to_steps(value: float, step: float, least: float = 0.0) -> float:
-    """Round a figure to steps, to at least one step and not below ``least``."""
+    """Round a figure to a multiple of the step: at least one step, and not below ``least``."""
     steps = max(round(value / step), ceil(least / step - 1e-9), 1)
     return float(f"{steps * step:.12g}")
 
@@ -77,19 +80,19 @@ class LimitedDeviations:
     ----------
     deviations : float64 (n,), original minus released value, clipped to the limit; 0 in the class
         that loses most.
-    least_squares : the least sum of squares to publish, that of one class at the limit.
-    limit : of an absolute deviation.
+    min_squares : the smallest sum of squares to publish, that of one class at the limit.
+    limit : maximum absolute deviation.
     """
 
     deviations: Floats
-    least_squares: float
+    min_squares: float
     limit: float
 
 
 def limit_deviations(
     original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
 ) -> LimitedDeviations:
-    """Limit the deviations of n records.
+    """Limit the deviations of n originals from their released values.
 
     Parameters
     ----------
@@ -97,36 +100,39 @@ def limit_deviations(
     labels : int (n,), the class of each record.
     largest : number of rows of the largest class.
     """
-    deviations, limit, least_squares = np.zeros(len(original)), 0.0, 0.0
+    deviations, limit, min_squares = np.zeros(len(original)), 0.0, 0.0
     if not len(original):
-        return LimitedDeviations(deviations, least_squares, limit)
+        return LimitedDeviations(deviations, min_squares, limit)
     spread = float(released.std())
     for factor in _LIMIT_FACTORS:
         limit = factor * spread
-        least_squares = largest * limit**2
+        min_squares = largest * limit**2
         deviations = np.clip(original - released, -limit, limit)
         class_squares = np.bincount(labels, weights=np.square(deviations))
         deviations[labels == class_squares.argmax()] = 0.0
-        if float(class_squares.sum() - class_squares.max()) >= least_squares:
+        if float(class_squares.sum() - class_squares.max()) >= min_squares:
             break
-    return LimitedDeviations(deviations, least_squares, limit)
+    return LimitedDeviations(deviations, min_squares, limit)
 
 
 @dataclass(frozen=True)
 class PublicSums:
-    """The sums from which a column's published loss is computed; sums of pieces can be added.
+    """The sums from which a column's published loss is computed.
+
+    Sums of different records of the same column can be added.
 
     Parameters
     ----------
     count : number of records included.
-    mean, squares : of their released values: the mean, and the sum of squared deviations from it;
-        0 for labels.
-    low, high : the least and the greatest released value or end of a label.
-    lost_squares : the loss, in the unit of ``squares``, or in the unit of ``low`` and ``high``.
-    least : the least loss to publish, in the same unit.
+    mean, squares : mean of the released values, and sum of squared deviations from it; 0 for
+        labels.
+    low, high : the smallest and the greatest released value, or end of a label.
+    total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of
+        widths.
+    least : the smallest loss to publish, in the same unit.
     largest : number of rows of the largest class.
     exact : whether the loss follows from the release alone, and so is not rounded.
-    suppressed : number of suppressed cells, which no other field includes.
+    suppressed : number of suppressed cells; all other fields leave them out.
     """
 
     count: int
@@ -134,7 +140,7 @@ class PublicSums:
     squares: float
     low: float
     high: float
-    lost_squares: float
+    total_loss: float
     least: float
     largest: int
     exact: bool
@@ -157,7 +163,7 @@ class PublicSums:
             self.squares + other.squares + distance**2 * self.count * other.count / count,
             min(self.low, other.low),
             max(self.high, other.high),
-            self.lost_squares + other.lost_squares,
+            self.total_loss + other.total_loss,
             max(self.least, other.least),
             max(self.largest, other.largest),
             self.exact and other.exact,
@@ -165,7 +171,7 @@ class PublicSums:
         )
 
     def share(self, measure: str) -> tuple[float, float]:
-        """Return the share that is lost by a measure, and the least share to publish."""
+        """Return the share that is lost, by a loss measure, and the smallest share to publish."""
         loss, least = self._share_of_values(measure)
         if not self.suppressed:
             return loss, least
@@ -179,11 +185,11 @@ class PublicSums:
             # A constant released column loses all variance.
             if not self.squares > 0:
                 return 1.0, 1.0
-            return self.lost_squares / (self.squares + self.lost_squares), self.least / (
+            return self.total_loss / (self.squares + self.total_loss), self.least / (
                 self.squares + self.least
             )
         width = self.count * (self.high - self.low)
-        return (self.lost_squares / width, self.least / width) if width > 0 else (0.0, 0.0)
+        return (self.total_loss / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
 def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
@@ -191,7 +197,7 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
 
     Parameters
     ----------
-    measure : see ``Release``.
+    measure : the loss measure, see ``Release``.
     """
     shares = [column_sums.share(measure) for column_sums in sums]
     columns = [
@@ -238,9 +244,9 @@ def public_sums(
 
     Parameters
     ----------
-    measure : see ``Release``.
+    measure : the loss measure, see ``Release``.
     suppressed : number of suppressed cells by column.
-    separate_classes : whether each column has its own classes, of the rows with the same value.
+    separate_classes : whether each column has its own classes: rows with the same value in it.
     """
     columns = tuple(columns)
     if measure == "iloss":
@@ -266,7 +272,7 @@ def public_sums(
 
 def _add_suppressed_cells(sums: PublicSums, cells: int, measure: str) -> PublicSums:
     """Add suppressed cells, which are lost completely, to a column's sums."""
-    # The count of labels includes NULL cells, so subtract them.
+    # Sums of labels count suppressed cells, since they are NULL; other sums do not.
     count = sums.count - cells if measure == "iloss" else sums.count
     return replace(sums, count=count, suppressed=cells)
 
@@ -287,7 +293,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         if not present.any():
             ends = 0.0, 0.0
         return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
-    # Readers see a number for each interval, not the interval.
+    # Each interval is released as a number, so readers do not know its width.
     values = column.as_float()[present]
     ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
@@ -357,7 +363,7 @@ def compute_public_sums(
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
     if squared:
-        loss, least = float(np.square(limited.deviations).sum()), limited.least_squares
+        loss, least = float(np.square(limited.deviations).sum()), limited.min_squares
     else:
         loss, least = float(np.abs(limited.deviations).sum()), largest * limited.limit
     return PublicSums(count, mean, squares, low, high, loss, least, largest, False)
@@ -386,18 +392,24 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         )
         if column.suppressed is None:
             return sums
-        # The total includes suppressed cells.
+        # Here suppressed cells count as cells of the column.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
-    apart = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
+    distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if present is None else int(present.sum())
     largest = largest_class_size(pairs, separate_classes)
-    return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
+    return PublicSums(
+        count, 0.0, 0.0, 0.0, 1.0, float(distances.sum()), float(largest), largest, False
+    )
 
 
 def as_numbers(column: ColumnPair) -> Numbers | None:
-    """Convert a column to numbers, with suppressed cells as NULL; None if it holds labels."""
-    # Import lazily: most releases need neither, and imports slow a database backend's first call.
+    """Convert a column to released numbers, with suppressed cells as NULL.
+
+    None if it has labels.
+    """
+    # Import lazily: few releases need these, and imports slow down the first call of an SQL
+    # function.
     from dbanon.measures.attributes import Intervals, Numbers
 
     if isinstance(column, Numbers):
@@ -420,7 +432,7 @@ def as_numbers(column: ColumnPair) -> Numbers | None:
 
 
 def largest_class_size(pairs: Pairs, separate_classes: bool) -> int:
-    """Return the size of the largest class, over all columns if each has its own classes."""
+    """Return the size of the largest class, of any column if each has its own classes."""
     if not separate_classes:
         return int(pairs.partition.sizes.max(initial=0))
     value_ids = [column.released_value_ids[pairs.labels] for column in pairs.columns]
@@ -432,12 +444,13 @@ def largest_class_size(pairs: Pairs, separate_classes: bool) -> int:
 def public_scale(original: Floats, released: Floats) -> Scale:
     """Build the public scale of a column.
 
-    It has the ends and the mean of the released rows, and the standard deviation of the originals.
+    Range and mean are those of the released rows; the standard deviation is that of the originals,
+    whose deviations are limited.
 
     Parameters
     ----------
     original : float64 (n,), originals with limited deviations.
-    released : float64 (n,), the released value of each.
+    released : float64 (n,), the released value of each original.
     """
     original_scale, released_scale = Scale.of(original), Scale.of(released)
     power = original_scale.exponent - released_scale.exponent

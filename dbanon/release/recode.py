@@ -1,4 +1,4 @@
-"""Recode classes into a release: the released values of each class, and the information loss."""
+"""Recode classes: compute the released values of each class, and the information loss."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def recode(
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    Only released records are used; if others are withheld, ``trees`` builds the hierarchies again.
-    A class consists of rows with equal released values.
+    Only released records are used. If others are withheld, ``trees`` builds the hierarchies again
+    from the released records. In the result, all rows of a class have equal released values.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
@@ -61,7 +61,7 @@ def recode(
         names = {attribute.name for attribute in microdata.attributes}
         run_settings = settings
         if names < all_names:
-            # Drop the steps and hierarchies of other columns.
+            # This call recodes only some of the columns: leave out the settings of the others.
             dropped = all_names - names
             steps = {n: step for n, step in settings.steps.items() if n not in dropped}
             hierarchies = {n: t for n, t in settings.hierarchies.items() if n not in dropped}
@@ -83,7 +83,7 @@ def recode(
             levels=None if settings.levels is None else settings.levels.take(records),
         )
     measures = measures or Measures.of(microdata)
-    # Stores compute exact totals with the classes of all records that were read.
+    # ``exact_totals`` needs the classes of all records that were read.
     columns = recode_attributes(
         microdata, classes, run, lambda wide: exact_totals(row_partition, wide)
     )
@@ -93,7 +93,6 @@ def recode(
     )
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.classes_by_columns(names)) > 1
-    recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured_columns = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None
@@ -111,7 +110,16 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public_sums=public_sums(*recoded, suppressed, separate_classes=separate_classes),
+        public_sums=public_sums(
+            microdata,
+            measures,
+            released,
+            columns,
+            policy.hierarchies,
+            recoding.measure,
+            suppressed,
+            separate_classes=separate_classes,
+        ),
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )
@@ -128,7 +136,7 @@ def find_lost_columns(
         tree = hierarchies.get(column.source)
         root = ANY if tree is None else tree.labels[0]
         labels = column.values if column.missing is None else column.values[~column.missing]
-        # A hierarchy that consists only of its root loses nothing.
+        # If a hierarchy consists of its root only, nothing is lost.
         if len(labels) and bool((labels == root).all()) and column.losses.any():
             lost_columns.append(column.source)
     return tuple(lost_columns)
@@ -141,7 +149,7 @@ def _sse_losses(
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Compute SSE/SST on z-scores before and after rounding."""
+    """Compute SSE/SST on z-scores, first before and then after rounding."""
     del policy
     valid = microdata.numeric_valid()
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
@@ -168,7 +176,7 @@ def _iloss_losses(
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Compute iloss per cell for the classes' own ranges, and for the released labels."""
+    """Compute iloss per cell, first for the ranges of the classes and then for released labels."""
     n_records = max(int(partition.sizes.sum()), 1)
     range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
     released = np.array([column.losses.sum() for column in columns if column.losses is not None])
@@ -191,8 +199,9 @@ def _gower_losses(
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Compute Gower's distance per cell, as ``direct_loss`` does, before and after rounding."""
-    # Import lazily: most releases need neither, and imports slow a database backend's first call.
+    """Compute Gower's distance per cell, as ``direct_loss`` does, first before rounding."""
+    # Import lazily: few releases need these, and imports slow down the first call of an SQL
+    # function.
     from dbanon.measures.direct_loss import direct_loss
     from dbanon.measures.figure import EvaluationTask
     from dbanon.release.evaluation import pairs_of
@@ -238,7 +247,7 @@ def _losses_with_suppressed(
     columns: tuple[ReleasedColumn, ...],
     measure: str,
 ) -> tuple[Loss, Loss]:
-    """Compute the loss before and after rounding, with suppressed cells as completely lost."""
+    """Compute the losses before and after rounding; suppressed cells count as lost completely."""
     before, after = _LOSS_FUNCTIONS[measure](microdata, measures, partition, policy, columns)
     counts = suppressed_cells(microdata)
     if not counts:
@@ -250,10 +259,10 @@ def _losses_with_suppressed(
 
 
 def _add_suppressed_cells(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
-    """Add suppressed cells, which are lost completely, to a loss; ``counts`` are by column.
+    """Add suppressed cells, which are lost completely, to a loss; ``counts`` has one per column.
 
-    On z-scores a cell replaced by the column's mean loses 1 on average, of a total of 1. For iloss,
-    NULL cells are already counted in the total, as cells that lose nothing.
+    On z-scores, a cell that is replaced by the column's mean loses 1 on average, and adds 1 to the
+    total. For iloss, the total already includes NULL cells, as cells that lose nothing.
     """
     sums = []
     for (loss_sum, total), count in zip(loss.sums, counts, strict=True):
@@ -287,7 +296,7 @@ def class_losses(
     partition: Partition,
     hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
-    """Sum each attribute's iloss on the ranges of the classes over all records, float64 (d,)."""
+    """Sum, for each attribute, the iloss of all records for the ranges of their classes, (d,)."""
     losses = []
     trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -324,13 +333,13 @@ class Release:
     partition : the classes of all records, in the records' order.
     columns : the released quasi-identifiers.
     losses : one entry per measured quasi-identifier.
-    loss_before_rounding, loss : over all columns, before rounding and of the written values.
-    measure : ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell; ``iloss``: iloss
-        per cell, where ``loss_before_rounding`` is that of the classes' own ranges.
-    measures, hierarchies : of the released records, used for recoding.
+    loss_before_rounding, loss : the loss over all columns before rounding, and of written values.
+    measure : the loss measure. ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell;
+        ``iloss``: iloss per cell, where ``loss_before_rounding`` refers to the classes' ranges.
+    measures, hierarchies : column statistics and hierarchies of the released records, for recoding.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
-    separate_classes : whether attributes are grouped separately.
+    separate_classes : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
     """
 

@@ -57,7 +57,7 @@ class Request:
     ----------
     source, output, output_kind : the relation that was read, the relation for readers, and whether
         this is a table or a view.
-    arguments : the policy and some results of the run as JSON values, as in the ledger.
+    arguments : the policy and some results of the run, as JSON values; the ledger stores the same.
     quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release.
     entity : the column whose values k counts; None if k counts rows.
     guarantee : the guarantee as text.
@@ -79,12 +79,12 @@ class Request:
 
 @dataclass(frozen=True)
 class RecountResult:
-    """The recount of the written rows, made before readers can see them.
+    """The recount of the written rows, which precedes publication.
 
     Parameters
     ----------
     rows_in, suppressed : number of records of the source, and of withheld records.
-    rows : the class sizes in rows.
+    rows : the counts of rows, classes and class sizes.
     verdict : whether the guarantee holds.
     disclosive_columns, identifiers, linking : findings on retained columns.
     few_persons : findings on columns that look like person identifiers, if k counts rows.
@@ -110,7 +110,7 @@ class Provenance:
     ----------
     relation : the table that holds the release.
     seconds : durations by phase, and in ``total``.
-    digest : of the written rows, as in the ledger; None for data frames.
+    digest : the digest of the written rows, as in the ledger; None for data frames.
     """
 
     release_id: str
@@ -125,7 +125,7 @@ class Provenance:
 
 
 class _ReportField(Generic[T]):
-    """A report attribute that reads a value from one of the report's groups, by its path."""
+    """An attribute of a report that reads its value from one of the report's groups, by path."""
 
     def __init__(self, path: str) -> None:
         self._get_value: Callable[[Report], T] = attrgetter(path)
@@ -147,20 +147,21 @@ class Report(LabelledTextWithCard):
     Contains no source values, except values that the caller wrote into the arguments, such as
     ``{"ordered": ["low", "high"]}`` for a hierarchy builder.
 
-    All values of its groups are also attributes of the report: ``report.k_achieved`` is
-    ``report.counts.verdict.k``. ``to_dict`` returns these attributes, in this order.
+    Values of its groups (``request``, ``counts``, …) are also attributes of the report:
+    ``report.k_achieved`` is ``report.counts.verdict.k``. ``to_dict`` returns these attributes in
+    the order below.
 
     Losses are SSE/SST on z-scores over the released records, or iloss, according to
-    ``loss_measure``: see ``ReleaseLoss``. Readers may see them; ``internal`` has the exact losses,
-    which exist only in the run and in one table of the ledger, and in no text, JSON, pickle or page
-    of a report. ``k_achieved`` and ``persons`` count persons if ``entity`` names their column;
-    class sizes are rows. If attributes are grouped separately, ``k_rows`` is the number of rows
-    that share the rarest combination of values. ``levels`` are the full-domain levels, by
-    quasi-identifier. ``disclosive_columns`` are findings on retained columns. ``lost_columns``
-    are the quasi-identifiers released as ``*`` or the root of their hierarchy in every row. Until
-    version 1.0, ``telling`` and ``lost`` are former names of these two. ``evaluation`` is
-    ``Evaluation.to_dict()`` with the option ``evaluate``, and ``evaluation_failed`` is the reason
-    if it is missing.
+    ``loss_measure``: see ``ReleaseLoss``. Readers may see them. The exact losses are in
+    ``internal``. They exist only during the run and in one table of the ledger; no text, JSON,
+    pickle or page of a report contains them. ``k_achieved`` and ``persons`` count persons if
+    ``entity`` names their column; class sizes are rows. If attributes are grouped separately,
+    ``k_rows`` is the number of rows that share the rarest combination of values. ``levels`` are the
+    full-domain levels, by quasi-identifier. ``disclosive_columns`` are findings on retained
+    columns. ``lost_columns`` are the quasi-identifiers released as ``*`` or the root of their
+    hierarchy in every row. Until version 1.0, ``telling`` and ``lost`` are former names of these
+    two. ``evaluation`` is ``Evaluation.to_dict()`` with the option ``evaluate``, and
+    ``evaluation_failed`` is the reason if it is missing.
     """
 
     request: Request
@@ -169,7 +170,7 @@ class Report(LabelledTextWithCard):
     made_by: Provenance
     evaluation_outcome: EvaluationOutcome = field(default_factory=EvaluationOutcome)
     internal: OperatorFigures | None = field(default=None, repr=False, compare=False)
-    # Not a field, so that ``replace`` and serializers do not pass it on.
+    # Not a dataclass field, so that ``replace`` and serializers leave it out.
     alignment: ClassVar[Alignment | None] = None
 
     release_id = _ReportField[str]("made_by.release_id")
@@ -300,14 +301,15 @@ class Report(LabelledTextWithCard):
 
         Parameters
         ----------
-        joint : the arguments about joint histories, under the key ``JOINT``; None without entity.
+        joint : a mapping with the description of joint histories under the key ``JOINT``; None if
+            there is no entity.
         """
         if not earlier:
             return self
-        # Store the caution in the arguments, so that reports from the ledger repeat it.
+        # The ledger stores arguments, so reports from the ledger have the caution, too.
         report = self if caution is None else self.with_arguments(intersects=caution.warning)
         text = _EARLIER_RELEASES.format(NOT_CHECKED, earlier)
-        # Name the command only if joint histories were not refused.
+        # Name the command only if joint histories can be counted.
         if not joint or "share" in joint[JOINT]:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
@@ -328,7 +330,7 @@ class Report(LabelledTextWithCard):
 
     @property
     def method_counts(self) -> Mapping[str, int]:
-        """The counts that the method reports, by name."""
+        """Counts that the method reports about its own work, by name."""
         counts: Mapping[str, int] = read_renamed(self.arguments, "method_counts", {})
         return counts
 
@@ -347,7 +349,7 @@ class Report(LabelledTextWithCard):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         plain_values = {name: to_json_values(getattr(self, name)) for name in self.names()}
-        # Put what must not be overlooked first.
+        # Put first what readers must not overlook.
         leading_values = {
             name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)
         }
@@ -358,7 +360,7 @@ class Report(LabelledTextWithCard):
         }
         plain_values = leading_values | plain_values
         for loss in plain_values["column_losses"].values():
-            # The key is the name.
+            # The name is already the key.
             del loss["name"]
         return plain_values
 

@@ -27,7 +27,7 @@ def time_text(time: datetime) -> str:
 
 
 def nearness(certificate: Mapping[str, Any]) -> str:
-    """Describe how near a loss is to the minimum, from the certificate in a report."""
+    """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
     if certificate["above"] is None:
@@ -62,7 +62,7 @@ def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return pairs of label and text with the counted k of each further set of columns."""
+    """Return a label and a text for each additional set of columns: requested and counted k."""
     return [
         (
             f"k of ({', '.join(column_set['columns'])}) requested / counted",
@@ -85,7 +85,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
-    """List cautions about rows that can be linked to originals, other releases or pseudonyms."""
+    """List cautions about links from rows to originals, other releases or pseudonyms."""
     cautions = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
         cautions = (*cautions, build_intersection_caution(str(intersects)))
@@ -99,7 +99,7 @@ def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cau
 
 
 def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the counts that the method reports as a label and a text; empty if there are none."""
+    """Return a label and a text with the counts that the method reports; empty without counts."""
     text = ", ".join(f"{label}: {count}" for label, count in counts.items())
     return [("counted by the method", text)] if text else []
 
@@ -125,12 +125,12 @@ def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple
 
 
 def describe_new_schema(arguments: Mapping[str, Any]) -> str:
-    """Describe an output whose schema was created; otherwise empty."""
+    """Return a remark if the output's schema was created; otherwise empty."""
     return ", in a schema that was missing" if "schema_created" in arguments else ""
 
 
 def format_losses(released: float, before_rounding: float, label: str = "") -> str:
-    """Format a loss; in reports of earlier versions, with the loss before rounding if it differs.
+    """Format a loss, with the loss before rounding if it differs, as in reports of old versions.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ def format_losses(released: float, before_rounding: float, label: str = "") -> s
 
 
 def format_figure(value: float, note: str) -> str:
-    """Format a figure of an evaluation, or the note of one that does not apply to labels."""
-    # Import lazily, so that a database's Python loads the measures only when needed.
+    """Format a measure's value, or return its note if the measure does not apply to labels."""
+    # Import lazily, so that SQL functions load the measures only when needed.
     from dbanon.measures.figure import NOT_FOR_LABELS
 
     return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
@@ -199,7 +199,7 @@ def describe_exports(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, st
 
 
 def _describe_older_versions(export: Mapping[str, Any]) -> str:
-    """Describe an exported table with older versions that readers can still read; else empty."""
+    """Describe the older versions of an exported table that are still readable; else empty."""
     n_versions = export.get("older_versions", 0)
     if not n_versions:
         return ""

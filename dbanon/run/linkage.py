@@ -15,8 +15,8 @@ from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import DisclosiveColumn, ReleasedOriginals, ValueGroups
 from dbanon.release.linkage import (
+    MIN_SHARE_TO_REFUSE,
     MIN_SHARE_TO_WARN,
-    REFUSED,
     LinkingColumn,
     frequencies_of,
     is_coding,
@@ -214,7 +214,9 @@ def find_linking_columns(
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)
-    refused_texts = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
+    refused_texts = [
+        finding.describe(k) for finding in findings if finding.share >= MIN_SHARE_TO_REFUSE
+    ]
     if job.policy.strict and refused_texts:
         raise LinkingColumnRefused(
             "A column that would be released as it is distinguishes rows that the classes hide."

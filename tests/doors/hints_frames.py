@@ -40,7 +40,7 @@ FRAMES = (
         [column(pd.Series([b"a", b"b"] * (N // 2)).map(bytes.hex, na_action="ignore"))],
     ),
     Steps(
-        "Give real and imaginary parts as columns of their own.",
+        "Pass the real and imaginary parts as separate columns.",
         column([1j] * N),
         [column(np.real([1j] * N).tolist())],
     ),
@@ -65,7 +65,7 @@ FRAMES = (
         [frame(FRAME.age.to_frame(), quasi_identifiers=["age"])],
     ),
     Steps(
-        "Every column is a list",
+        "Every column must be a list",
         frame({"age": [1, 2], "size": [3]}),
         [frame({"age": [1, 2] * 9, "size": [3] * 18})],
     ),
@@ -90,7 +90,7 @@ FRAMES = (
         [classes(ARRAY[:, 0].reshape(-1, 1))],
     ),
     Steps(
-        "Give real and imaginary parts as columns of their own.",
+        "Pass the real and imaginary parts as separate columns.",
         classes(ARRAY * 1j),
         [classes(np.column_stack([(ARRAY * 1j).real, (ARRAY * 1j).imag]))],
     ),
@@ -126,7 +126,7 @@ FRAMES = (
     ),
     # Evaluations.
     Steps(
-        "Give the `report` of the same call",
+        "Pass the `report` of the same call",
         evaluate(),
         [
             evaluate(key="id"),
@@ -152,7 +152,7 @@ FRAMES = (
         [evaluate(ARRAY, released=ARRAY, quasi_identifiers=None)],
     ),
     Steps(
-        "Give both frames as they were then, or",
+        "Pass both frames as they were then, or",
         evaluate(FRAME[::-1], report="report"),
         [evaluate(report="report"), evaluate(FRAME[::-1], key="id")],
     ),

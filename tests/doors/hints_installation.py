@@ -406,7 +406,11 @@ SERVERS = (
         without_answer(lambda url, s: dbanon.store_hierarchy(url, s.table, {"tree": {"*": ["a"]}})),
         ["$statement"],
     ),
-    Trial("Look before you run it again.", without_answer(release_by), ["$statement"]),
+    Trial(
+        "Before you run it again, check: SELECT created_at",
+        without_answer(release_by),
+        ["$statement"],
+    ),
 )
 
 

@@ -196,7 +196,7 @@ def lost(w: Stores) -> object:
 
     with (
         mock.patch.object(publication, "publish", publish_and_lose),
-        mock.patch.object(MariadbStore, "_settle_lost", return_value=None),
+        mock.patch.object(MariadbStore, "_settle_failed", return_value=None),
     ):
         return release(w, output="release.lost")
 
@@ -248,7 +248,7 @@ MARIADB = (
         [granted("writer")],
     ),
     StoreSteps(
-        "Find out who made it, and run DROP TRIGGER",
+        "Find out who created it, then run DROP TRIGGER",
         maria(
             "CREATE TRIGGER dbanon.watch BEFORE INSERT ON dbanon.release FOR EACH ROW SET @x = 1"
         ),

@@ -486,12 +486,12 @@ FRAMES = (
         ],
     ),
     StoreSteps(
-        "Give that report, or name a `key`",
+        "Pass that report, or name a `key`",
         _evaluate(),
         [_evaluate(report="report"), _evaluate(key="id")],
     ),
     StoreSteps(
-        "Give frame.collect() instead of",
+        "Pass frame.collect() instead of",
         frame(pl.from_pandas(FRAME).lazy()),
         [frame(pl.from_pandas(FRAME).lazy().collect())],
     ),

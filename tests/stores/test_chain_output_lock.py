@@ -26,7 +26,9 @@ def test_no_other_run_takes_the_output_of_a_chain_meanwhile(
 
     def run_another(phase: str, share: float) -> None:
         if phase == "cluster" and not refused:
-            with pytest.raises(OutputBusy, match=r"Another run writes release\.people") as caught:
+            with pytest.raises(
+                OutputBusy, match=r"Another run is writing release\.people"
+            ) as caught:
                 postgresql.anonymize(quasi_identifiers=NUMERIC)
             refused.append(caught.value)
 

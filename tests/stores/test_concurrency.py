@@ -101,7 +101,7 @@ def test_a_second_run_to_one_output_is_refused_at_once(
     def run_another(phase: str, share: float) -> None:
         if phase == "cluster" and not refused:
             with pytest.raises(
-                OutputBusy, match=r"Another run writes release\.people now"
+                OutputBusy, match=r"Another run is writing release\.people"
             ) as caught:
                 postgresql.anonymize(
                     quasi_identifiers=NUMERIC,

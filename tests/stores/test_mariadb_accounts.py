@@ -62,7 +62,7 @@ def test_a_refused_account_is_not_an_unreachable_server(clerk: str, wrong: str) 
         dbanon.plan(url, table="people", output="released", quasi_identifiers=["age"], k=3)
     error = caught.value
     assert (error.code, error.exit_code) == ("access_refused", 5)
-    assert error.message.startswith("The server refused the account")
+    assert error.message.startswith("The server refused the login")
     assert "reached" not in str(error)
     assert "wrong-one" not in str(error)
     assert "'clerk'@'localhost'" in str(error.detail)

@@ -23,7 +23,7 @@ from dbanon.errors import (
     nearest_names,
     sql_for_hint,
 )
-from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
 from dbanon.extensions.mariadb.foreign import require_own_code
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 PUBLICATION_TABLE = "publication"
 # Lock names are derived from this secret, since anyone who knows a lock's name can take it.
 SECRET_TABLE = "lock_secret"
-# Persons per row of the ledger's table.
+# Persons per row of the ledger table ``release_person``.
 _PERSONS_PER_ROW = 32_768
+# Rights that a run needs on the output's schema, and on the ledger.
 _OUTPUT_RIGHTS = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
@@ -65,7 +66,7 @@ def publication_ddl(name: RelationName) -> str:
 class MariadbCatalog(Session):
     """Session methods that read and change the server's catalog."""
 
-    dialect: ClassVar[Dialect] = types
+    dialect: ClassVar[Dialect] = mariadb_dialect
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "VARCHAR(36)",
         "timestamp": "VARCHAR(40)",
@@ -100,20 +101,24 @@ class MariadbCatalog(Session):
         self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             cursor.execute(
-                types.to_mariadb(sql, has_parameters=bool(parameters)), tuple(parameters) or None
+                mariadb_dialect.to_mariadb(sql, has_parameters=bool(parameters)),
+                tuple(parameters) or None,
             )
             return list(cursor.fetchall())
 
     def _fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a query in chunks, without buffering all of them."""
+        """Yield the rows of a query in chunks, without loading all of them into memory."""
         self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
-            cursor.execute(types.to_mariadb(sql, has_parameters=False))
+            cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
 
     def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
-        """Return type, engine and comment of the relation whose name matches byte by byte."""
+        """Return type, engine and comment of a relation; empty if it does not exist.
+
+        Names are compared by their bytes, even if the server ignores case.
+        """
         return self.rows(
             "SELECT table_type, engine, table_comment FROM information_schema.tables"
             " WHERE table_schema = ? AND table_name = ?"
@@ -141,7 +146,7 @@ class MariadbCatalog(Session):
             (resolved.schema, resolved.name, resolved.name),
         )
         attributes = tuple(
-            types.build_attribute(
+            mariadb_dialect.build_attribute(
                 column,
                 declared,
                 nullable=is_nullable == "YES",
@@ -167,7 +172,7 @@ class MariadbCatalog(Session):
         return dict(rows)
 
     def _unique_indexes(self, name: RelationName) -> dict[str, list[str]]:
-        """Return the columns of each unique index, in order, by name of the index."""
+        """Return the columns of each unique index, in index order, by the name of the index."""
         indexes: dict[str, list[str]] = {}
         for index, column in self.rows(
             "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
@@ -212,7 +217,7 @@ class MariadbCatalog(Session):
         return ExistingRelation("table", mark=comment or None)
 
     def make_database(self, name: RelationName) -> None:
-        """Create the database for a schema, if it is missing."""
+        """Create the database in which a relation shall be, unless it exists."""
         if not self.has_schema(str(name.schema)):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
@@ -231,7 +236,7 @@ class MariadbCatalog(Session):
         except InsufficientRights as error:
             missing_grants = self.find_missing_read_grants(source.name, columns)
             raise InsufficientRights(
-                f"This account may not read all columns of {source.name} that are needed.",
+                f"This account may not read all columns of {source.name} that the run needs.",
                 detail=error.detail,
                 hint=f"{sql_for_hint('; '.join(missing_grants))}.",
             ) from None
@@ -240,7 +245,7 @@ class MariadbCatalog(Session):
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
-            # A run reads the rows by the primary key.
+            # A run also reads the primary key, to identify the rows.
             needed = dict.fromkeys((*columns, *self._primary_key(name)))
             column_list = ", ".join(map(quote_name, needed))
             account = quote_account(self.current_user())
@@ -262,7 +267,8 @@ class MariadbCatalog(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # A run locks its output when it publishes. Check only whether it could write.
+        # The lock itself is taken when publication is planned. Here only check that the session may
+        # write.
         [(server_setting, is_transaction_read_only)] = self.rows(
             "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
         )
@@ -300,7 +306,7 @@ class MariadbCatalog(Session):
         )
 
     def require_ledger_rights(self) -> None:
-        """Check nothing: ``require_schema`` has checked the ledger with the output's schema."""
+        """Do nothing: ``require_schema`` checks the rights on the ledger, too."""
 
     def require_trusted_ledger(self) -> None:
         triggers = self.rows(
@@ -311,8 +317,8 @@ class MariadbCatalog(Session):
         if triggers:
             table, trigger = triggers[0]
             raise LedgerNotTrusted(
-                f"{LEDGER_SCHEMA}.{table} has a trigger, which could read or change rows.",
-                hint="Find out who made it, and run DROP TRIGGER"
+                f"{LEDGER_SCHEMA}.{table} has a trigger, which could read or change its rows.",
+                hint="Find out who created it, then run DROP TRIGGER"
                 f" {sql_for_hint(quote_dotted(RelationName(LEDGER_SCHEMA, trigger)))}.",
             )
 
@@ -337,19 +343,23 @@ class MariadbCatalog(Session):
         self.make_database(self.ledger_name(""))
         for statement in changes:
             creates_table = statement.startswith("CREATE TABLE")
-            options = f" ENGINE=InnoDB {types.TEXT_OPTIONS}" if creates_table else ""
+            options = f" ENGINE=InnoDB {mariadb_dialect.TEXT_OPTIONS}" if creates_table else ""
             self.run(statement + options)
 
     def lock_name(self, kind: str, name: str) -> str:
-        """Return a server lock's name that only accounts with access to the ledger can compute.
+        """Return the name of a server lock; only accounts with access to the ledger can compute it.
 
         The name is a digest, since the server limits lock names to 64 characters and ignores case.
+
+        Parameters
+        ----------
+        kind, name : what the lock protects, e.g. ``job`` and the job's name.
         """
         table = self.ledger_name(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
         if not self.rows(query):
-            # If two first runs race, the later one uses the secret of the earlier one. The server
-            # draws it: the general log would contain a secret that a client sends.
+            # IGNORE: if two first runs race, both use the secret that was inserted first. The
+            # server generates it, since a secret sent by a client would appear in the general log.
             self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
             self.run("COMMIT")
         [(secret,)] = self.rows(query)
@@ -357,7 +367,7 @@ class MariadbCatalog(Session):
         return f"dbanon {digest[:48]}"
 
     def tie_releases(self) -> None:
-        """Do nothing: relations have no ids that an entry could refer to."""
+        """Do nothing: MariaDB has no relation ids that a ledger entry could refer to."""
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(LEDGER_SCHEMA, table)
@@ -377,7 +387,8 @@ class MariadbCatalog(Session):
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Inserted on the server: the general log would contain what a client sends.
+        # The server copies them from a staging table: values sent by a client would appear in the
+        # general log.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"

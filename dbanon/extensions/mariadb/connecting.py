@@ -1,7 +1,8 @@
-"""Find the account of a MariaDB server if the URL has no password.
+"""Find the account for a MariaDB server if the URL has no password.
 
-Like MariaDB's own client this reads the option file in the home directory, then ``MYSQL_PWD``. Only
-the account is used: a socket or host of the file could contradict the URL.
+Like MariaDB's own client, this reads the option file in the home directory and the environment
+variable ``MYSQL_PWD``. Only user and password are used: a host or socket from the file could
+contradict the URL.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 from pymysql.optionfile import Parser
 from sqlalchemy import URL
 
-# Groups that MariaDB's client reads; a later one wins.
+# Groups of the option file that MariaDB's client reads; later ones take precedence.
 _GROUPS = ("client", "client-server", "client-mariadb")
 _OPTION_FILE = "read_default_file"
 
 
 def account_arguments(url: URL) -> dict[str, str]:
-    """Return the arguments ``password`` and ``user`` for PyMySQL that a URL lacks.
+    """Return PyMySQL's arguments ``password`` and ``user`` if the URL lacks them.
 
     Empty if the URL has a password, or names a ``read_default_file``, which PyMySQL reads itself.
     """
@@ -38,7 +39,7 @@ def account_arguments(url: URL) -> dict[str, str]:
 
 
 def _private_options(path: Path) -> dict[str, str]:
-    """Read the client's options from an option file, if only its owner has access to it."""
+    """Read the client's options from an option file; empty if others have access to the file."""
     try:
         with path.open(encoding="utf-8") as file:
             file_status = os.fstat(file.fileno())
@@ -47,14 +48,14 @@ def _private_options(path: Path) -> dict[str, str]:
             if file_status.st_uid != os.geteuid():
                 return {}
             parser = Parser(strict=False)
-            # Directives such as !includedir are the client's own.
+            # Skip directives such as !includedir, which this parser does not know.
             parser.read_string("".join(line for line in file if not line.lstrip().startswith("!")))
     except (OSError, ValueError, configparser.Error):
         return {}
     options: dict[str, str] = {}
     for group in _GROUPS:
         if parser.has_section(group):
-            # An option may have no value, as "compress".
+            # Options such as "compress" have no value.
             values: Iterable[tuple[str, str | None]] = parser.items(group, raw=True)
             options |= {
                 name: parser.get(group, name) for name, value in values if value is not None

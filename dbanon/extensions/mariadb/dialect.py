@@ -27,17 +27,18 @@ _TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", 
 _INTEGER_BITS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # Maximum digits of a DECIMAL.
 _MAX_DIGITS = 65
-# Header of a point, before two doubles: reference system, byte order, geometry type.
+# A geometric point is stored as this header and two doubles. The header has reference system, byte
+# order and geometry type.
 _POINT_HEADER = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT_BYTES = len(_POINT_HEADER) + 16
-UNKNOWN_POINT_FORMAT = "This server writes points in a way that dbanon does not know."
+UNKNOWN_DOUBLE_FORMAT = "This server stores floating-point numbers in an unknown format."
 
-# Replacements in shared SQL, which MariaDB spells differently.
+# Parts of the SQL shared by all databases that MariaDB spells differently.
 _REPLACEMENTS = {
     " AS TEXT_OPTIONS)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
     "AS MATERIALIZED (": "AS (",
-    # Classes are many and small: sorting rows takes half as long as looking each up.
+    # There are many small classes: grouping by sorting takes half as long as by a lookup table.
     "(SELECT count(*) AS size": "(SELECT SQL_BIG_RESULT count(*) AS size",
 }
 # Quoted names and literals, parameters (group 1), and words to replace (group 2).
@@ -50,7 +51,7 @@ _TOKEN = re.compile(
 
 
 def to_mariadb(sql: str, *, has_parameters: bool) -> str:
-    """Translate a statement for MariaDB and its driver, except names and literals.
+    """Translate a shared SQL statement for MariaDB and its driver; names and literals stay.
 
     Parameters
     ----------
@@ -80,9 +81,9 @@ def build_attribute(
 
     Parameters
     ----------
-    declared : the declared type.
-    precision, scale : digits of a number, and those after the point.
-    second_digits : decimals of the seconds of a timestamp.
+    declared : the declared type, e.g. ``decimal(10,2)``.
+    precision, scale : total digits of a number, and digits after its decimal point.
+    second_digits : digits of a timestamp's fractional seconds.
     """
     type_name = re.split(r"[ (]", declared, maxsplit=1)[0]
     kind, bits = Kind.OTHER, 64
@@ -124,7 +125,7 @@ def build_attribute(
 
 
 def as_text(attribute: Attribute, column: str) -> str:
-    """SQL of a column as text that sorts by code point and compares by bytes."""
+    """SQL of a column as text that is compared by its bytes, and so is sorted by code point."""
     if attribute.kind is Kind.CATEGORY:
         return f"CONVERT({column} USING utf8mb4) COLLATE {COLLATION}"
     if attribute.kind is Kind.OTHER and re.match(r"(var)?binary|\w*blob|bit", attribute.sql_type):
@@ -140,9 +141,13 @@ def retained_column(attribute: Attribute, column: str) -> str:
 
 
 def declare_type(sql_type: str) -> str:
-    """Return a type with options for CREATE TABLE; texts compare by bytes, so GROUP BY is exact."""
+    """Return a type with its options for CREATE TABLE.
+
+    Texts get a collation that compares bytes, so GROUP BY never merges different texts.
+    """
     type_name = re.split(r"[ (]", sql_type, maxsplit=1)[0]
-    # Without NULL the first timestamp column would have a default and change with each update.
+    # NULL is explicit: otherwise the first timestamp column would get the current time by default
+    # and with each update.
     options = f" {TEXT_OPTIONS}" if type_name in (*_TEXT_TYPES, "set") else ""
     return f"{sql_type}{options} NULL"
 
@@ -158,21 +163,25 @@ def as_number(position: int, attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles, which cannot overflow, so the bounds are not needed."""
+    """SQL of a column's values as doubles.
+
+    The bounds are unused, since the cast cannot overflow.
+    """
     return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
 
 def bytes_per_packed_row(attributes: Sequence[Attribute]) -> int:
-    """Return the bytes of a row packed by ``pack_row``."""
+    """Return the number of bytes per row that ``pack_row`` produces."""
     return _POINT_BYTES * (1 + len(attributes))
 
 
 def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
     """SQL of a row's key, numbers and codes as bytes.
 
-    Values are sent as points, the only type that stores doubles as plain bytes: writing and parsing
-    text takes many times as long. The first point holds the halves of the key; each attribute has a
-    point with its value and whether it is NULL.
+    Values are sent as geometric points, the only type that stores doubles as plain bytes;
+    formatting and parsing text would take many times as long. The first point holds the upper and
+    the lower 32 bits of the key. For each attribute a point holds its value and a flag, 1 if it is
+    NULL.
     """
     points = [f"POINT({key} >> 32, {key} & {2**32 - 1})"]
     for position, attribute in enumerate(attributes):
@@ -185,7 +194,7 @@ def unpack_rows(packed: bytes, attributes: Sequence[Attribute]) -> Chunk:
     """Unpack concatenated rows from ``pack_row``."""
     points = np.frombuffer(packed, np.uint8).reshape(-1, 1 + len(attributes), _POINT_BYTES)
     if not (points[0, :, : len(_POINT_HEADER)] == np.frombuffer(_POINT_HEADER, np.uint8)).all():
-        raise DatabaseFailure(UNKNOWN_POINT_FORMAT)
+        raise DatabaseFailure(UNKNOWN_DOUBLE_FORMAT)
     halves = np.ascontiguousarray(points[:, 0, len(_POINT_HEADER) :]).view("<f8").astype(np.uint64)
     keys = (halves[:, :1] << np.uint64(32) | halves[:, 1:]).view(np.int64)
     values_and_nulls = np.ascontiguousarray(points[:, 1:, len(_POINT_HEADER) :]).view("<f8")
@@ -195,7 +204,10 @@ def unpack_rows(packed: bytes, attributes: Sequence[Attribute]) -> Chunk:
 
 
 def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
-    """Pack arrays of int64 and float64, (n,) each, for ``unpack_value``; uint8 (n, 8 * arrays)."""
+    """Pack arrays of int64 and float64, (n,) each, into uint8 (n, 8 * number of arrays).
+
+    The server reads the values with ``unpack_value``.
+    """
     rows = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
     for position, values in enumerate(arrays):
         encoded = values.astype(">i8" if values.dtype == np.int64 else "<f8")
@@ -204,32 +216,33 @@ def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
 
 
 def unpack_value(position: int, dtype: np.dtype[Any], n_arrays: int) -> str:
-    """SQL of a value in row ``row_index`` of a packet of rows; doubles are read as part of a point.
+    """SQL that reads a value packed by ``pack_arrays`` from row ``row_index`` of a packet.
 
     Parameters
     ----------
-    position : index of the array that was packed.
+    position : index of the packed array that holds the value.
     n_arrays : number of arrays that were packed together.
     """
     value = f"substr(packet, {8 * n_arrays} * row_index + {8 * position + 1}, 8)"
     if dtype == np.int64:
         return f"CONV(hex({value}), 16, -10)"
+    # Doubles can only be read as a coordinate of a point.
     return f"ST_X(concat(x'{_POINT_HEADER.hex()}', {value}, x'{bytes(8).hex()}'))"
 
 
-# The bytes of a double, all different.
+# A double whose bytes are all different.
 _DOUBLE_BYTES = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
-# True if the server stores doubles in points as expected.
-POINT_PROBE = (
+# Query that returns 1 if the server stores doubles as expected.
+DOUBLE_FORMAT_PROBE = (
     f"SELECT ST_X(x'{(_POINT_HEADER + _DOUBLE_BYTES + bytes(8)).hex()}')"
     f" = {float(np.frombuffer(_DOUBLE_BYTES, '<f8')[0])!r}e0"
 )
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
-    """Return SQL type and values, one per class, of a staging column; None is NULL.
+    """Return the SQL type and the values, one per class, of a staging column; None means NULL.
 
-    64-bit numbers without NULLs stay an array, which is sent as bytes.
+    Columns of 64-bit numbers without NULL remain arrays, which are then sent as bytes.
     """
     kind, values = column.attribute.kind, column.values
     stored: Any
@@ -262,7 +275,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
 
 
 def to_storable(value: Any) -> Any:
-    """Convert a value of another database for MariaDB; raises if MariaDB cannot store it."""
+    """Convert a value from another database for MariaDB; raises if MariaDB cannot store it."""
     if isinstance(value, (float, Decimal)) and (value != value or value in (_INF, -_INF)):
         raise uncopyable_value_error()
     if value is None or isinstance(value, (bool, int, float, str, bytes, Decimal)):
@@ -278,12 +291,16 @@ _INF = float("inf")
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL of the staged class value at this position, which has the column's type already."""
+    """SQL of a column's staged class value, which already has the column's type."""
     return f"c.{statements.value_column(position)}"
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
-    """SQL of quotient and remainder of a number; here 0 and the number itself."""
+    """SQL of two parts of a large number that can be summed without overflow.
+
+    Other databases split a number into quotient and remainder. Here sums fit a DECIMAL of 65
+    digits, so the parts are 0 and the number itself.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         microseconds = f"timestampdiff(MICROSECOND, '1970-01-01', {column})"
@@ -292,7 +309,6 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
         column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_MAX_DIGITS},0))"
     else:
         column = f"CAST({column} AS DECIMAL({_MAX_DIGITS},0))"
-    # Sums fit a decimal of 65 digits, so no division is needed.
     return f"0 * {column}", column
 
 
@@ -301,7 +317,7 @@ def type_of(attribute: Attribute) -> str:
 
     Raises
     ------
-    UnsupportedType : there is none.
+    UnsupportedType : MariaDB has no type for its values.
     """
     kind = attribute.kind
     if kind is Kind.OTHER:
@@ -322,7 +338,9 @@ def type_of(attribute: Attribute) -> str:
     }[kind]
 
 
+# Name of the digest algorithm in the ledger.
 DIGEST_METHOD = "mariadb2"
+# Query whose result changes if a server computes digests differently.
 DIGEST_PROBE = (
     "SELECT sha1(concat(concat_ws(':', 1, 'text', 1.50), CAST(DATE '2001-02-03' AS CHAR),"
     " POINT(2.5e0, -1e-7)))"
@@ -330,16 +348,21 @@ DIGEST_PROBE = (
 
 
 def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -> str:
-    """Return a query for the number of rows and the sum of their 64-bit hashes."""
+    """Return a query for the number of rows and the sum of their 64-bit hashes.
+
+    Parameters
+    ----------
+    salt : a number that is hashed with each row.
+    """
     points, texts = [], [f"'{salt}'"]
     for attribute in columns:
         column = f"s.{quote(attribute.name)}"
         if attribute.kind is Kind.FLOAT:
-            # The bytes of a point never begin with a dash.
+            # A dash stands for NULL; the bytes of a point never begin with one.
             points.append(f"coalesce(POINT({column}, 0), '-')")
             continue
         value = as_text(attribute, column)
-        # Quotes keep a text from running into the next column; numbers contain no comma.
+        # Texts are quoted, since they may contain the comma that separates columns.
         needs_quotes = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
         texts.append(f"quote({value})" if needs_quotes else f"coalesce({value}, '-')")
     row_bytes = ", ".join([*points, f"CAST(concat_ws(',', {', '.join(texts)}) AS BINARY)"])
@@ -349,11 +372,16 @@ def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt:
 
 
 def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, Sequence[Any]]:
-    """Return the ``%`` format for a column's values, and the values to format."""
-    types = set(map(type, values))
-    if types == {int}:
+    """Return a ``%`` format for the SQL literals of a column's values, and the values to format.
+
+    Parameters
+    ----------
+    escape : returns the SQL literal of a value.
+    """
+    value_types = set(map(type, values))
+    if value_types == {int}:
         return "%d", values
-    if types == {float}:
+    if value_types == {float}:
         # Seventeen digits represent any double exactly.
         return "%.16e", values
     return "%s", [escape(value) for value in values]
@@ -365,7 +393,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_dotted(name: RelationName) -> str:
-    """Quote a relation for statements that users run."""
+    """Quote a relation's name, with its schema, for statements that users run."""
     return ".".join(quote_name(word) for word in (name.schema, name.name) if word)
 
 

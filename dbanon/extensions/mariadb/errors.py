@@ -1,4 +1,4 @@
-"""Translate MariaDB's errors, without text that may quote a value."""
+"""Translate MariaDB's errors, and leave out the server's text if it may quote a value."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dbanon.errors import (
     UnsupportedType,
 )
 
-# Codes of errors after which the connection cannot be used.
+# Codes of errors after which the connection is unusable.
 CONNECTION_LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
 
 READ_ONLY_HINT = (
-    "Write to a server that is no replica, and where transactions may write. See SHOW VARIABLES"
+    "Write to a server that is not a replica and accepts write transactions. See SHOW VARIABLES"
     " LIKE '%read_only'."
 )
 PASSWORD_HINT = (
@@ -47,7 +47,7 @@ _DISK_SPACE_HINT = (
     " run it again."
 )
 _DISK_FULL_CODE = 1021
-# Error class, message (None for the caller's) and hint, by MariaDB's error code.
+# Error class, message (None: the caller's default message) and hint, by MariaDB's error code.
 _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     code: translation
     for codes, translation in (
@@ -74,15 +74,15 @@ _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (
                 InsufficientRights,
                 None,
-                "GRANT it to this account; docs/mariadb.md lists what a run needs.",
+                "GRANT it to this account; docs/mariadb.md lists the rights that a run needs.",
             ),
         ),
         (
             (1045, 1698, 1862, 1820, 4151),
             (
                 AccessRefused,
-                "The server refused the account: it has no such account, or rejected its"
-                " password, or got none.",
+                "The server refused the login: the account does not exist, or its password is"
+                " wrong or missing.",
                 PASSWORD_HINT,
             ),
         ),
@@ -160,7 +160,7 @@ _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     )
     for code in codes
 }
-# Codes of errors whose text contains only accounts, rights and tables, so it is passed on.
+# Codes of errors whose text only names accounts, rights and tables, so that users may see it.
 _SAFE_TEXT_CODES = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 
 
@@ -171,7 +171,7 @@ def error_code(error: BaseException) -> int:
 
 
 def _is_disk_full(error: BaseException) -> bool:
-    """Return True if the server reports the operating system's error for a full disk."""
+    """Return True if an error was caused by a full disk, whatever code the server gave it."""
     message = str(error.args[1]) if len(error.args) > 1 else ""
     return bool(re.search(r"\b(errno:|Errcode:|error) 28\b", message)) or DiskFull.caused_by(error)
 
@@ -182,7 +182,7 @@ def translate_errors(default_message: str = "The database refused a statement.")
 
     Parameters
     ----------
-    default_message : message for codes that have none of their own.
+    default_message : the message if the table of errors has none for a code.
     """
     try:
         yield

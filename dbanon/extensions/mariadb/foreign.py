@@ -1,13 +1,14 @@
 """Refuse views that would run code of other accounts with the reader's rights.
 
-A view or routine with ``SQL SECURITY INVOKER`` runs with its user's rights, one with ``DEFINER``
-with those of its definer. So a view that the caller defined runs as the caller either way, and so
-does any INVOKER code it uses, at any depth. Code that runs with another definer's rights cannot
-harm the caller, so the search ends there.
+A view or routine with ``SQL SECURITY INVOKER`` runs with the rights of the account that uses it;
+with ``DEFINER`` it runs with those of the account that defined it. So a view that the caller
+defined runs with the caller's rights either way, and so does INVOKER code that it uses, at any
+depth. Code that runs with another definer's rights cannot harm the caller, so the search does not
+follow it.
 
 The server does not report dependencies, so names are searched for in the text of definitions.
-Every word counts, even in literals and comments: a false match refuses a harmless view, but with a
-missed name foreign code would run.
+Even words in literals and comments count: a false match only refuses a harmless view, but a missed
+name would let another account's code run.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Program:
     definition: str | None
 
     def mentions(self, other: _Program) -> bool:
-        """Return True if the definition has the other's name and, unless shared, its schema."""
+        """Return True if the definition mentions the other's name, and its schema if it differs."""
         words = _words(self.definition or "")
         schemas = words | {self.schema.lower()}
         return other.name.lower() in words and other.schema.lower() in schemas
@@ -68,7 +69,7 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
 
     Raises
     ------
-    ForeignCode : the view, or a view or routine it uses at any depth, is such code.
+    ForeignCode : the view is such code, or uses such a view or routine at any depth.
     """
     programs = [_Program(*row) for row in run_query(_PROGRAMS)]
     view_key = ("view", view.schema, view.name)
@@ -94,7 +95,7 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return all possible names in SQL text, in lower case and without quotes."""
+    """Return all words in SQL text that may be names, in lower case and without quotes."""
     words: Sequence[str] = _NAME_PATTERN.findall(text)
     return frozenset(
         (word[1:-1].replace(word[0] * 2, word[0]) if word[0] in '`"' else word).lower()
@@ -104,7 +105,7 @@ def _words(text: str) -> frozenset[str]:
 
 def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
     owner = program.definer or "an account that is not shown"
-    subject = f"The view {view} is of {owner}, and runs"
+    subject = f"The view {view} belongs to {owner}, and runs"
     if (program.schema, program.name) != (view.schema, view.name):
         subject = (
             f"The view {view} uses the {program.kind} {program.schema}.{program.name} of {owner},"

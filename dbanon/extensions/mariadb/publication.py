@@ -1,9 +1,9 @@
-"""Publish releases on MariaDB: plan, stage, count, swap, record.
+"""Publish releases on MariaDB in five steps: plan, stage, count, swap, record.
 
-DDL commits implicitly here, so a release and its entry cannot share a transaction. A ledger table
-records the plan; then ``RENAME TABLE``, one atomic statement, swaps the staged table
-for the old one; only then is the entry written. If a run is interrupted in between, the next run
-that writes checks which tables exist and corrects the ledger.
+DDL commits implicitly on MariaDB, so publishing a release and writing its ledger entry cannot share
+a transaction. First a ledger table records the plan; then ``RENAME TABLE``, one atomic statement,
+replaces the old table by the staged one; only then is the entry written. If a run is interrupted in
+between, the next run that writes checks which tables exist and corrects the ledger.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from dbanon.sessions.names import RelationName
 
 # States of a release in the ledger table of publications.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
-# A waiting swap blocks new readers, so attempts are short. The last time limit is repeated.
+# Time limits of the attempts to swap tables; the last one is repeated. They are short, since a
+# waiting RENAME blocks all new readers.
 ATTEMPT_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
+# Pause between two attempts.
 PAUSE_SECONDS = 0.25
 
 
@@ -43,7 +45,8 @@ class UnpublishedRelease:
 
     Parameters
     ----------
-    entry : the ledger rows of release, columns and run; None until the release is counted.
+    entry : the ledger's data on the release (``row``), its ``columns`` and its ``run``; None until
+        the release has been counted.
     """
 
     output: Output
@@ -51,12 +54,12 @@ class UnpublishedRelease:
 
     @property
     def replaced_name(self) -> RelationName:
-        """The name to which the replaced table is moved."""
+        """The name that the replaced table gets until it is dropped."""
         return _replaced_name(self.output.release_id)
 
 
 def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
-    """Lock the output and record the plan; raises OutputBusy if another run writes it."""
+    """Lock the output and record the plan; raises OutputBusy if another run is writing it."""
     _lock(session, output.name)
     session.insert_rows(
         session.ledger_name(PUBLICATION_TABLE),
@@ -76,17 +79,17 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
     """Lock an output for this connection; raises OutputBusy if another run holds the lock."""
     if session.rows("SELECT get_lock(?, 0)", (output_lock(session, name),)) != [(1,)]:
         raise OutputBusy(
-            f"Another run writes {name} now.", hint="Wait until it has ended, then run it again."
+            f"Another run is writing {name}.", hint="Wait until it has ended, then run it again."
         )
 
 
 def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
-    """Publish a counted release under the output's name, and write its entry.
+    """Publish a release that has been counted under the output's name, and write its ledger entry.
 
     Raises
     ------
-    OutputBusy : readers used the output for longer than the session waits.
-    SourceChanged, OutputExists : another relation has the name.
+    OutputBusy : readers used the output until the timeout.
+    SourceChanged, OutputExists : another session has created or replaced a table of this name.
     """
     output, table = pending.output, session.ledger_name(PUBLICATION_TABLE)
     session.run(
@@ -118,7 +121,7 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
 def _require_replaceable(
     session: MariadbCatalog, output: Output, existing: ExistingRelation | None
 ) -> None:
-    """Check again that the name is free, or still that of a release that may be replaced.
+    """Check again that the output's name is unused, or is that of a release that may be replaced.
 
     Raises
     ------
@@ -128,7 +131,9 @@ def _require_replaceable(
     if existing is None:
         return
     if output.replaced_kind is None:
-        raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
+        raise OutputExists(
+            f"Another session created {output.name} meanwhile; nothing was published."
+        )
     if entries.release_id_of(session, output.name, existing) is None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
@@ -168,7 +173,7 @@ def _swap(
 
     Parameters
     ----------
-    renames : pairs of old and new name.
+    renames : pairs of old and new name. All are renamed, or none.
     """
     pairs = ", ".join(f"{old.quoted} TO {new.quoted}" for old, new in renames)
     last_name, _ = renames[-1]
@@ -179,13 +184,13 @@ def _swap(
         try:
             session.run(f"SET STATEMENT max_statement_time = {timeout} FOR RENAME TABLE {pairs}")
         except DatabaseBusy:
-            # The rename may have succeeded at the moment of the timeout.
+            # The rename may have succeeded just before the timeout.
             if session.find_existing(last_name) is None:
                 return
             if time.monotonic() >= deadline:
                 raise OutputBusy(
-                    f"Readers held {output.name} for {session.swap_seconds:g} s, so the release"
-                    " could not replace it; nothing was published.",
+                    f"Readers held locks on {output.name} for {session.swap_seconds:g} s, so the"
+                    " release could not replace it; nothing was published.",
                     hint="End their transactions (SHOW PROCESSLIST lists sessions, KILL ends"
                     " one), or wait longer: `swap_timeout`.",
                 ) from None
@@ -197,7 +202,7 @@ def _swap(
 def record_published(
     session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None
 ) -> None:
-    """Record a published release and its state in one transaction of the ledger."""
+    """Write a published release's ledger entry, and the state of its plan, in one transaction."""
     assert entry is not None
     run_fields, row = dict(entry["run"]), dict(entry["row"])
     run = entries.Run(
@@ -219,7 +224,7 @@ def record_published(
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Record that a planned release was not published; remove its table and internal figures."""
+    """Record that a planned release was not published; remove its table and internal measures."""
     _set_state(session, release_id, REFUSED)
     internal = session.ledger_name(INTERNAL_TABLE).quoted
     session.run(f"DELETE FROM {internal} WHERE release_id = ?", (release_id,))
@@ -228,7 +233,7 @@ def refuse(session: MariadbCatalog, release_id: str) -> None:
 
 
 def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
-    """Record the outcome of a planned release."""
+    """Record the outcome of a planned release; its ``entry`` is no longer needed."""
     table = session.ledger_name(PUBLICATION_TABLE)
     session.run(
         f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
@@ -236,8 +241,11 @@ def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
     )
 
 
-def settle(session: MariadbCatalog) -> None:
-    """Settle the plans of interrupted runs, except those of runs still in progress."""
+def settle_interrupted(session: MariadbCatalog) -> None:
+    """Determine the outcome of all plans that interrupted runs have left, and correct the ledger.
+
+    Plans of runs in progress are skipped: these runs hold the locks of their outputs.
+    """
     table = session.ledger_name(PUBLICATION_TABLE)
     if session.find_existing(table) is None:
         return
@@ -262,14 +270,15 @@ def settle(session: MariadbCatalog) -> None:
 
 
 def _settle_release(session: MariadbCatalog, release_id: str) -> None:
-    """Record whether a planned release was published; its output is locked."""
+    """Record whether a planned release was published. The caller holds the output's lock."""
     table = session.ledger_name(PUBLICATION_TABLE)
     [(state, entry)] = session.rows(
         f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
     )
     if state != PLANNED:
         return
-    # A counted release has an entry; its staging table is gone only if the swap renamed it.
+    # Once a release is counted, its plan has an entry. If its staging table is then missing, the
+    # swap has renamed it.
     if entry is None or session.find_existing(_staging_name(release_id)) is not None:
         refuse(session, release_id)
     else:
@@ -278,7 +287,7 @@ def _settle_release(session: MariadbCatalog, release_id: str) -> None:
 
 
 def _drop_leftovers(session: MariadbCatalog) -> None:
-    """Drop the tables of settled releases that interrupted runs have not dropped."""
+    """Drop tables that interrupted runs have left behind and no plan refers to any longer."""
     table = session.ledger_name(PUBLICATION_TABLE)
     rows = session.rows(
         "SELECT t.table_name FROM information_schema.tables AS t"
@@ -298,7 +307,7 @@ def _staging_name(release_id: str) -> RelationName:
 
 
 def _replaced_name(release_id: str) -> RelationName:
-    """Return the name of the table that this release has replaced."""
+    """Return the name that the table replaced by this release gets until it is dropped."""
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 

@@ -1,8 +1,9 @@
 """One transaction on MariaDB, through PyMySQL.
 
-The source is copied first, by one statement, which sees one snapshot: ``CREATE TABLE … SELECT``
-and ``INSERT … SELECT`` read and lock current rows, whatever snapshot the transaction has. DDL
-commits the transaction, so releases are published as described in ``publication``.
+The source is first copied by a single statement, so that all later steps see the same rows. The
+transaction's snapshot does not ensure that: ``CREATE TABLE … SELECT`` and ``INSERT … SELECT``
+ignore it, and read and lock current rows. DDL commits the transaction, so releases are published as
+described in ``publication``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
-from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb import publication
 from dbanon.extensions.mariadb.display import display_key
 from dbanon.extensions.mariadb.staging import ROW_NUMBER, SUFFIX, MariadbStaging, unused_name
@@ -46,9 +47,10 @@ from dbanon.sessions.names import RelationName, quote
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
+# Names of temporary tables: copies of sources (a prefix), and a random sample.
 _COPY_PREFIX = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-# Bytes of a text that sorting compares, set by max_sort_length in ``store``.
+# Maximum bytes of a text that sorting compares; ``store`` sets max_sort_length accordingly.
 _SORTED_BYTES = 65_535
 BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _SET_ISOLATION_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
@@ -63,7 +65,7 @@ class MariadbSession(MariadbStaging):
     """
 
     atomic = "swap"
-    digest_method = types.DIGEST_METHOD
+    digest_method = mariadb_dialect.DIGEST_METHOD
     display_key = staticmethod(display_key)
     name_limit = 64
     staging_suffix = SUFFIX
@@ -73,6 +75,7 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         super().__init__(connection, on_sql)
         self._may_copy, self._n_copies = may_copy, 0
+        # Key columns by source, for the copy that ``pin`` makes.
         self._keys: dict[RelationName, tuple[str, ...]] = {}
         # The release to publish when the session ends.
         self.pending: publication.UnpublishedRelease | None = None
@@ -82,25 +85,27 @@ class MariadbSession(MariadbStaging):
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         [(table_type, engine, _)] = self._look_up(source.name)
         if table_type == "BASE TABLE" and engine != "InnoDB":
+            table = sql_for_hint(mariadb_dialect.quote_dotted(source.name))
             raise EngineUnsuitable(
-                f"{source.name} is a table of the engine {engine}, whose rows change while they"
+                f"{source.name} uses the storage engine {engine}, whose rows can change while they"
                 " are read.",
-                hint=f"Run ALTER TABLE {sql_for_hint(types.quote_dotted(source.name))} ENGINE"
-                " InnoDB, or anonymize a copy that has this engine.",
+                hint=f"Run ALTER TABLE {table} ENGINE InnoDB, or anonymize a copy that has this"
+                " engine.",
             )
         primary_key = self._primary_key(source.name)
         attributes = choose_key(source, key or primary_key)
-        unchecked = tuple(key) if key and tuple(key) != primary_key else ()
+        unchecked_columns = tuple(key) if key and tuple(key) != primary_key else ()
         if not attributes and source.kind != "table":
             raise key_required_error(source)
         names = tuple(attribute.name for attribute in attributes)
         self.require_rights(source, names)
-        # The copy numbers the rows by these columns.
+        # ``pin`` numbers the rows of the copy in the order of these columns.
         self._keys[source.name] = names
-        # An expression instead of a column, since a filter may run where the column does not exist.
+        # An expression instead of a bare column: a filter may run on the uncopied source, where
+        # this column does not exist.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
-            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=unchecked)
+            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=unchecked_columns)
         )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -108,7 +113,7 @@ class MariadbSession(MariadbStaging):
 
         Raises
         ------
-        MixedTypes : a column holds zero dates, or values outside of its enum.
+        MixedTypes : a column holds zero dates, or values that are not in its enum.
         DuplicateKeys : the key is not unique.
         """
         if not self._may_copy or source.copy is not None:
@@ -141,7 +146,8 @@ class MariadbSession(MariadbStaging):
         condition = source.selected_rows and source.selected_rows.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
         values = ", ".join(
-            f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
+            f"{mariadb_dialect.retained_column(a, quote(a.name))} AS {quote(a.name)}"
+            for a in attributes
         )
         # At REPEATABLE READ the statement would lock all rows it reads, and ignore the snapshot.
         self.run("COMMIT")
@@ -178,7 +184,7 @@ class MariadbSession(MariadbStaging):
         for name, count in zip(invalid_if, counts, strict=True):
             if count:
                 attribute = source.attribute(name)
-                problem = "dates with month 0 or day 0"
+                problem = "dates whose month or day is 0"
                 if attribute.kind is Kind.CATEGORY:
                     problem = "values that are not in its enum"
                 raise MixedTypes(
@@ -187,14 +193,18 @@ class MariadbSession(MariadbStaging):
                 )
 
     def _sortable(self, attribute: Attribute, column: str) -> str:
-        """SQL of a column that sorts texts by code point."""
-        return types.as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+        """SQL of a column for ORDER BY; texts are sorted by code point."""
+        return (
+            mariadb_dialect.as_text(attribute, column)
+            if attribute.kind is Kind.CATEGORY
+            else column
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         return self._sortable(attribute, f"s.{quote(attribute.name)}")
 
     def text_of(self, attribute: Attribute) -> str:
-        return types.as_text(attribute, f"s.{quote(attribute.name)}")
+        return mariadb_dialect.as_text(attribute, f"s.{quote(attribute.name)}")
 
     def matches(self, text: str, pattern: str) -> str:
         return f"{text} REGEXP '{pattern}'"
@@ -208,7 +218,7 @@ class MariadbSession(MariadbStaging):
         return super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
-        # Stored in a table, since a query that reads the sample twice would draw it twice.
+        # Stored in a table: a query that refers to the sample twice would otherwise draw two.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
             f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
@@ -231,10 +241,12 @@ class MariadbSession(MariadbStaging):
                 type_description, problem = "tinyint(1), which is BOOLEAN", "not 0 or 1"
                 is_invalid = f"{column} NOT IN (0, 1)"
             elif attribute.sql_type in ("mediumtext", "longtext"):
-                # Sorting compares no more than this.
+                # Sorting ignores everything beyond this length.
                 problem = f"longer than {_SORTED_BYTES} bytes"
                 type_description = attribute.sql_type
-                is_invalid = f"octet_length({types.as_text(attribute, column)}) > {_SORTED_BYTES}"
+                is_invalid = (
+                    f"octet_length({mariadb_dialect.as_text(attribute, column)}) > {_SORTED_BYTES}"
+                )
             else:
                 continue
             checks[attribute.name] = is_invalid, type_description, problem
@@ -268,7 +280,8 @@ class MariadbSession(MariadbStaging):
             yield row_keys, [row[1:] for row in rows]
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
-        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT_OPTIONS} PATH '$')) AS t"
+        text_type = f"LONGTEXT {mariadb_dialect.TEXT_OPTIONS}"
+        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value {text_type} PATH '$')) AS t"
         return f"SELECT value FROM {table}", json_text(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
@@ -291,7 +304,8 @@ class MariadbSession(MariadbStaging):
             f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
         )
         self.run(
-            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB {types.TEXT_OPTIONS}"
+            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB"
+            f" {mariadb_dialect.TEXT_OPTIONS}"
             f" COMMENT='{MARK}{release_id}'"
         )
 
@@ -316,10 +330,10 @@ class MariadbSession(MariadbStaging):
         return str(row["created_at"])
 
     def declared_type(self, sql_type: str) -> str:
-        return types.declare_type(sql_type)
+        return mariadb_dialect.declare_type(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
-        # The schema is created at publication: creating it here could not be rolled back.
+        # Only warn here, since creating a schema cannot be rolled back; publication creates it.
         if not self.has_schema(str(name.schema)):
             warn_caller(
                 SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
@@ -341,14 +355,14 @@ class MariadbSession(MariadbStaging):
     def _digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
+        [(rows, total)] = self.rows(mariadb_dialect.digest_statement(relation, columns, salt))
         return int(rows), int(total)
 
     def digest_probe(self) -> str:
-        [(probe,)] = self.rows(types.DIGEST_PROBE)
+        [(probe,)] = self.rows(mariadb_dialect.DIGEST_PROBE)
         return hashlib.sha256(str(probe).encode()).hexdigest()[:16]
 
 
 def _row_column(source: Relation) -> str:
-    """Return an unused_name name for the copy's column of row numbers."""
+    """Return a name for the copy's column of row numbers that no source column has."""
     return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])

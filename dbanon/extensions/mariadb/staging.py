@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
-from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.catalog import MariadbCatalog
 from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.recoding import ReleasedColumn
@@ -26,36 +26,40 @@ from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 
-# Columns of row numbers and of classes.
+# Names of columns in staging tables: row numbers and class numbers.
 ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
 # Table options of staging tables.
-SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT_OPTIONS}"
-# Rows per batch, and characters per INSERT, each of at most four bytes.
-_BATCH_ROWS, _STATEMENT_CHARACTERS = 20_000, 500_000
-# Staging table of the numbers from 0, which index the rows of a packet.
+SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
+# Rows per batch.
+_BATCH_ROWS = 20_000
+# Characters after which an INSERT is sent; each takes at most four bytes.
+_STATEMENT_CHARACTERS = 500_000
+# Staging table of the numbers from 0. They index the rows of a packet: many rows as one string of
+# bytes, which is faster to transfer than rows of columns.
 _ROW_INDEXES = "dbanon_places"
 # Staging table of the key that encrypts labels. The server draws the key and the client reads it,
 # so no log contains it.
 _LABEL_KEY = "dbanon_secret"
-# A new key is drawn each time labels are staged.
+# A new random key is generated each time labels are staged.
 _CREATE_LABEL_KEY = (
     f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {SUFFIX} AS SELECT random_bytes(16) AS secret"
 )
-# SQL of key, class and position in a row of a decrypted packet, 16 bytes.
+# SQL of the row key, the class and the position in a row of a decrypted packet, which takes 16
+# bytes.
 _UNPACKED_LABELS = ", ".join(
     f"CONV(hex(substr(packet, 16 * row_index + {start}, {n_bytes})), 16, -10)"
     for start, n_bytes in ((1, 8), (9, 4), (13, 4))
 )
-# Bytes per read; every server allows packets of this size.
+# Bytes of rows per read. Any server accepts this size, whatever its max_allowed_packet.
 _PACKET_BYTES = 800_000
-# Batches of rows, each as a list of columns of values.
+# Batches of rows; each batch is a list of columns, and each column a list of values.
 _ColumnBatches = Iterable[Sequence[Sequence[Any]]]
 
 
 class MariadbStaging(MariadbCatalog):
     """Session methods that use temporary tables."""
 
-    # Rows in the table of row indexes; 0 before it is created.
+    # Rows in the staging table of row indexes; 0 until it is created.
     _n_row_indexes = 0
     # Makes the variable names of each read unique.
     _n_reads = 0
@@ -64,13 +68,14 @@ class MariadbStaging(MariadbCatalog):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         [key] = source.required_locator.expressions
-        packet_rows = _PACKET_BYTES // types.bytes_per_packed_row(attributes)
+        packet_rows = _PACKET_BYTES // mariadb_dialect.bytes_per_packed_row(attributes)
         rows = max(min(chunk_rows, packet_rows), 1)
         select_last = f"SELECT max(k) FROM (SELECT {key} AS k FROM {source.from_clause}"
-        # Hash joins suit the lookup of texts here, but would slow down the joins that write.
+        # Hash joins look up texts faster here. They would slow down the joins that write a release,
+        # so the setting applies to this statement only.
         query = (
             "SET STATEMENT join_cache_level = 4 FOR"
-            f" SELECT group_concat({types.pack_row(key, attributes)} SEPARATOR '')"
+            f" SELECT group_concat({mariadb_dialect.pack_row(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
         self.report_sql(f"{query}TRUE{source.and_condition}")
@@ -78,7 +83,7 @@ class MariadbStaging(MariadbCatalog):
         self._n_reads += 1
         last, previous = (f"@dbanon_{word}_{self._n_reads}" for word in ("last", "previous"))
         condition = "TRUE"
-        # Fetching single rows would take the driver ten times as long.
+        # Each read fetches one packed value: fetching row by row would take ten times as long.
         with closing(self.connection.cursor()) as cursor:
             while True:
                 chunk = f"WHERE {condition} ORDER BY {key} LIMIT {rows}"
@@ -90,36 +95,38 @@ class MariadbStaging(MariadbCatalog):
                 self._execute(cursor, f"SET {previous} = {last}")
                 condition = f"{key} > {previous}"
                 if packet is not None:
-                    yield types.unpack_rows(packet, attributes)
+                    yield mariadb_dialect.unpack_rows(packet, attributes)
 
     def _single_value(self, cursor: Any, sql: str) -> Any:
-        """Return the only value of a query without logging it; raises if it was truncated."""
+        """Return the single value of a query without logging it; raises if it was truncated."""
         self._execute(cursor, sql)
         [(value,)] = cursor.fetchall()
         if cursor.warning_count:
-            raise DatabaseFailure("The server truncated an answer.")
+            raise DatabaseFailure("The server truncated a result.")
         return value
 
     def _execute(self, cursor: Any, sql: str) -> None:
         """Run a statement without logging it."""
         with translate_errors():
-            cursor.execute(types.to_mariadb(sql, has_parameters=False))
+            cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
 
     def _load(
         self, table: str, columns: Sequence[tuple[str, str]], batches: _ColumnBatches
     ) -> None:
-        """Create and fill a staging table by literals: binding values takes ten times as long.
+        """Create a staging table and fill it with literals, ten times as fast as bind parameters.
 
         Parameters
         ----------
-        columns : names and types.
+        columns : names and SQL types.
         """
         self.run(statements.create_staging(table, columns, SUFFIX))
         insert = f"INSERT INTO {quote(table)} VALUES "
         self.report_sql(f"{insert}…")
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             for batch in batches:
-                literals = [types.literals(column, self.connection.escape) for column in batch]
+                literals = [
+                    mariadb_dialect.literals(column, self.connection.escape) for column in batch
+                ]
                 row_format = "({})".format(",".join(value_format for value_format, _ in literals))
                 row_texts, length = [], 0
                 for row in zip(*(values for _, values in literals), strict=True):
@@ -133,17 +140,17 @@ class MariadbStaging(MariadbCatalog):
                     cursor.execute(insert + ",".join(row_texts))
 
     def _stage_row_indexes(self) -> None:
-        """Stage the numbers that index the rows of a packet.
+        """Create the staging table of row indexes, and check how the server stores doubles.
 
         Raises
         ------
-        DatabaseFailure : the server stores doubles in an unknown format.
+        DatabaseFailure : the server stores doubles in a format that dbanon does not know.
         """
         if not self._n_row_indexes:
             self._load(_ROW_INDEXES, [("row_index", "INT")], [[list(range(_BATCH_ROWS))]])
             self._n_row_indexes = _BATCH_ROWS
-            if self.rows(types.POINT_PROBE) != [(1,)]:
-                raise DatabaseFailure(types.UNKNOWN_POINT_FORMAT)
+            if self.rows(mariadb_dialect.DOUBLE_FORMAT_PROBE) != [(1,)]:
+                raise DatabaseFailure(mariadb_dialect.UNKNOWN_DOUBLE_FORMAT)
 
     def _load_numbers(
         self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
@@ -152,11 +159,12 @@ class MariadbStaging(MariadbCatalog):
         self._stage_row_indexes()
         self.run(statements.create_staging(table, columns, SUFFIX))
         values = ", ".join(
-            types.unpack_value(i, array.dtype, len(arrays)) for i, array in enumerate(arrays)
+            mariadb_dialect.unpack_value(i, array.dtype, len(arrays))
+            for i, array in enumerate(arrays)
         )
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
         self.report_sql(f"{insert}…")
-        packed = types.pack_arrays(arrays)
+        packed = mariadb_dialect.pack_arrays(arrays)
         packet_rows = max(min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             for start in range(0, len(packed), packet_rows):
@@ -171,10 +179,10 @@ class MariadbStaging(MariadbCatalog):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
-        """Stage the class of each row, encrypted.
+        """Stage the class of each row.
 
-        Statements appear in the server's general log and process list, where readers must not learn
-        which row is in which class.
+        The values are sent encrypted: statements appear in the server's general log and process
+        list, whose readers must not learn which row is in which class.
 
         Raises
         ------
@@ -189,7 +197,8 @@ class MariadbStaging(MariadbCatalog):
                 " which class, and replicas would not get the same release.",
                 hint="Let an administrator run: SET GLOBAL binlog_format = 'MIXED'",
             )
-        # No index is needed: the join reads labels in key order, and looks up rows of the copy.
+        # No index is needed: the join scans the labels and looks up rows of the copy by primary
+        # key.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
         self.run(statements.create_staging(statements.LABELS, columns, SUFFIX))
         self._stage_row_indexes()
@@ -209,14 +218,15 @@ class MariadbStaging(MariadbCatalog):
             secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
             for start in range(0, len(labels), _BATCH_ROWS):
                 batch = labels[start : start + _BATCH_ROWS]
-                # A row is one cipher block, and keys make all blocks distinct: ECB reveals nothing.
+                # Each row is one cipher block, and no two blocks are equal, since row keys are
+                # unique. So ECB mode reveals nothing.
                 packet = _encrypt(batch.tobytes(), secret)
                 # LIMIT makes the server decrypt the packet once instead of once per row.
                 decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_LABEL_KEY} LIMIT 1"
                 self._execute(cursor, f"{insert} {decrypted}) AS p WHERE row_index < {len(batch)}")
 
     def insert_encrypted(self, relation: RelationName, key: str, text: str) -> None:
-        """Insert a key and a text that must not appear in any log."""
+        """Insert a key (a UUID) and a text; the text is sent encrypted, so it appears in no log."""
         self.run(_CREATE_LABEL_KEY)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
         self.report_sql(f"{insert}…")
@@ -229,7 +239,7 @@ class MariadbStaging(MariadbCatalog):
         column_types = [("class", "INT PRIMARY KEY")]
         column_values: list[Any] = [np.arange(n_classes, dtype=np.int64)]
         for position, column in enumerate(columns):
-            sql_type, values = types.staged_values(column)
+            sql_type, values = mariadb_dialect.staged_values(column)
             column_types.append((statements.value_column(position), sql_type))
             column_values.append(values)
         if all(isinstance(values, np.ndarray) for values in column_values):
@@ -244,7 +254,9 @@ class MariadbStaging(MariadbCatalog):
             columns.append(
                 (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
             )
-        rows = storable_rows(attributes, prepend_class_and_position(pieces), types.to_storable)
+        rows = storable_rows(
+            attributes, prepend_class_and_position(pieces), mariadb_dialect.to_storable
+        )
         # Sorted by class and position, as in the release, so that the order of statements in the
         # general log does not reveal which row of the source became which.
         by_position = itemgetter(0, 1)
@@ -263,8 +275,8 @@ class MariadbStaging(MariadbCatalog):
         if source is None:
             super().insert(table, values, source, reads, joins)
             return
-        # Join in key order, then sort: in output order every lookup in the copy would be random.
-        # LIMIT separates the two steps.
+        # First join in key order, then sort by output position: joining in output order would look
+        # up rows of the copy at random. LIMIT keeps the server from merging the two steps.
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in reads)
         class_column, position_column = (unused_name(name, reads) for name in (_CLASS, ROW_NUMBER))
@@ -281,7 +293,10 @@ class MariadbStaging(MariadbCatalog):
 
 
 def unused_name(name: str, existing_names: Sequence[str]) -> str:
-    """Append underscores to a lower-case name until no existing name equals it, ignoring case."""
+    """Append underscores to a lower-case name until it differs from all existing names.
+
+    Case is ignored, as MariaDB does for columns.
+    """
     lower_names = {existing.lower() for existing in existing_names}
     while name in lower_names:
         name += "_"
@@ -289,7 +304,7 @@ def unused_name(name: str, existing_names: Sequence[str]) -> str:
 
 
 def _encrypt(content: bytes, key: bytes) -> str:
-    """Encrypt bytes for the server's AES_DECRYPT; return hexadecimal digits."""
+    """Encrypt bytes for the server's AES_DECRYPT, and return them as hexadecimal digits."""
     padder, encryptor = PKCS7(128).padder(), Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     padded = padder.update(content) + padder.finalize()
     return (encryptor.update(padded) + encryptor.finalize()).hex()

@@ -31,9 +31,9 @@ from dbanon.stores.interrupts import interruptible_until_commit
 
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
 # silently, names are quoted as in standard SQL, times are in UTC, texts are sorted by all their
-# bytes, results are complete, a commit only ends the transaction, and current rows are read. Values
-# are explicit, since an administrator can change DEFAULT, except for system_versioning_asof, where
-# it is always the present.
+# bytes, results are complete, a commit only ends the transaction, and system-versioned tables show
+# their current rows. Values are written out, since an administrator can change what DEFAULT means.
+# Only system_versioning_asof uses it: there DEFAULT always means the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -50,11 +50,11 @@ _SETTINGS = (
 
 
 class _CancellableConnection:
-    """A connection whose statement ``thread_connections`` can cancel.
+    """A connection whose running statement ``thread_connections`` can cancel.
 
     Parameters
     ----------
-    connect : opens another connection, through which the statement is cancelled.
+    connect : opens the second connection that sends the cancel request.
     """
 
     def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
@@ -73,7 +73,7 @@ class _CancellableConnection:
 
 
 class MariadbStore:
-    """A MariaDB server, given by a URL or an engine."""
+    """A MariaDB database, identified by a URL or an SQLAlchemy engine."""
 
     is_persistent = True
 
@@ -93,12 +93,12 @@ class MariadbStore:
 
     @contextmanager
     def _open_connection(self) -> Iterator[Any]:
-        """Open a separate connection; settings and staging tables end with it."""
+        """Open a connection of its own; its settings and staging tables disappear with it."""
 
         def connect() -> Any:
             pooled = open_pooled_connection(self._engine.raw_connection)
             driver: Any = pooled.driver_connection
-            # It must never return to the caller's pool.
+            # Never return it to the caller's pool, where its settings would surprise others.
             pooled.detach()
             return driver
 
@@ -116,7 +116,7 @@ class MariadbStore:
                     raise InvalidParameter(
                         "The server is not MariaDB.",
                         hint="Copy the table to MariaDB, PostgreSQL, DuckDB or SQLite, and"
-                        " release it there. MySQL cannot compare texts as dbanon needs it.",
+                        " release it there. MySQL cannot compare texts the way dbanon needs.",
                     )
                 if database is None:
                     raise InvalidParameter(
@@ -134,11 +134,11 @@ class MariadbStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
-        """Open one transaction; its release is published at the end, see ``publication``."""
+        """Open one transaction; a release written in it is published when the block ends."""
         with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
-                publication.settle(session)
+                publication.settle_interrupted(session)
             session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
@@ -148,7 +148,7 @@ class MariadbStore:
                     session.run("COMMIT")
             except BaseException:
                 if session.pending is not None:
-                    self._settle_lost(connection, session.pending)
+                    self._settle_failed(connection, session.pending)
                 raise
             if session.pending is not None:
                 self._publish(session, session.pending)
@@ -159,11 +159,11 @@ class MariadbStore:
         try:
             publication.publish(session, pending)
         except BaseException as error:
-            is_published = self._settle_lost(session.connection, pending)
+            is_published = self._settle_failed(session.connection, pending)
             if is_published is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being published. The next run"
-                    " that writes here will find out whether it was, and record it.",
+                    " that writes here will determine whether it was published, and record that.",
                     detail=getattr(error, "detail", None),
                     hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(pending.output.name))}:"
                     f" if its comment is dbanon release {pending.output.release_id}, it was"
@@ -178,10 +178,12 @@ class MariadbStore:
                 )
             )
 
-    def _settle_lost(self, connection: Any, pending: publication.UnpublishedRelease) -> bool | None:
-        """End a connection, settle its publication, and return whether its release is published.
+    def _settle_failed(
+        self, connection: Any, pending: publication.UnpublishedRelease
+    ) -> bool | None:
+        """Close a connection that failed, and determine whether its release was published.
 
-        None if that cannot be determined.
+        Also corrects the ledger accordingly. None if the outcome cannot be determined.
         """
         thread_id = connection.thread_id()
         with suppress(Exception):
@@ -189,20 +191,23 @@ class MariadbStore:
         try:
             with self._open_connection() as new_connection:
                 session = MariadbSession(new_connection, self._on_sql)
-                # The server may still consider the connection open.
+                # The server may not have noticed yet that the connection is closed.
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(thread_id)}")
                 lock = publication.output_lock(session, pending.output.name)
                 session.rows("SELECT get_lock(?, 5)", (lock,))
                 session.rows("SELECT release_lock(?)", (lock,))
-                publication.settle(session)
+                publication.settle_interrupted(session)
                 return publication.is_published(session, pending)
         except DbanonError:
             return None
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
-        """Open a transaction that changes nothing; only staging copies the source."""
+        """Open a transaction that changes no permanent table.
+
+        With ``staging`` it copies the source to temporary tables; otherwise it reads it in place.
+        """
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql, may_copy=staging)
             session.run(BEGIN_SNAPSHOT)
@@ -211,9 +216,9 @@ class MariadbStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """Hold a job's lock on the server, which ends with the connection.
+        """Hold a job's lock on the server until the block ends; it is lost with the connection.
 
-        Accounts without rights on the ledger do not take it, but they cannot publish either.
+        Accounts without rights on the ledger run without the lock, since they cannot publish.
         """
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)

@@ -1,4 +1,7 @@
-"""Released rows as plain Arrow arrays; dictionaries could hold values that no row has."""
+"""Convert released rows to Arrow arrays.
+
+Dictionary arrays are never used: they could hold values that no released row has.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import uncopyable_value_error
 
-# By date type: the type of its integers, and their limits for the years 1 to 9999.
+# By the id of a date or timestamp type: its integer type, and the integers of the first and the
+# last moment from year 1 to 9999.
 _DATE_LIMITS = {
     pa.date32().id: (pa.int32(), -719_162, 2_932_896),
     pa.timestamp("us").id: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),
@@ -70,7 +74,7 @@ def batches(
 
 
 def _to_batch(schema: pa.Schema, chunk: Any) -> pa.RecordBatch:
-    """Convert a list of rows, or cast an Arrow batch, to a schema."""
+    """Convert a list of rows to an Arrow batch with this schema, or cast an Arrow batch to it."""
     is_arrow = isinstance(chunk, pa.RecordBatch)
     columns: Iterable[Any] = chunk.columns if is_arrow else zip(*chunk, strict=True)
     convert: Any = _cast if is_arrow else _to_array
@@ -117,7 +121,10 @@ def _to_array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
 
 
 def _to_arrow_value(value: Any, target_type: pa.DataType) -> Any:
-    """Convert a value to what Arrow accepts for a type; some databases store dates as text."""
+    """Convert a value to a Python object that Arrow accepts for a type.
+
+    Dates may be text, since some databases store them so.
+    """
     if value is None:
         return None
     if pa.types.is_string(target_type):

@@ -1,11 +1,12 @@
-"""Write release files next to their destination and move them there after the commit.
+"""Write release files next to their destination, and move them there once the release is committed.
 
-A file's temporary name contains the id of its release, and its writer locks it. After a crash, the
-next run finds such files and looks up in the ledger whether the release was committed.
+A file's temporary name contains the id of its release, and the run that writes the file locks it.
+After a crash, the next run finds such files and looks up in the ledger whether the release was
+committed.
 
-A file for an object store is recounted on the local disk, where it has no name. It is then uploaded
-once under a temporary key, and copied within the store after the release is committed. A file for
-an Iceberg table is uploaded, too, and becomes visible by a commit to the catalog.
+A file for an object store is first verified as an unnamed file on the local disk. It is then
+uploaded under a temporary key and, once the release is committed, copied within the store. A file
+for an Iceberg table is uploaded, too; a commit to the catalog makes it visible.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
 FileStatus: TypeAlias = "os.stat_result | ObjectStat | None"
 
 _STAGED_FILE_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
-# Errors of file systems without hard links.
+# Error numbers by which a file system reports that it has no hard links.
 _NO_HARD_LINK_ERRORS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
 
 
 def tag_of(database: str, output: str) -> str:
-    """Return the tag in the names of all staged files of one output of one database."""
+    """Return a tag for the names of staged files; it identifies the output and its database."""
     return hashlib.sha256(f"{database}\0{output}".encode()).hexdigest()[:12]
 
 
@@ -81,7 +82,7 @@ def kind_of(destination: Destination) -> str:
 def make_parent(destination: Destination) -> None:
     """Create the directory or namespace of a destination.
 
-    Raises as ``make_directories``, and DatabaseUnreachable.
+    Raises the errors of ``make_directories``, and DatabaseUnreachable.
     """
     if isinstance(destination, Path):
         make_directories(destination.parent)
@@ -127,7 +128,7 @@ def status_of(destination: Destination) -> FileStatus:
 
 
 def is_file(status: FileStatus) -> bool:
-    """Return True for an existing regular file: no link, pipe or directory."""
+    """Return True for an existing regular file, False for a link, pipe or directory."""
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
@@ -142,7 +143,7 @@ def same_file(status: FileStatus, earlier_status: FileStatus) -> bool:
 
 
 def require_free(destination: Destination) -> None:
-    """Check that nothing exists at a destination; raises OutputExists."""
+    """Raise OutputExists if anything exists at a destination."""
     if status_of(destination) is not None:
         raise OutputExists(
             f"The {kind_of(destination)} {destination} already exists.",
@@ -156,8 +157,8 @@ class PendingFile:
 
     Parameters
     ----------
-    file : open and locked.
-    path : its temporary name.
+    file : the file, open and locked.
+    path : the file's temporary name.
     """
 
     file: BinaryIO
@@ -171,12 +172,12 @@ class PendingFile:
 
     @property
     def directory(self) -> Path:
-        """The directory on whose disk the file is."""
+        """The directory that contains the file."""
         return self.path.parent
 
     @classmethod
     def begin(cls, destination: Path, tag: str, release_id: str, export_number: int) -> PendingFile:
-        """Create a file next to its destination, readable by the owner only.
+        """Create a file next to its destination, readable only by its owner.
 
         Raises
         ------
@@ -209,7 +210,7 @@ class PendingFile:
         return self.path.stat().st_size, sha256(self.path)
 
     def upload(self) -> None:
-        """Do nothing: the file is already on its final disk."""
+        """Do nothing: the file needs no upload."""
 
     def finish(self, *, over: FileStatus) -> None:
         """Move the file to its destination; raises OSError."""
@@ -223,13 +224,13 @@ class PendingFile:
 
 @dataclass
 class PendingObject:
-    """A local file that becomes an object or a file of a table.
+    """A local file that is uploaded as an object or as a file of a table.
 
     Parameters
     ----------
-    file : open, without a name in any directory.
-    path : refers to ``file`` while it is open.
-    staged : the temporary object, or the table's file, to which it is uploaded.
+    file : the open local file; it has no name in any directory.
+    path : a path that refers to ``file`` while it is open.
+    staged : the temporary object, or the table's file, as which it is uploaded.
     """
 
     file: BinaryIO
@@ -240,14 +241,14 @@ class PendingObject:
 
     @property
     def directory(self) -> Path:
-        """The directory on whose disk the file is until it is uploaded."""
+        """The directory of temporary files, on whose disk the file is until it is uploaded."""
         return Path(tempfile.gettempdir())
 
     @classmethod
     def begin(
         cls, destination: RemoteDestination, tag: str, release_id: str, export_number: int
     ) -> PendingObject:
-        """Create a nameless local file; raises DatabaseFailure."""
+        """Create an unnamed local file; raises DatabaseFailure."""
         try:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
@@ -279,7 +280,7 @@ class PendingObject:
         move_to_destination(self.staged, self.destination, over=over)
 
     def undo(self) -> None:
-        """Delete the upload if the store can be reached."""
+        """Delete the uploaded file if the store is reachable."""
         close(self.file)
         if self.is_uploaded:
             # An interrupted run must not wait for a stalled store.
@@ -290,9 +291,9 @@ class PendingObject:
 
 
 def close(file: BinaryIO) -> None:
-    """Close a file that is no longer needed.
+    """Close a file that is no longer needed; errors are ignored.
 
-    On a full disk closing fails, too, since Python tries again to write its buffer.
+    On a full disk closing fails, since Python then tries again to write its buffer.
     """
     with suppress(OSError):
         file.close()
@@ -301,7 +302,7 @@ def close(file: BinaryIO) -> None:
 def begin(
     destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
-    """Create a file for a destination; raises as ``PendingFile.begin``."""
+    """Create a file for a destination; raises the errors of ``begin`` of its class."""
     if isinstance(destination, Path):
         return PendingFile.begin(destination, tag, release_id, export_number)
     return PendingObject.begin(destination, tag, release_id, export_number)
@@ -310,11 +311,11 @@ def begin(
 def move_to_destination(
     staged_file: StagedFile, destination: Destination, *, over: FileStatus
 ) -> None:
-    """Rename a file durably; raises OSError, also if another file exists there.
+    """Move a file to its destination, durably; raises OSError, also if another file exists there.
 
     Parameters
     ----------
-    over : status of the file that may be replaced; None to refuse any.
+    over : status of the file that may be replaced; None if none may be.
     """
     if isinstance(destination, IcebergTable):
         assert isinstance(staged_file, TableFile)
@@ -322,8 +323,8 @@ def move_to_destination(
         return
     if isinstance(destination, ObjectPath):
         assert isinstance(staged_file, ObjectPath)
-        # Object stores have no copy that fails if the key exists, so an object that another process
-        # creates right after this check would be overwritten.
+        # Copying in an object store never fails because the key exists. So an object that another
+        # process creates right after this check would be overwritten.
         if over is None:
             require_free(destination)
         staged_file.copy_to(destination)
@@ -334,7 +335,8 @@ def move_to_destination(
     assert isinstance(destination, Path)
     status = status_of(destination)
     if isinstance(status, os.stat_result) and os.path.samestat(status, staged_file.lstat()):
-        # An earlier run ended between link and unlink. A rename would keep both names.
+        # Both names refer to the same file: an earlier run ended between link and unlink. A rename
+        # would do nothing.
         staged_file.unlink()
     elif over is not None:
         os.replace(staged_file, destination)
@@ -344,7 +346,7 @@ def move_to_destination(
 
 
 def _link_or_rename(path: Path, destination: Path) -> None:
-    """Move a file to a free name: unlike a rename, a link fails if the name is taken."""
+    """Move a file to an unused name by a link, which fails if the name exists, unlike a rename."""
     try:
         os.link(path, destination)
     except OSError as error:
@@ -368,9 +370,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]:
-    """Yield the staged files of an output, with release id and number of the export.
+    """Yield the staged files of an output, each with its release id and the number of the export.
 
-    They may be in use by a running run; see ``lock_leftover``.
+    A run that has not ended may still use them; see ``lock_leftover``.
     """
     parent = resolve_destination(path, "{release}").parent
     if isinstance(parent, IcebergTable):
@@ -402,10 +404,10 @@ def delete_leftover(path: StagedFile) -> None:
 
 @contextmanager
 def lock_leftover(path: StagedFile) -> Iterator[bool]:
-    """Lock a leftover file for the block; yield False if a run holds it or it no longer exists.
+    """Lock a leftover file while the block runs; yield False if a run uses it or it is gone.
 
-    Neither follows links nor waits for pipes, which anyone may create in a shared directory.
-    Objects have no locks.
+    Links are not followed, and opening a pipe does not block: in a shared directory anyone could
+    create one. Objects are not locked, since stores have no locks.
     """
     if not isinstance(path, Path):
         yield True

@@ -1,4 +1,4 @@
-"""Write rows as Parquet or CSV, so that files disclose no more than the rows themselves."""
+"""Write rows as Parquet or CSV files that disclose nothing but the rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, SEPARATORS, Export
 from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
-# Rows per row group. Rows are already in random order.
+# Rows per row group of a Parquet file. Row groups disclose nothing, since rows are in random order.
 GROUP_ROWS = 131_072
-# Limit of a dictionary per row group. With less than Arrow's default of 1 MiB, a column of nearly
-# unique texts falls back to plain encoding sooner, and takes fewer bytes.
+# Maximum bytes of a column's dictionary per row group. Arrow's default is 1 MiB; with less, columns
+# of nearly unique texts switch to plain encoding sooner, and take fewer bytes.
 _DICTIONARY_BYTES = 1 << 18
+# Prefix of dbanon's keys in the metadata of a Parquet file.
 METADATA_PREFIX = b"dbanon."
+# How messages call the header of a CSV file.
 _HEADER = "the header"
 
 
@@ -35,13 +37,14 @@ def write(
 
     Parameters
     ----------
-    quasi_identifiers : columns whose minima and maxima Parquet may store. Readers of the file can
-        compute them anyway, but catalogs copy statistics to where others can read them.
+    quasi_identifiers : the only columns whose minima and maxima Parquet stores by default. Readers
+        of the file can compute them anyway, but catalogs may copy such statistics to places that
+        others can read.
     metadata : key-value metadata of a Parquet file.
 
     Raises
     ------
-    FormulaInText : a spreadsheet would run a text of a CSV file.
+    FormulaInText : a spreadsheet would run a text of the CSV file as a formula.
     """
     if export.format == PARQUET:
         _write_parquet(file, export, schema, batches, quasi_identifiers, metadata)
@@ -67,7 +70,8 @@ def _write_parquet(
     metadata: Mapping[str, str],
 ) -> None:
     columns_with_statistics = [name for name in schema.names if name in quasi_identifiers]
-    # Equal class values are adjacent, so zstd and gzip compress floats better than a dictionary.
+    # Rows of a class are adjacent and have equal values. So floats become smaller by zstd or gzip
+    # alone than with a dictionary.
     dictionary_columns = [field.name for field in schema if not pa.types.is_floating(field.type)]
     with parquet.ParquetWriter(
         file,
@@ -92,7 +96,7 @@ def _needs_decimal_mark(field: pa.Field, export: Export) -> bool:
 
 
 def _text_schema(schema: pa.Schema, export: Export) -> pa.Schema:
-    """Return the schema, with type text for columns that need another decimal mark."""
+    """Return the schema, with text as the type of columns that need another decimal mark."""
     return pa.schema(
         [
             field.with_type(pa.string()) if _needs_decimal_mark(field, export) else field
@@ -115,7 +119,7 @@ def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch
 
 
 def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """Return the batch with formulas escaped, or refuse them, as the export requests."""
+    """Return the batch with formulas escaped, refused or kept, as the export requests."""
     if export.formulas == "keep":
         return batch
     columns = []
@@ -141,8 +145,8 @@ def _refuse_formulas(export: Export, subject: str, is_formula: Any) -> None:
     if count and (export.formulas == "error" or subject == _HEADER):
         raise FormulaInText(
             f"Spreadsheets would run texts of {subject} as formulas: {count} of the examined texts"
-            " begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
-            " semicolon, tab or line's end in them. Nothing was published.",
+            " have =, +, -, @, a tab or a line break at the start, or after a comma,"
+            " semicolon, tab or line break. Nothing was published.",
             hint=(
                 "Set formulas of the export to escape, which puts an apostrophe before them, or"
                 " to keep if no spreadsheet reads the file, or export Parquet."

@@ -1,15 +1,16 @@
 """Detect and escape texts that spreadsheets run as formulas.
 
-A spreadsheet configured for a separator other than the comma recognizes quotes only at the start of
-a cell. It can split a quoted text into several cells, each of which may be a formula. So texts are
-split at every separator that spreadsheets use. Patterns are RE2's, for Arrow and DuckDB.
+A spreadsheet that expects another separator than the file has does not recognize the quotes around
+a text, and may split the text into several cells, each of which may be a formula. So texts are
+examined after every separator that spreadsheets use. Patterns have RE2's syntax, for Arrow and
+DuckDB.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# The constants from here to _CLOSING_BRACKETS are contents of character classes.
+# The constants from here to _CLOSING_BRACKETS are characters for use in [] of a pattern.
 _SEPARATORS = r",;\t\r\n"
 _APOSTROPHE = "'"
 # Spaces and quotes, including full-width ones, that may precede a formula.
@@ -19,7 +20,8 @@ _BLANKS_AND_QUOTES = (
 _SIGNS = r"+\-\x{FF0B}\x{FF0D}\x{2212}"
 _FORMULA_STARTS = r"=@\x{FF1D}\x{FF20}"
 _CLOSING_BRACKETS = r" \])}"
-# A signed number, or a range of them in brackets such as [-10, -5], is not a formula.
+# A sign starts a formula unless a number follows; an interval such as [-10, -5] is no formula,
+# either.
 _SIGNED_FORMULA = (
     rf"[{_SIGNS}](?:[^0-9.{_SEPARATORS}]|[0-9.]+[^0-9.{_CLOSING_BRACKETS}{_SEPARATORS}]"
     rf"|[0-9.]+[{_CLOSING_BRACKETS}]+[^{_CLOSING_BRACKETS}{_SEPARATORS}])"
@@ -30,7 +32,7 @@ _LEADING_FORMULA = rf"{_APOSTROPHE}*[\t\r]|{_PREFIX}[{_FORMULA_STARTS}{_SIGNS}]"
 _FORMULA_AFTER_SEPARATOR = rf"{_PREFIX}{_FORMULA}"
 _ANY_FORMULA = rf"^(?:{_LEADING_FORMULA})|[{_SEPARATORS}]{_FORMULA_AFTER_SEPARATOR}"
 
-# Matches formulas without a leading apostrophe, which would turn them into text.
+# Matches formulas that have no apostrophe before them, which would make them text.
 _UNESCAPED_PREFIX = rf"(?:[{_BLANKS_AND_QUOTES}]{_PREFIX})?"
 UNESCAPED_FORMULA = (
     rf"^(?:[\t\r]|{_UNESCAPED_PREFIX}[{_FORMULA_STARTS}{_SIGNS}])"
@@ -39,14 +41,17 @@ UNESCAPED_FORMULA = (
 
 
 def are_formulas(texts: Any) -> Any:
-    """Return whether a spreadsheet would run each text of an Arrow array; false where NULL."""
+    """Return, for each text of an Arrow array, whether a spreadsheet would run it.
+
+    NULL gives false.
+    """
     import pyarrow.compute as pc
 
     return pc.fill_null(pc.match_substring_regex(texts, _ANY_FORMULA), False)
 
 
 def escape_formulas(texts: Any) -> Any:
-    """Put an apostrophe before each cell that would be run; distinct texts stay distinct."""
+    """Put an apostrophe before each formula in texts; distinct texts stay distinct."""
     import pyarrow.compute as pc
 
     after_separators = pc.replace_substring_regex(

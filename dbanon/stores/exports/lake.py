@@ -1,11 +1,11 @@
-"""Iceberg tables as export destinations: one data file, made visible by a commit.
+"""Iceberg tables as export destinations: a release is one data file, made visible by a commit.
 
-The file is recounted locally, uploaded next to the table's data under a name that no snapshot
-refers to, and committed by compare-and-swap: a concurrent commit makes this one fail. From the
-start of the commit until it is known to have failed, the file is never deleted. Earlier snapshots
-stay readable until they expire.
+The file is verified locally, then uploaded next to the table's data under a name that no snapshot
+refers to, and committed by compare-and-swap: if another run commits at the same time, this commit
+fails. Once a commit has begun, the file is only deleted if the commit is known to have failed.
+Earlier snapshots stay readable until they expire.
 
-Report only the exception's class of a catalog or store error; its text may contain credentials.
+Of errors by a catalog or store, only the class is reported: the text may contain credentials.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ from dbanon.stores.objects import ObjectStat, import_iceberg, translate_client_e
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 _FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
-# Suffix of a marker next to a file that was not published yet. A file whose table was dropped or
-# whose snapshot expired has no marker, so it is never published again.
+# Suffix of the marker next to a file that has not been published yet. Once published, a file has no
+# marker, so it is not published again after its table was dropped or its snapshot expired.
 _PENDING_SUFFIX = ".pending"
 _PENDING_MARKER_PATTERN = re.compile(
     r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING_SUFFIX)
 )
-# Catalogs use names as directories. From a URL, pyiceberg removes everything after ``?`` or ``#``,
-# and line ends.
+# Catalogs use names as directories, and pyiceberg removes line breaks and everything after ``?`` or
+# ``#`` from URLs.
 _FORBIDDEN_IN_NAMES = re.compile(r"[./?#\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """A table of a catalog, which pyiceberg's own settings configure.
+    """An Iceberg table.
 
     Parameters
     ----------
-    identifier : namespace and name.
+    catalog : name of a catalog in pyiceberg's configuration.
+    identifier : namespace and name of the table.
     """
 
     catalog: str
@@ -64,8 +65,8 @@ class IcebergTable:
         if not catalog.isidentifier() or name is None or not name.schema:
             raise InvalidParameter(
                 "An export to Iceberg must name a catalog, a namespace and a table.",
-                hint="Write iceberg:CATALOG/namespace.table, the catalog as .pyiceberg.yaml or"
-                " PYICEBERG_CATALOG__NAME__URI has it.",
+                hint="Write iceberg:CATALOG/namespace.table, with a catalog that .pyiceberg.yaml or"
+                " PYICEBERG_CATALOG__NAME__URI configures.",
             )
         if any(_FORBIDDEN_IN_NAMES.search(part) for part in (name.schema, name.name)):
             raise InvalidParameter(
@@ -85,12 +86,12 @@ class IcebergTable:
 
     @property
     def parent(self) -> IcebergTable:
-        """The table itself, in place of a directory, for messages."""
+        """The table itself: messages name it where they name a file's directory."""
         return self
 
     @open_catalogs()
     def make_parent(self) -> None:
-        """Create the namespace if it is missing, and check where the table's files go.
+        """Create the namespace if it is missing, and check that the table's directory is known.
 
         Raises
         ------
@@ -103,7 +104,7 @@ class IcebergTable:
 
     @open_catalogs()
     def lstat(self) -> ObjectStat:
-        """Return a status that every commit changes; raises OSError, FileNotFoundError."""
+        """Return a status that changes with every commit; raises OSError, FileNotFoundError."""
         table = self._load_table()
         if table is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
@@ -111,7 +112,10 @@ class IcebergTable:
 
     @open_catalogs()
     def count_snapshots(self) -> int:
-        """Count the snapshots that stay readable after the next commit; raises OSError."""
+        """Count the present snapshots, which stay readable after the next commit.
+
+        Raises OSError.
+        """
         table = self._load_table()
         return 0 if table is None else len(table.metadata.snapshots)
 
@@ -126,7 +130,10 @@ class IcebergTable:
 
     @open_catalogs()
     def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
-        """Return a new data file, which no snapshot refers to; raises OSError, InvalidParameter."""
+        """Return a data file to be written, to which no snapshot refers.
+
+        Raises OSError, InvalidParameter.
+        """
         name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
 
@@ -171,11 +178,11 @@ class IcebergTable:
 
     @open_catalogs()
     def commit(self, file: TableFile, *, over: Any) -> None:
-        """Replace the table's rows by a file's rows, unless the file was already published.
+        """Replace the table's rows by those of a file, unless the file was already published.
 
         Parameters
         ----------
-        over : status of the table that may be replaced; None to refuse any.
+        over : status of the table whose rows may be replaced; None if none may be.
 
         Raises
         ------
@@ -188,7 +195,7 @@ class IcebergTable:
         with translate_client_errors():
             is_published = file.location in lake_commit.data_files(table)
         if is_published:
-            # Another run published this file, and a later release may have replaced it since.
+            # Another run has published this file; a later release may have replaced it.
             file.clear_pending()
             return
         if table is not None:
@@ -214,7 +221,7 @@ class IcebergTable:
         self._commit_transaction(transaction, file)
 
     def _commit_transaction(self, transaction: Any, file: TableFile) -> None:
-        """Commit a transaction; on an error, find out whether it was committed."""
+        """Commit a transaction; if that raises an error, find out whether it was committed."""
         exceptions = import_iceberg("exceptions")
         error: BaseException | None = None
         file.commit_pending = True
@@ -222,7 +229,7 @@ class IcebergTable:
             transaction.commit_transaction()
             file.clear_pending()
         except BaseException as exception:
-            # A traceback would refer to this frame and keep the error alive.
+            # Avoid a reference cycle: the traceback refers to this frame.
             error = exception.with_traceback(None)
         if error is None:
             return
@@ -242,7 +249,7 @@ class IcebergTable:
         return file.location in lake_commit.data_files(self._load_table())
 
     def _holds_release(self, table: Any) -> bool:
-        """Return True if the table's only file has a release's metadata."""
+        """Return True if the table has a single file, and its metadata are those of a release."""
         try:
             with TableFile(self, self._only_file(table).file_path).open() as stream:
                 return b"dbanon.release_id" in (parquet.read_metadata(stream).metadata or {})
@@ -267,7 +274,7 @@ class IcebergTable:
                 return None
 
     def _data_directory(self, table: Any) -> str:
-        """Return the directory of the table's data files, even before the table exists."""
+        """Return the directory of the table's data files; the table need not exist yet."""
         if table is None:
             location = lake_commit.new_location(self, self.identifier[-1], self._begin_creation)
         else:
@@ -280,7 +287,7 @@ class IcebergTable:
         return catalog.create_table_transaction(self.identifier, schema, location=location)
 
     def _file_access(self, table: Any, location: str) -> Any:
-        """Return pyiceberg's file access for a location."""
+        """Return pyiceberg's ``FileIO`` object for a location."""
         if table is not None:
             return table.io
         with translate_client_errors():
@@ -296,8 +303,7 @@ class TableFile:
 
     Parameters
     ----------
-    commit_pending : True if a commit began and is not known to have failed, so the file must be
-        kept.
+    commit_pending : whether a commit has begun and may have succeeded, so the file must be kept.
     """
 
     table: IcebergTable
@@ -336,7 +342,7 @@ class TableFile:
                 copyfileobj(file, output, 2**20)
             n_bytes = len(io.new_input(self.location))
         if n_bytes != size:
-            raise OSError(errno.EIO, "the table's store has a different number of bytes")
+            raise OSError(errno.EIO, "the number of bytes uploaded differs from the file's")
 
     @open_catalogs()
     def age(self, now: float) -> float:
@@ -349,7 +355,7 @@ class TableFile:
 
     @open_catalogs()
     def unlink(self, missing_ok: bool = False) -> None:
-        """Delete the file unless a snapshot refers or may refer to it; raises OSError."""
+        """Delete the file, unless a snapshot refers to it or may do so; raises OSError."""
         if self.commit_pending:
             return
         iceberg_table = self.table._load_table()
@@ -367,7 +373,7 @@ class TableFile:
 
     @open_catalogs()
     def clear_pending(self) -> None:
-        """Delete the pending marker. On failure the next run deletes it."""
+        """Delete the pending marker; if that fails, the next run deletes it."""
         with suppress(OSError):
             self._delete_pending_marker(self._file_access())
 
@@ -385,11 +391,11 @@ def count_older_versions(destination: object, planned_status: object) -> dict[st
 
     Parameters
     ----------
-    planned_status : the status when the run was planned; None if the table did not exist.
+    planned_status : the table's status when the run was planned; None if it did not exist.
 
     Raises
     ------
-    OutputBusy : another commit came after the plan.
+    OutputBusy : another commit was made after the run was planned.
     OSError : the catalog fails.
     """
     if not isinstance(destination, IcebergTable):

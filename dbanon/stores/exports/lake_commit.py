@@ -1,7 +1,7 @@
-"""Commits to Iceberg tables: field ids, compare-and-swap, and uncertain outcomes.
+"""Commits to Iceberg tables: field ids, compare-and-swap, and unknown outcomes.
 
-Like other files of Iceberg tables, a release file has the field ids of the table's columns. A
-column whose type changed gets a new id, so older snapshots keep their values.
+Each column of an Iceberg table has a field id, by which readers find the column in the table's
+files. A column whose type changes gets a new id, so that older snapshots keep their values.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.objects import import_iceberg, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
+# Table property with the number of times that pyiceberg retries a commit.
 _RETRIES_PROPERTY = "commit.retry.num-retries"
 # Seconds within which a catalog must answer whether a commit succeeded.
 _CHECK_SECONDS = 5.0
 
 
 def data_files(table: Any) -> set[str]:
-    """Return the locations of the files of all snapshots, which must not be deleted.
+    """Return the locations of all files that any snapshot refers to.
 
     Parameters
     ----------
-    table : None if it does not exist.
+    table : the table; None if it does not exist.
     """
     snapshots = [] if table is None else table.metadata.snapshots
     manifests = {
@@ -51,12 +52,12 @@ def data_files(table: Any) -> set[str]:
 
 
 def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
-    """Return a location for a table that does not exist yet, the same in every run.
+    """Return the location for a table that does not exist yet; every run gets the same one.
 
     Parameters
     ----------
     name : the table's name without namespace.
-    begin : begins a transaction that creates the table, with a schema and optionally a location.
+    begin : begins a transaction that creates the table; takes a schema and optionally a location.
 
     Raises
     ------
@@ -71,8 +72,8 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
         )
     if location == second_location:
         return str(location)
-    # In a fresh directory, files of a crashed run would never be found again. Use a sibling
-    # directory with the table's name instead.
+    # With a fresh directory, files of a crashed run would never be found again. So try a directory
+    # next to it, with the table's name.
     parent = location.rpartition("/")[0]
     if parent == second_location.rpartition("/")[0]:
         stable_location = f"{parent}/{name}"
@@ -81,15 +82,18 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
             if accepted_location.rstrip("/") == stable_location:
                 return stable_location
     raise InvalidParameter(
-        f"Until the table {table} exists, the catalog gives it a different directory each time, and"
-        " does not accept a fixed one: files left by a crash would not be found again.",
-        hint="Use a catalog that names directories after tables or takes a table's location, or"
+        f"The catalog suggests a different directory for the new table {table} each time, and does"
+        " not accept a fixed one: files left by a crash could not be found again.",
+        hint="Use a catalog that names directories after tables or accepts a table's location, or"
         " export a Parquet file.",
     )
 
 
 def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
-    """Add the field ids that ``begin_replacement``, or a new table, will assign."""
+    """Add field ids to a file's columns.
+
+    They are those that ``begin_replacement`` or the creation of the table will assign.
+    """
     field_types = _iceberg_types(schema)
     fields: dict[str, Any] = {}
     last_id = 0
@@ -109,7 +113,7 @@ def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
 
 def begin_replacement(table: Any, schema: pa.Schema) -> Any:
     """Begin a transaction that gives a table exactly the columns of a release."""
-    # A retry would build on what another run committed meanwhile.
+    # Do not retry: a retry would overwrite what another run has committed meanwhile.
     properties = {**table.metadata.properties, _RETRIES_PROPERTY: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     transaction = table.transaction()
@@ -118,9 +122,9 @@ def begin_replacement(table: Any, schema: pa.Schema) -> Any:
 
 
 def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
-    """Return True if a file's field ids match the table's.
+    """Return True if a file's field ids are those of the table.
 
-    If another run changed the columns meanwhile, readers of the table would mix up columns.
+    They differ if another run has changed the columns meanwhile. Readers would then mix up columns.
     """
     file_ids = {
         column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema
@@ -130,12 +134,12 @@ def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
 
 
 def replace_data_file(io: Any, transaction: Any, location: str, previous_file: Any) -> None:
-    """Add a snapshot with one data file, which replaces the previous one if any.
+    """Add a snapshot with one data file, which replaces the previous file, if any.
 
     Parameters
     ----------
-    io : pyiceberg's file access.
-    location : of the data file.
+    io : pyiceberg's ``FileIO`` object.
+    location : location of the data file.
     """
     to_data_files = import_iceberg("io.pyarrow").parquet_files_to_data_files
     snapshot = transaction.update_snapshot()
@@ -174,26 +178,27 @@ def confirm_commit(table: object, error: BaseException) -> None:
 def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
     """Return the error for a commit that the catalog did not confirm."""
     return OutcomeUnknown(
-        f"The commit to {table} got no answer, so it is unknown whether the table shows the"
-        " release. Its file stays.",
+        f"The commit to {table} was not confirmed, so it is unknown whether the table shows the"
+        " release. The release's file was kept.",
         detail=type(error).__name__,
-        hint="Look at the table before you run it again: its newest snapshot names the file.",
+        hint="Before you run the job again, check whether the table's newest snapshot names the"
+        " file.",
     )
 
 
 def commit_error(
     file: object, table: object, error: DbanonError | OSError
 ) -> DbanonError | OSError:
-    """Return the error for a file that was not published, or whose outcome is unknown."""
+    """Return the error to raise for a file: an OSError may mean that the outcome is unknown."""
     if getattr(file, "commit_pending", False) and isinstance(error, OSError):
         return unknown_outcome(table, error)
     return error
 
 
 def commit_conflict(table: object) -> OutputBusy:
-    """Return the error for a table that another run committed to meanwhile."""
+    """Return the error for a table to which another run has committed meanwhile."""
     return OutputBusy(
-        f"Another commit to {table} came first: this release was not committed there.",
+        f"Another commit to {table} came first, so this release was not committed.",
         hint="Run the job again, once nothing else writes to the table.",
     )
 
@@ -213,7 +218,10 @@ def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _change_columns(transaction: Any, schema: pa.Schema) -> None:
-    """Give a table the columns of a schema; those of another type are dropped and added again."""
+    """Give a table the columns of a schema.
+
+    Columns whose type differs are dropped and added again.
+    """
     new_types = _iceberg_types(schema)
     fields = _fields_by_name(transaction.table_metadata)
     current_types = {name: field.field_type for name, field in fields.items()}

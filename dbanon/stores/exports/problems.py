@@ -27,7 +27,7 @@ def publication_error(destination: object, error: OSError) -> DatabaseFailure:
     """Return the error for a file-only release that could not be moved to its destination."""
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(
-        f"The release could not be moved to {destination}, and no database has it.",
+        f"The release could not be moved to {destination}, and is not stored anywhere else.",
         detail=error.strerror,
     )
 
@@ -36,7 +36,7 @@ def access_error(message: str, error: OSError) -> DbanonError:
     """Return the error for a destination that cannot be accessed."""
     if DiskFull.caused_by(error):
         return DiskFull(
-            f"{message} The disk is full, or a quota is reached.",
+            f"{message} The disk is full, or a quota has been reached.",
             detail=error.strerror,
             hint="Make room there, or name a directory on another disk, and run it again. df -h and"
             " ulimit -f show the limits.",

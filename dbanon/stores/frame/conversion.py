@@ -1,8 +1,9 @@
-"""Conversion of tables to data frames, and of released frames back to the original form.
+"""Convert tables to data frames, and released frames back to the type of the original table.
 
 Arrow tables and objects that export them (polars, DuckDB relations, …) are converted to pandas
 types that distinguish NULL from NaN and keep all digits. Dicts of columns and lists of dicts become
-frames. A report remembers which released row came from which original.
+frames. The module also checks that a report, which records which released row came from which
+original, fits given frames.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 
 
 _SUPPORTED_DATA_HINT = (
-    "Give a data frame of pandas or polars, an Arrow table, a dict of columns or a list of dicts."
+    "Pass a pandas or polars data frame, an Arrow table, a dict of columns or a list of dicts."
 )
 
 
 def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
-    """Convert a table to a data frame; also returns a function that converts a release back.
+    """Convert a table to a data frame.
+
+    Also returns a function that converts a released frame to the type of the table.
 
     Raises
     ------
@@ -60,17 +63,17 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
             raise invalid_text_error(str(broken_column))
         raise InvalidParameter(
             "The columns do not form a table.",
-            hint="Every column is a list, and all are equally long.",
+            hint="Every column must be a list, and all lists must have the same length.",
         )
     if _package_name(data) == "polars" and hasattr(data, "collect_schema"):
         raise InvalidParameter(
-            "The table has not been computed yet.", hint="Give frame.collect() instead of frame."
+            "The table has not been computed yet.", hint="Pass frame.collect() instead of frame."
         )
     raise InvalidParameter("The data is not a table with named columns.", hint=_SUPPORTED_DATA_HINT)
 
 
 def is_broken(values: Iterable[Any]) -> bool:
-    """Return True if a text contains a lone surrogate, which cannot be encoded."""
+    """Return True if a text contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
     except UnicodeEncodeError:
@@ -139,7 +142,10 @@ def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
 
 
 def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
-    """Convert the table to a frame; raises UnsupportedType, which names the first bad column."""
+    """Convert a table to a frame.
+
+    Raises UnsupportedType for the first column that pandas cannot hold.
+    """
     types_mapper = _nullable_types(pa).get
     try:
         frame: pd.DataFrame = table.to_pandas(types_mapper=types_mapper, date_as_object=True)
@@ -159,7 +165,7 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
 
 
 def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
-    """Convert a release to polars; an Enum keeps only the categories of released rows."""
+    """Convert a release to polars; the type Enum keeps only categories that released rows have."""
     result = pl.from_arrow(table)
     for name, polars_type in schema.items():
         if not isinstance(polars_type, pl.Enum) or name not in result.columns:
@@ -167,7 +173,7 @@ def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
         released_values = set(result[name].cast(pl.String).drop_nulls().unique())
         used_categories = [value for value in polars_type.categories if value in released_values]
         if len(used_categories) == len(released_values):
-            # polars does not restore the order of an Arrow dictionary.
+            # Converting from Arrow loses the order of categories.
             values = result[name].cast(pl.String).cast(pl.Enum(used_categories))
             result = result.with_columns(values)
     return result
@@ -194,7 +200,7 @@ def _nullable_types(pa: Any) -> dict[Any, Any]:
 
 
 def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
-    """Convert a released column to its original type; labels and ranges become text."""
+    """Convert a released column to its original type, or to text if it has labels or ranges."""
     if original_type is not None:
         try:
             return pa.array(series, type=original_type, from_pandas=True)
@@ -203,7 +209,7 @@ def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any
     return pa.array(series, from_pandas=True)
 
 
-# The key in a frame's attrs, which pandas carries over to copies and Parquet files.
+# dbanon's key in ``DataFrame.attrs``, which pandas carries over to copies and Parquet files.
 _ATTRS_KEY = "dbanon"
 
 
@@ -218,13 +224,13 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
 
     Raises
     ------
-    RowsNotAligned : they are shuffled.
+    RowsNotAligned : dbanon has shuffled them.
     """
     marks = released.attrs.get(_ATTRS_KEY)
     if isinstance(marks, Mapping) and marks.get("rows") == SHUFFLED:
         raise RowsNotAligned(
             "The released rows are in random order, because anonymize_frame shuffles them.",
-            hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
+            hint="Pass the `report` of the same call, name a `key` of both tables, or release rows"
             " in the order of the input.",
         )
 
@@ -233,39 +239,47 @@ def alignment_of(
     original: pd.DataFrame,
     released: Any,
     names: Iterable[str],
-    places: NDArray[np.int64],
+    original_positions: NDArray[np.int64],
     hierarchies: Mapping[str, Any],
 ) -> Alignment:
     """Build the alignment of released rows with their originals.
 
     Parameters
     ----------
-    places : int64 (r,), the position of each released row's original.
+    original_positions : int64 (r,), the position of each released row's original.
     released : the table returned to the caller; its types may differ from those in the run.
-    names : the quasi-identifiers.
+    names : the quasi-identifiers, whose values are digested to recognize the tables.
     hierarchies : the run's hierarchies, by column.
     """
     names = list(names)
     released_frame, _ = frame_of(released)
-    before, after = _digests(original, names), _digests(released_frame, names)
-    return Alignment(len(original), places, before, after, released, hierarchies)
+    original_digests = _digests(original, names)
+    released_digests = _digests(released_frame, names)
+    return Alignment(
+        len(original),
+        original_positions,
+        original_digests,
+        released_digests,
+        released,
+        hierarchies,
+    )
 
 
 def rows_by_report(
     report: Report, original: pd.DataFrame, released: pd.DataFrame, names: Iterable[str]
 ) -> NDArray[np.int64]:
-    """Return the released row of each original, int64 (n,); -1 where it was withheld.
+    """Return the position of each original's released row, int64 (n,); -1 if it was withheld.
 
     Raises
     ------
-    RowsNotAligned : the report has no alignment, or a frame differs from that of its run.
+    RowsNotAligned : the report has no alignment, or a frame has changed since the run.
     """
     alignment = report.alignment
     if alignment is None:
         raise RowsNotAligned(
-            "This report does not know which row became which. Only the report that"
-            " anonymize_frame returned knows it, not a copy.",
-            hint="Give that report, or name a `key` of both tables.",
+            "This report does not record which released row came from which original. Only the"
+            " report object returned by anonymize_frame does; copies do not.",
+            hint="Pass that report, or name a `key` of both tables.",
         )
     names = list(names)
     for title, table, recorded_digests, n_rows in (
@@ -277,15 +291,15 @@ def rows_by_report(
             digests[name] != recorded_digests.get(name) for name in names
         ):
             raise RowsNotAligned(
-                f"The {title} has changed since the run of this report: rows, their order or"
-                " values of its quasi-identifiers differ.",
-                hint="Give both frames as they were then, or name a `key` of both tables.",
+                f"The {title} has changed since the run of this report: its rows, their order or"
+                " values of quasi-identifiers differ.",
+                hint="Pass both frames as they were then, or name a `key` of both tables.",
             )
     return alignment.row_of_original()
 
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:
-    """Digest the values of each existing column, in row order."""
+    """Return a digest of each column's values in row order; missing columns are skipped."""
     hashes_by_name: dict[str, Any] = {
         name: pd.util.hash_pandas_object(frame[name], index=False).to_numpy()
         for name in names

@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-# If all objects of a column have one of these types, equal ones are displayed alike.
+# If all objects of a column have the same type and it is one of these, equal objects are displayed
+# alike.
 _UNAMBIGUOUS_TYPES = ({str}, {int}, {bool}, {date}, {bytes})
 
 
 def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
     """Encode a column so that codes are equal if values are displayed alike, int32 (n,).
 
-    NULL is -1. None if all equal values are displayed alike; 7.5 and 7.50 are not, nor 1, 1.0 and
-    True, nor 0.0 and -0.0.
+    NULL is -1. Returns None if all equal values are displayed alike. Counterexamples are 7.5 and
+    7.50, or 1, 1.0 and True, or 0.0 and -0.0.
     """
     if series.dtype == object:
         present = series.notna().to_numpy()

@@ -14,7 +14,7 @@ from dbanon.stores.frame.microdata import attribute_of
 
 
 def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
-    """Return those of the released quasi-identifiers and sensitive columns, in the frame's order.
+    """Return distributions of released quasi-identifiers and sensitive columns, in column order.
 
     Parameters
     ----------

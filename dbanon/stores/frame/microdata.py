@@ -36,7 +36,7 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
 
     Raises
     ------
-    UnsupportedType : it holds lists, dicts, bytes or complex numbers.
+    UnsupportedType : the column holds lists, dicts, bytes or complex numbers.
     NonFiniteValue : a decimal is infinite.
     """
     type_name = str(series.dtype)
@@ -50,7 +50,7 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
         raise UnsupportedType(
             f'Column "{name}" holds lists or dicts, which have neither an order nor a hierarchy.',
             hint=(
-                "Extract the values that you need into columns of their own: frame.explode(…),"
+                "Extract the values that you need into separate columns: frame.explode(…),"
                 " pandas.json_normalize(…)."
             ),
         )
@@ -79,7 +79,7 @@ def complex_numbers_error(name: str) -> UnsupportedType:
     """Build the error for a column of complex numbers."""
     return UnsupportedType(
         f'Column "{name}" holds complex numbers, which have no order.',
-        hint="Give real and imaginary parts as columns of their own.",
+        hint="Pass the real and imaginary parts as separate columns.",
     )
 
 
@@ -101,7 +101,7 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal, of at most ``scale`` decimal places, to units of 10**-scale."""
+    """Convert a decimal with at most ``scale`` decimal places to a whole number of 10**-scale."""
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
@@ -109,7 +109,7 @@ def decimal_to_units(value: Any, scale: int) -> int:
 
 
 def to_python_objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
-    """Convert days or units of decimals, (m,), to Python's dates or decimals, object (m,)."""
+    """Convert days, or units of 10**-scale, (m,), to Python's dates or decimals, object (m,)."""
     if attribute.kind is Kind.DATE:
         return np.asarray(values.astype("datetime64[D]").astype(object), object)
     return np.array([Decimal(f"{int(value)}E-{attribute.scale}") for value in values], object)
@@ -126,14 +126,15 @@ def microdata_from_frame(
 ) -> Microdata:
     """Convert columns of a frame to microdata, in row order.
 
-    Raises as ``require_columns`` and ``require_texts``.
+    Raises the errors of ``require_columns`` and ``require_texts``.
 
     Parameters
     ----------
     names : the columns to convert.
-    other_names : columns that must exist, too.
+    other_names : columns that are not converted but must exist.
     by : the stratum columns.
-    orders, kinds : by column, the order of its categories and the kind to treat it as.
+    orders : by column, the order of its categories.
+    kinds : by column, the kind as which to treat it.
     """
     require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
@@ -180,7 +181,7 @@ def microdata_from_frame(
 def with_groups(
     frame: pd.DataFrame, microdata: Microdata, by: Sequence[str], persons: Sequence[str] = ()
 ) -> Microdata:
-    """Add to the records their strata and persons; raises as ``require_columns``.
+    """Add strata and persons to the records; raises the errors of ``require_columns``.
 
     Parameters
     ----------
@@ -197,12 +198,12 @@ def with_groups(
 
 
 def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Check that each name is the name of exactly one column.
+    """Check that exactly one column has each of these names.
 
     Raises
     ------
-    ColumnNotFound : the frame has no such column.
-    InvalidParameter : it has two.
+    ColumnNotFound : no column has the name.
+    InvalidParameter : two columns have the same name.
     """
     columns = list(frame.columns)
     for name in dict.fromkeys(names):
@@ -216,7 +217,7 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Check that all texts of these columns can be encoded.
+    """Check that all texts of these columns can be encoded in UTF-8.
 
     Raises
     ------
@@ -232,8 +233,8 @@ def releasable_rows(
 ) -> pd.DataFrame:
     """Select the rows that may be released.
 
-    If NULLs are suppressed, these are the rows without a NULL in a quasi-identifier. Categories
-    that only other rows have are dropped, so that ranks do not count them.
+    If NULLs are suppressed, these are the rows without a NULL in any quasi-identifier. Categories
+    that only other rows have are dropped, so that they do not count in ranks.
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame
@@ -292,13 +293,16 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
 
 
 def _to_numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
-    """Convert a column that is not coded, float64 (n,); timestamps become microseconds."""
+    """Convert a column to numbers, float64 (n,).
+
+    Dates become days and timestamps microseconds, both since 1970-01-01.
+    """
     if attribute.kind is Kind.TIMESTAMP:
         if attribute.has_time_zone:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         timestamps = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
         numbers = timestamps.astype(np.int64).astype(np.float64)
-        # Timestamps that overflow microseconds become infinite, like a database's infinity.
+        # Timestamps too large for microseconds become infinite, like a database's infinity.
         numbers[np.isnat(timestamps)] = np.inf
         numbers[series.isna().to_numpy()] = 0
         return numbers

@@ -46,7 +46,7 @@ from dbanon.stores.frame.microdata import (
 )
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
-# The name and the kind of a frame as a relation.
+# Name and kind of the relation that describes a frame.
 NAME, KIND = "data frame", "frame"
 
 
@@ -58,15 +58,15 @@ class FrameSource:
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Return an empty mapping: no rows are copied from elsewhere."""
+        """An empty mapping, since rows are never copied from another source."""
         return {}
 
     def describe(self, job: Job) -> Relation:
-        """Describe the frame as a relation; columns without a role get the kind ``other``.
+        """Describe the frame as a relation; columns that are not read get the kind ``other``.
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name matches no column, or two.
+        ColumnNotFound, InvalidParameter : a name matches no column, or two of them.
         UnsupportedType : a column to read has an unsupported type.
         """
         persons = job.guarantee.persons
@@ -96,7 +96,7 @@ class FrameSource:
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Return the relation unchanged: a frame's rows are located by position."""
+        """Return the relation unchanged: a frame's rows are identified by position."""
         return relation
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
@@ -108,26 +108,26 @@ class FrameSource:
         return relation
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """Fill in the types of attributes that were left as ``other``."""
+        """Determine the types of attributes that ``describe`` has left as ``other``."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a
             for a in attributes
         )
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Refuse: a frame has no stored hierarchies.
+        """Raise an error: a frame has no stored hierarchies.
 
         Raises
         ------
-        InvalidParameter : always.
+        InvalidParameter : always, since a hierarchy cannot be built without values.
         """
         return build(spec, (), column, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Do nothing: in pandas, each value has only one text."""
+        """Do nothing: in pandas, equal values always have the same text."""
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """Return the distinct values of a column except NULL, in its order, of the rows to read."""
+        """Return a column's distinct non-NULL values in the rows to read, in the column's order."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return list_column_texts(microdata, microdata.attributes[0])
 
@@ -138,7 +138,7 @@ class FrameSource:
     def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
-        """Count the rows, the persons, and the NULLs by column."""
+        """Count rows, persons, and NULLs by column."""
         nulls = {name: int(self.frame[name].isna().sum()) for name in columns}
         totals = {"rows": len(self.frame)}
         if persons:
@@ -152,7 +152,7 @@ class FrameSource:
         return None
 
     def profile(self, relation: Relation) -> Profile:
-        """Profile all columns by counts."""
+        """Return the profiles of all columns, which consist of counts."""
         names = list(map(str, self.frame.columns))
         require_columns(self.frame, names)
         profiles = [_profile_column(name, self.frame[name]) for name in names]
@@ -187,7 +187,7 @@ class FrameSource:
         )
 
     def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Return those of these columns that look like identifiers in the first rows, and why."""
+        """Return which of these columns look like identifiers in the first rows, and why."""
         profiles = [_profile_column(name, self.frame[name].iloc[:HEAD_ROWS]) for name in names]
         return find_identifiers(
             replace(column, form=_detect_form(column, self.frame[column.name]))
@@ -206,7 +206,10 @@ class FrameSource:
     def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
-        """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
+        """Count the classes, and those with fewer than k distinct values.
+
+        Each NULL counts as distinct.
+        """
         codes = _encode_values(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
         is_null = codes < 0
@@ -218,7 +221,7 @@ class FrameSource:
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read the columns that have a role, of the rows that may be released."""
+        """Read the columns with a role, from the rows that may be released."""
         rows = self._rows(relation)
         names = [attribute.name for attribute in roles.quasi_identifiers]
         require_texts(rows, [attribute.name for attribute in roles.sensitive])
@@ -263,7 +266,10 @@ class FrameSource:
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield positions and values of these columns, row by row, in batches; NULL is None."""
+        """Yield batches of rows: their positions, int64 (m, 1), and a tuple of values for each row.
+
+        NULL is None.
+        """
         columns = self.frame[list(names)].astype(object)
         columns = columns.where(columns.notna(), None)
         for start in range(0, len(columns), chunk_rows):
@@ -276,13 +282,13 @@ class FrameSource:
         return False
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and its distinct texts."""
+        """Count the released rows with a value in a column, and the values' distinct texts."""
         positions = draft.microdata.keys[draft.release.partition.members, 0]
         values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
-        """Group the released rows by their value of a column."""
+        """Group the released rows by their value in a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
         originals = draft.originals
@@ -294,7 +300,7 @@ class FrameSource:
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
     ) -> ValueGroups:
-        """Group the released rows by their value of a quasi-identifier."""
+        """Group the released rows by their original value in a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
         positions, is_valid = microdata.keys[records, 0], microdata.valid_column(name)
@@ -320,13 +326,14 @@ def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
 
 
 def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
-    """Profile a column by counts; unsupported types get the kind ``other``."""
+    """Return the profile of a column; unsupported types get the kind ``other``."""
     attribute = _attribute_or_other(name, series)
     values = series[series.notna()]
     n_distinct = int(_encode_values(values).max(initial=-1)) + 1
     mean_length = share_with_spaces = 0.0
     if attribute.kind is Kind.CATEGORY and len(values):
-        # Not by pandas' text type: a lone surrogate would raise an error that quotes it.
+        # Do not use pandas' text type: for a lone surrogate it raises an error that quotes the
+        # value.
         texts = [str(value) for value in values.astype(object)]
         mean_length = sum(map(len, texts)) / len(texts)
         share_with_spaces = sum(" " in text for text in texts) / len(texts)
@@ -340,14 +347,17 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
 
 
 def _detect_form(column: ColumnProfile, series: pd.Series[Any]) -> str:
-    """Detect the form of the first values, such as an e-mail address; empty if there is none."""
+    """Return the form of the first values, such as that of e-mail addresses; empty if unknown."""
     if not can_hold_identifiers(column.attribute):
         return ""
     return find_form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
 
 
 def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
-    """Return the share of row pairs with equal values, ignoring NULL; codes are -1 where NULL."""
+    """Return the share of pairs of rows that have equal values.
+
+    A code of -1 is NULL, and ignored.
+    """
     counts = np.bincount(codes[codes >= 0])
     n_rows = int(counts.sum())
     return (int(counts @ counts) - n_rows) / (n_rows * (n_rows - 1)) if n_rows > 1 else 1.0
@@ -356,15 +366,16 @@ def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
 def _dependency_counts(
     identifier_codes: NDArray[np.int64], other_codes: Sequence[NDArray[np.int64]]
 ) -> list[list[int]]:
-    """Count values of other columns among the rows of some repeated values of an identifier.
+    """Count the values that other columns have in the rows of some repeated identifier values.
 
-    Returns a row for each repeated value: for each column the numbers of its non-NULL values and of
-    its distinct ones. The result is the input of ``constancy_within``.
+    Returns a list for each repeated value. It has two numbers for each column: its non-NULL values
+    in the rows with this identifier, and the distinct ones among them. ``constancy_within`` uses
+    the result.
 
     Parameters
     ----------
     identifier_codes : int64 (n,), the codes of the identifier, -1 where NULL.
-    other_codes : the same of the other columns.
+    other_codes : the codes of the other columns, in the same form.
     """
     if not other_codes:
         return []
@@ -387,14 +398,17 @@ def _dependency_counts(
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
-    """Return an attribute with its order from ``orders``, if any."""
+    """Return a categorical attribute with its order from ``orders``; others stay unchanged."""
     if attribute.kind is not Kind.CATEGORY or not orders.get(attribute.name):
         return attribute
     return replace(attribute, order=tuple(orders[attribute.name]))
 
 
 def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
-    """Encode a column in its own order, or in the order of its texts if ``as_texts``."""
+    """Encode a column's values by numbers in the column's order.
+
+    ``as_texts`` orders them as text.
+    """
     if as_texts:
         is_valid = series.notna().to_numpy()
         texts = np.full(len(series), None, object)
@@ -411,7 +425,7 @@ def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
 def _exact_totals(
     attribute: Attribute, series: pd.Series[Any], partition: Partition
 ) -> NDArray[np.object_]:
-    """Sum a column in each class in units of 10**-scale, as Python integers, object (n_classes,).
+    """Sum a column by class, in units of 10**-scale, as Python integers, object (n_classes,).
 
     NULL counts as 0.
 
@@ -440,7 +454,10 @@ def _exact_totals(
 
 
 def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Encode persons, int64 (n,), -1 where NULL; texts are compared after normalization."""
+    """Encode persons by numbers, int64 (n,), -1 for NULL.
+
+    Texts are normalized before comparison.
+    """
     if person.normalize:
         normalization = person.normalize
         series = series.map(
@@ -453,7 +470,7 @@ def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int
 
 
 def _encode_values(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Encode values, int64 (n,), -1 where NULL; unhashable values are compared by their text."""
+    """Encode values by numbers, int64 (n,), -1 for NULL; unhashable values are compared as text."""
     try:
         codes, _ = pd.factorize(series)
     except TypeError:

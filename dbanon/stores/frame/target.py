@@ -1,4 +1,4 @@
-"""A data frame as the target of a run: a new frame, returned only after it was recounted."""
+"""A data frame as the target of a run: a new frame, returned only after it has been verified."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, S
 
 
 def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
-    """Drop the categories that no row has.
+    """Drop the categories that no row has, in a categorical column.
 
     Ordered categories keep their order. Others are reordered by first occurrence in the release,
     since the old order may reveal the order of the original rows.
@@ -75,7 +75,7 @@ def _without_unused_arrow_categories(series: pd.Series[Any], arrow_type: Any) ->
 
 
 def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
-    """Renumber the codes that occur, keeping -1 for NULL.
+    """Renumber the codes that occur from 0; NULL keeps its code -1.
 
     Returns the new code of each row, and the old code of each new one.
 
@@ -98,12 +98,12 @@ def generalized_column(
     is_missing: NDArray[np.bool_] | None,
     row_classes: NDArray[np.int32],
 ) -> pd.Series[Any]:
-    """Build a column of generalized labels, in the source column's type if it allows.
+    """Build a column of generalized labels, in the source column's type if possible.
 
-    Text keeps its type; type ``object`` becomes pandas' text type. Categories remain categories:
-    the source's own, in their order, if each label is one of them, or else the labels. Integers and
-    booleans keep their type if each label is a value of the column. Everything else becomes text of
-    type ``object``.
+    Text columns keep their type; type ``object`` becomes pandas' text type. Categorical columns
+    stay categorical: with the source's categories, in their order, if every label is one of them,
+    and otherwise with the labels as categories. Integers and booleans keep their type if every
+    label is a value of the source column. All other columns become text of type ``object``.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def generalized_column(
     is_categorical = isinstance(source_dtype, pd.CategoricalDtype)
     dtype: Any = source_dtype if isinstance(source_dtype, pd.StringDtype) else object
     if pd.api.types.is_object_dtype(source_dtype):
-        # Otherwise the type would reveal a withheld row that held no text.
+        # Never ``object``, which would reveal that a withheld row has a value that is not text.
         dtype = pd.Series(["text"]).dtype
     if (
         is_categorical
@@ -134,14 +134,14 @@ def generalized_column(
     class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
     column = class_labels.iloc[row_classes].reset_index(drop=True)
     if dtype == "category":
-        # The labels are sorted; drop those of withheld classes.
+        # Keep the labels in sorted order; drop those that only withheld classes have.
         return column.cat.remove_unused_categories()
     return without_unused_categories(column)
 
 
 @dataclass(frozen=True, eq=False)
 class StagedFrameRelease(StagedRelease):
-    """A release in a new frame.
+    """A release in a new frame, before it is verified.
 
     Parameters
     ----------
@@ -154,11 +154,12 @@ class StagedFrameRelease(StagedRelease):
 
 
 class FrameTarget:
-    """Receives a released frame.
+    """Builds the released frame and, once it is verified, provides it.
 
     Parameters
     ----------
-    row_order : ``input`` keeps order and index; otherwise rows get a random order and a new index.
+    row_order : ``input`` keeps order and index of the source; otherwise rows get a random order and
+        a new index.
 
     Attributes
     ----------
@@ -173,7 +174,7 @@ class FrameTarget:
         self._row_order = row_order
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """Plan the output: a frame in memory has no conflicts. Raises as ``require_ranges``."""
+        """Describe the output; raises InvalidParameter if the job asks for ranges."""
         if job.policy.intervals == RANGE:
             raise _ranges_error()
         name = RelationName(None, NAME)
@@ -202,7 +203,7 @@ class FrameTarget:
         return None
 
     def require_ranges(self, attribute: Attribute) -> None:
-        """Refuse ranges; raises InvalidParameter."""
+        """Raise InvalidParameter, since pandas has no type for these ranges."""
         raise _ranges_error()
 
     def copies_from(self, source: Source) -> bool:
@@ -215,13 +216,13 @@ class FrameTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Refuse: a frame is already in the client; raises InvalidParameter."""
+        """Raise InvalidParameter: a frame's values are already in the client."""
         raise passthrough_error()
 
     def write(
         self, draft: PreparedRelease, source: Source, progress: Progress
     ) -> StagedFrameRelease:
-        """Build the released rows; raises as ``ports.Target``."""
+        """Build the released rows; raises the errors of ``ports.Target.write``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._row_order != INPUT:
@@ -231,26 +232,26 @@ class FrameTarget:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
         return StagedFrameRelease(draft, released, records)
 
-    def count(self, staged_release: StagedFrameRelease, questions: CountRequests) -> Counts:
-        """Answer the questions by grouping rows with equal values."""
+    def count(self, staged_release: StagedFrameRelease, requests: CountRequests) -> Counts:
+        """Count as requested, by grouping rows with equal values."""
         frame = staged_release.frame
-        rows = questions.recount_classes(lambda columns: _recount(frame, columns))
-        set_counts = tuple(_recount(frame, columns) for columns in questions.further_sets)
-        if not (questions.persons or questions.sensitive):
+        rows = requests.recount_classes(lambda columns: _recount(frame, columns))
+        set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
+        if not (requests.persons or requests.sensitive):
             return Counts(rows, further_sets=set_counts)
-        classes = group_by_display(frame, questions.columns).ngroup().to_numpy(np.int64)
+        classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
         one_per_row = np.ones(len(frame), np.int64)
         cells = {}
-        for name in questions.sensitive:
-            column = encode_column(frame[name], as_texts=name in questions.leaf_columns)
+        for name in requests.sensitive:
+            column = encode_column(frame[name], as_texts=name in requests.leaf_columns)
             cells[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
-        for name in questions.persons:
+        for name in requests.persons:
             assert entities is not None
             row_entities = entities[staged_release.records]
             persons_of_sets = []
-            for columns in questions.further_sets:
+            for columns in requests.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
                 persons_of_sets.append(_count_persons(set_classes, row_entities, cells={}))
             persons[name] = replace(
@@ -275,7 +276,10 @@ class FrameTarget:
     def count_profiles(
         self, staged_release: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count values that several rows share, and those with unique profiles."""
+        """Count the values of a column that several rows share, and those with a unique profile.
+
+        A value's profile is the combination of ``columns`` in its rows.
+        """
         frame = staged_release.frame
         present = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
@@ -315,7 +319,10 @@ def _ranges_error() -> InvalidParameter:
 def _released_frame(
     frame: pd.DataFrame, draft: PreparedRelease, records: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Build the released rows with the frame's column order; bounds replace their column."""
+    """Build the released rows, with columns in the frame's order.
+
+    If a column is released as two bounds, both take its place.
+    """
     row_classes = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
@@ -394,7 +401,7 @@ def _released_column(column: ReleasedColumn, dtype: Any, row_classes: NDArray[np
 
 
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
-    """Count rows, class sizes, and rows with NULL, for classes of equal values in these columns."""
+    """Group rows by these columns; count rows, class sizes, and rows with a NULL."""
     histogram = _histogram(group_by_display(frame, names).size().to_numpy())
     null_rows = int(frame[list(names)].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)
@@ -424,7 +431,7 @@ def _count_persons(
 
 
 def _mark_first_rows(cells: ClassValueCounts, persons: NDArray[np.int32]) -> ClassValueCounts:
-    """Mark each row with 1 if it is its person's first in its cell, and 0 otherwise."""
+    """Set ``persons`` to 1 in each person's first row per class and value, and to 0 elsewhere."""
     triples = np.column_stack((cells.classes, cells.column.codes, persons))
     _, first_rows = np.unique(triples, axis=0, return_index=True)
     is_first = np.zeros(len(triples), np.int64)

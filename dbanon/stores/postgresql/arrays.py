@@ -1,13 +1,13 @@
-"""Pass classes and released values as arrays that one statement looks up.
+"""Send classes and released values to the server as arrays in which one statement looks them up.
 
-The address or key of a row is an index into an array of class positions: each element has the
-row's class and the row's random position in it. The class is an index into the arrays of released
-values. So no row is staged, nothing is joined, and a single sort orders the rows. An element is one
-number, ``class << position_bits | position``, with classes from 1; -1 marks rows that are not
-released.
+A row's address or key determines an index into an array of class positions. The element there has
+the row's class and its random position within the class, packed into one number: ``class <<
+position_bits | position``. Classes count from 1; -1 marks rows that are not released. The class, in
+turn, is an index into the arrays of released values. So no rows are staged or joined, and a single
+sort puts them in order.
 
-A column of texts is a ``jsonb`` array, since PostgreSQL scans text arrays from the start. If rows
-have no numeric keys, the release is written from staging tables instead.
+Texts are sent as a ``jsonb`` array, since PostgreSQL scans text arrays from the start. If rows have
+no numeric keys, the release is written from staging tables instead.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
-# Staging table whose only row has one array per column.
+# Staging table with a single row, in which each column is one of the arrays.
 RELEASE_ARRAYS = "dbanon_places"
 
-# Maximum elements of an array; the server needs about 24 bytes for each while reading.
+# Maximum elements of an array; the server needs about 24 bytes per element while reading it.
 MAX_ELEMENTS = 2**23
-# Maximum elements per record if keys have gaps; arrays up to _MAX_SPARSE_ELEMENTS may have more.
-_MAX_ELEMENTS_PER_RECORD, _MAX_SPARSE_ELEMENTS = 4, 2**16
-# jsonb holds less than 256 MiB.
+# Maximum elements per record: keys with gaps leave elements unused.
+_MAX_ELEMENTS_PER_RECORD = 4
+# Arrays up to this many elements may have more elements per record.
+_MAX_SPARSE_ELEMENTS = 2**16
+# Maximum bytes of an array of texts; a jsonb value is limited to 256 MiB.
 _MAX_TEXT_BYTES = 2**27
 
 # Oid and numpy dtype of each element type.
@@ -50,7 +52,7 @@ _ELEMENT_TYPES = {
     "double precision": (701, ">f8"),
     "boolean": (16, "?"),
 }
-# Elements that are encoded at a time.
+# Elements that are encoded at once.
 _ELEMENTS_PER_WRITE = 65_536
 
 
@@ -85,21 +87,22 @@ class ArrayColumn:
         return f"({array})[{index}]"
 
     def as_json(self) -> str:
-        """Return an array of texts as JSON."""
+        """Return the values, which are texts, as a JSON array."""
         texts = [None if value is None else str(value) for value in self.values.tolist()]
         return json_text(texts, separators=(",", ":"))
 
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The mapping from rows to array elements.
+    """The mapping from rows, which have the alias s in SQL, to elements of an array.
 
     Parameters
     ----------
-    key : SQL of the key of a row, over the alias s.
+    n_elements : number of elements of the array.
+    key : SQL of the key of a row.
     index : SQL of the index of a row's element, from 1, or NULL; a template with ``{key}`` and
         ``{key_range}``.
-    condition : SQL condition, over the alias s, that rows with an element fulfil.
+    condition : SQL condition that is true for all rows with an element.
     key_range : int64 (2,), smallest and largest key, if ``index`` needs them.
     """
 
@@ -112,7 +115,7 @@ class Slots:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseArrays:
-    """The arrays for an INSERT.
+    """The arrays that an INSERT of released rows needs.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ class ReleaseArrays:
     class_positions : int32 or int64 (slots.n_elements,), class and random position of each released
         row, packed into one number; -1 elsewhere.
     position_bits : bits of a position within a class.
-    values : released values, an element for each class number.
+    values : arrays of released values; class number c has element c, from 1.
     """
 
     slots: Slots
@@ -129,7 +132,7 @@ class ReleaseArrays:
     values: tuple[ArrayColumn, ...]
 
     def without_class_positions(self) -> ReleaseArrays:
-        """Return a copy without the largest array, which is not needed once it was sent."""
+        """Return a copy without the largest array, which is not needed after it has been sent."""
         return replace(self, class_positions=self.class_positions[:0])
 
     @property
@@ -137,7 +140,7 @@ class ReleaseArrays:
         """All arrays: class positions first, then the values, then the range of keys, if any."""
         key_range = self.slots.key_range
         element_type = "integer" if self.class_positions.dtype == np.int32 else "bigint"
-        arrays = (ArrayColumn("place", element_type, self.class_positions), *self.values)
+        arrays = (ArrayColumn("class_position", element_type, self.class_positions), *self.values)
         if key_range is None:
             return arrays
         return (*arrays, ArrayColumn("key_range", "bigint", key_range))
@@ -146,9 +149,9 @@ class ReleaseArrays:
 def assign_slots(
     source: Relation, keys: NDArray[np.int64]
 ) -> tuple[Slots, NDArray[np.int64]] | None:
-    """Return the mapping, and the index of each record's element from 0, int64 (n,).
+    """Map records to array elements; None if keys are not numbers, or have too many gaps.
 
-    None if keys are not numbers, or have too many gaps.
+    Returns the mapping, and the index of each record's element, from 0, int64 (n,).
 
     Parameters
     ----------
@@ -161,7 +164,7 @@ def assign_slots(
     limit = min(MAX_ELEMENTS, max(_MAX_ELEMENTS_PER_RECORD * len(keys), _MAX_SPARSE_ELEMENTS))
     if locator.types == ("tid",):
         block, row = record_keys >> 16, record_keys & 0xFFFF
-        # One element per block is reserved for rows that were not read.
+        # The last element of each block is for rows that were not read.
         n_blocks, block_elements = int(block.max()) + 1, int(row.max()) + 1
         if n_blocks * block_elements > limit:
             return None
@@ -181,16 +184,19 @@ def assign_slots(
 
 
 def slots_for_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
-    """Return the mapping for row addresses in blocks of fewer rows than ``block_elements``.
+    """Return the mapping from row addresses to array elements.
 
-    Rows that were not read may have any address. Those in later blocks are excluded; others share
-    the last element of their block, which belongs to no record.
+    Rows that were not read may have any address. Those in later blocks are excluded by the
+    condition; others share the last element of their block, which belongs to no record.
 
     Parameters
     ----------
     address : SQL of the address of a row.
+    n_blocks : number of blocks with rows that were read.
+    block_elements : array elements per block, more than the rows that were read from any block.
     """
-    # An address has four bytes of block and two of row; with few blocks the leading bytes are 0.
+    # A row address has four bytes for the block and two for the row. With few blocks the leading
+    # bytes are always 0, so leave them out.
     address_bytes = [f"get_byte({{key}}, {i})" for i in range(6)]
     block_bytes = max((n_blocks - 1).bit_length() + 7, 8) // 8
     leading = [f"({address_bytes[i]} << {8 * (3 - i)})" for i in range(4 - block_bytes, 3)]
@@ -203,7 +209,7 @@ def slots_for_addresses(address: str, n_blocks: int, block_elements: int) -> Slo
 
 
 def value_arrays(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[ArrayColumn, ...] | None:
-    """Return arrays for the columns of class values; None if texts are too long.
+    """Return arrays for the columns of released values; None if their texts are too long.
 
     Parameters
     ----------
@@ -226,15 +232,16 @@ def pack_class_positions(
     partition: Partition,
     classes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
-    """Pack class and random position of each element; return them and the bits of a position.
+    """Pack the class and the random position of each released row into an array.
 
-    The array is int32 (n_elements,) if this suffices, else int64; elements without a released row
-    are -1. Classes are given by their random numbers, here from 1.
+    Returns the array and the number of bits of a position. The array is int32 (n_elements,) if this
+    suffices, else int64. Elements without a released row are -1. Classes are identified by their
+    random class numbers, shifted to start at 1.
 
     Parameters
     ----------
     elements : int64 (n,), the index of each record's element from 0.
-    classes : int64 (n_classes,), the class of each number.
+    classes : int64 (n_classes,), the class with each random class number.
     """
     class_sizes = partition.sizes
     position_bits = int(class_sizes.max(initial=1) - 1).bit_length()
@@ -258,22 +265,21 @@ def insert_statement(
     array_sql: Callable[[int, ArrayColumn], str],
     joins: str,
 ) -> str:
-    """Return the INSERT of all released rows, as ``statements.write_from_source`` does.
+    """Return the INSERT of all released rows; it looks up classes and values in the arrays.
 
     Parameters
     ----------
-    values : SQL expression by column, over the aliases s and c.
+    values : SQL by released column; s is the alias of source rows, c that of class values.
     reads : source columns that expressions and joins use.
-    array_sql : returns SQL of an array, which is evaluated once, from its index in
-        ``arrays.columns`` and the array.
+    array_sql : returns the SQL of an array, from its index in ``arrays.columns`` and the array.
     joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
     columns, slots = arrays.columns, arrays.slots
-    key, class_position = (quote(_unused(name, reads)) for name in ("key", "place"))
+    key, class_position = (quote(_unused(name, reads)) for name in ("key", "class_position"))
     names = [quote(name) for name in reads]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
     index = slots.index.format(key=key, key_range=key_range)
-    # OFFSET 0 computes the key once per row, and class values only after sorting.
+    # OFFSET 0 separates subqueries: the key is computed once per row, class values after sorting.
     with_key = ", ".join([f"{slots.key} AS {key}", *(f"s.{name}" for name in names)])
     class_positions = array_sql(0, columns[0])
     with_position = ", ".join([f"({class_positions})[{index}] AS {class_position}", *names])
@@ -295,7 +301,7 @@ def insert_statement(
 
 
 def _unused(name: str, names: Sequence[str]) -> str:
-    """Append underscores to a name until it is unused."""
+    """Append underscores to a name until none of ``names`` equals it."""
     while name in names:
         name += "_"
     return name
@@ -312,7 +318,7 @@ def create_statements(arrays: ReleaseArrays, suffix: str) -> list[str]:
 
 
 def array_query(column: ArrayColumn) -> str:
-    """SQL of an array in the staging table, which is read once and stays in memory."""
+    """SQL of an array in the staging table; appending an empty array keeps it in memory."""
     return f"(SELECT {quote(column.name)} || {column.empty_array} FROM {quote(RELEASE_ARRAYS)})"
 
 
@@ -322,14 +328,15 @@ def encode_copy_row(arrays: ReleaseArrays) -> Iterator[bytes]:
     yield packed_rows.COPY_HEADER + np.array([len(columns)], ">i2").tobytes()
     for column in columns:
         if column.element_type == "jsonb":
-            # The binary form begins with its version.
+            # The binary form of jsonb begins with a version byte.
             text = b"\x01" + column.as_json().encode()
             yield np.array([len(text)], ">i4").tobytes() + text
             continue
         element_oid, value_dtype = _ELEMENT_TYPES[column.element_type]
         element_dtype = np.dtype([("length", ">i4"), ("value", value_dtype)])
         n = len(column.values)
-        # Length in bytes, dimensions, has NULLs, element type, number of elements, first index.
+        # Bytes that follow, number of dimensions, whether there are NULLs, element type, number of
+        # elements, first index.
         header = [20 + n * element_dtype.itemsize, 1, 0, element_oid, n, 1]
         yield np.array(header, ">i4").tobytes()
         for start in range(0, n, _ELEMENTS_PER_WRITE):
@@ -341,7 +348,7 @@ def encode_copy_row(arrays: ReleaseArrays) -> Iterator[bytes]:
 
 
 class PostgresqlArraySession(Session):
-    """Session methods that send classes as arrays and write rows with them."""
+    """Session methods that send classes as arrays, and write rows with these arrays."""
 
     _arrays: ReleaseArrays | None = None
 
@@ -372,7 +379,9 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        values = value_arrays(types.staged_columns(self.parts_by_class(partition, columns)))
+        values = value_arrays(
+            postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
+        )
         if values is None:
             return None
         classes = self.classes_by_number(partition)
@@ -383,7 +392,7 @@ class PostgresqlArraySession(Session):
 
     @abstractmethod
     def load_arrays(self, release_arrays: ReleaseArrays) -> None:
-        """Make arrays available to statements, which read them by ``array_sql``."""
+        """Make arrays available to statements, which refer to them by ``array_sql``."""
 
     @abstractmethod
     def array_sql(self, index: int, column: ArrayColumn) -> str:
@@ -408,8 +417,8 @@ class PostgresqlArraySession(Session):
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
-        # Labels are stored in key order but needed in class order. Merge joins avoid the random
-        # access of hash joins, and take a third less time.
+        # Labels are stored in key order but needed in class order. Merge joins take a third less
+        # time here than hash joins, which access memory at random.
         self.run("SET LOCAL enable_hashjoin = off")
         super().insert(table, values, source, reads, joins)
         self.run("SET LOCAL enable_hashjoin = on")

@@ -1,10 +1,10 @@
-"""PostgreSQL inside a backend, through SPI, in the caller's transaction.
+"""The session of SQL functions: in the server process, through SPI, in the caller's transaction.
 
 At READ COMMITTED, the default of psql and pg_cron, each statement of a function has a new snapshot.
 So the first statement copies the needed columns, in record order, into a temporary table, which no
-other session can change. Later statements read the copy, whose row addresses are the row keys.
+other session can change. Later statements read the copy and identify its rows by address.
 
-This module never commits. The SET clauses of the calling SQL function make the settings, which end
+This module never commits. Settings come from the SET clauses of the calling SQL function, and end
 with the call.
 """
 
@@ -34,21 +34,21 @@ from dbanon.sessions.base import Locator, Output, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
-# Rows that are converted between checks for a cancellation.
+# Rows that are converted between two checks whether the query was cancelled.
 _ROWS_PER_CANCEL_CHECK = 100
 
-# Rows or classes that one array passes to a statement.
+# Maximum rows or classes that one statement gets in an array.
 _ELEMENTS_PER_ARRAY = 65_536
 SOURCE_COPY = RelationName("pg_temp", "dbanon_source")
-# Settings for a copy in the order of a query, by one process.
+# Settings to copy rows in the order of a query: no parallel workers.
 _SERIAL = ("max_parallel_workers_per_gather = 0",)
-# Settings for a copy in address order: a sequential scan from the first page.
+# Settings to copy rows in the order of their addresses: a sequential scan from the first page.
 _ADDRESS_ORDER = (
     *_SERIAL,
     "synchronize_seqscans = off",
@@ -64,7 +64,7 @@ class PlpySession(PostgresqlSession):
 
     Parameters
     ----------
-    plpy : PL/Python's module.
+    plpy : the module that PL/Python provides.
     oid : oid of the source, from the caller's ``regclass``; None if there is no source.
     """
 
@@ -96,7 +96,10 @@ class PlpySession(PostgresqlSession):
         return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
 
     def _check_for_cancel(self) -> None:
-        """Run a statement, since reading fetched rows never checks for a cancellation."""
+        """Run a statement, which fails if the query was cancelled.
+
+        Python code alone never checks.
+        """
         with translate_spi_errors():
             self._plpy.execute("SELECT 1")
 
@@ -148,10 +151,10 @@ class PlpySession(PostgresqlSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
         if name != self._source:
-            return super()._lookup(name)
-        # By the oid of the caller's regclass, which is right even after a rename.
+            return super()._look_up_relation(name)
+        # Look the source up by oid, which stays valid even if it was renamed.
         rows = self.look_up(catalog.RELATION, (self._source_oid,))
         return rows[0] if rows else None
 
@@ -183,14 +186,14 @@ class PlpySession(PostgresqlSession):
         return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
-        """Check that the key of a located source is unique and never NULL."""
+        """Check that the key columns of a source, from ``locate``, are unique and never NULL."""
         self._require_unique_keys(
             source,
             source.required_locator.mapped_columns or source.required_locator.unchecked_columns,
         )
 
     def require_no_staging(self) -> None:
-        """Check that the caller's session has no tables with the names of staging."""
+        """Check that the caller's session has no temporary tables named like staging tables."""
         if staging := self._existing_staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
@@ -203,7 +206,7 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         key_types = source.required_locator.types
         pages_per_chunk = max(chunk_rows * self._n_pages // max(self._n_rows, 1), 1)
-        # Most tables have no NULLs, so masks are packed only from the first one on.
+        # Most tables have no NULLs, so masks are only packed from the first chunk with a NULL on.
         has_mask = False
         record_bytes = packed_rows.unmasked_record_bytes(key_types, attributes)
         plan = self._prepare_chunk_query(source, attributes, has_mask=False)
@@ -250,8 +253,8 @@ class PlpySession(PostgresqlSession):
     ) -> None:
         """Stage the class of each released record, unless this partition is staged already.
 
-        Addresses are not sent: the copy is scanned in order, and its i-th row gets the i-th class
-        of an array, or -1 if the record is withheld.
+        Row addresses are not sent: the copy is scanned in order, and its i-th row gets the i-th
+        element of an array of classes, -1 for withheld records.
         """
         if self._staged_partition is partition:
             return
@@ -298,7 +301,7 @@ class PlpySession(PostgresqlSession):
         self._execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged = types.staged_columns(columns)
+        staged = postgresql_dialect.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(
@@ -324,7 +327,7 @@ class PlpySession(PostgresqlSession):
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can create them.
 
-        The table of persons stays, since they are recorded after the ledger entry.
+        The table of persons is kept: the ledger records persons later, after the entry.
         """
         names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
@@ -340,7 +343,7 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
-    # Unused: rows never leave this database, and ``stage_labels`` fills the table of labels.
+    # Not needed here: rows never leave the database, and ``stage_labels`` stages labels itself.
 
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError
@@ -368,13 +371,13 @@ class PlpySession(PostgresqlSession):
         versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
         if versions != [(HEAD,)]:
             raise LedgerMissing(
-                "The ledger of this database has another version than dbanon's functions.",
+                "The version of this database's ledger differs from that of dbanon's functions.",
                 hint="A superuser runs: dbanon upgrade URL",
             )
 
 
 def limit_locks(plpy: Any) -> str:
-    """Limit the lock timeout of this transaction to dbanon's; return the caller's setting."""
+    """Limit the lock timeout of this transaction to ``LOCK_SECONDS``; return the former setting."""
     [row] = plpy.execute("SELECT current_setting('lock_timeout') AS lock_timeout")
     limit_ms = lock_milliseconds(row["lock_timeout"])
     plpy.execute(f"SELECT set_config('lock_timeout', '{limit_ms}', true)")
@@ -404,7 +407,7 @@ def _address_text(key: np.int64) -> str:
 def copy_source(
     session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
 ) -> tuple[int, int]:
-    """Copy these columns and the key of a located source in record order.
+    """Copy these columns and the key columns of a source, from ``locate``, in record order.
 
     Returns the numbers of pages and rows of the copy.
 
@@ -417,11 +420,11 @@ def copy_source(
         sort_keys = [session.sort_key(source.attribute(key)) for key in locator.mapped_columns]
     else:
         sort_keys = list(locator.expressions)
-    by_address = locator.expressions == ("s.ctid",)
-    order = "" if by_address else f" ORDER BY {', '.join(sort_keys)}"
+    is_in_address_order = locator.expressions == ("s.ctid",)
+    order = "" if is_in_address_order else f" ORDER BY {', '.join(sort_keys)}"
     key_columns = locator.mapped_columns or locator.unchecked_columns
     copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
-    former_settings = _change_settings(session, _ADDRESS_ORDER if by_address else _SERIAL)
+    former_settings = _change_settings(session, _ADDRESS_ORDER if is_in_address_order else _SERIAL)
     n_rows = run(
         f"CREATE TEMPORARY TABLE {quote(SOURCE_COPY.name)} ON COMMIT DROP AS"
         f" SELECT {copied_columns} FROM {source.name.quoted} AS s{order}"
@@ -437,7 +440,7 @@ def copy_source(
 def _change_settings(session: Session, settings: Iterable[str]) -> list[str]:
     """Change settings ("name = value") for this transaction, and return the former ones."""
     pairs = [setting.split(" = ") for setting in settings]
-    # Expressions run from left to right, so each setting is read before it is changed.
+    # Expressions are evaluated from left to right, so each setting is read before it changes.
     expression = "current_setting(?), set_config(?, ?, true)"
     [values] = session.rows(
         f"SELECT {', '.join([expression] * len(pairs))}",

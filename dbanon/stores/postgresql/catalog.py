@@ -19,8 +19,9 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relh
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
-# The first type of a column, or part of it, whose values cannot be sent as bytes and read back: one
-# without binary functions, or a domain inside another type, whose check could be foreign code.
+# Parameters: oid and column names. Returns the first column whose values cannot be sent as bytes
+# and read back, with the type at fault, which may be part of the column's type: it has no binary
+# functions, or is a domain inside another type, whose check could be another role's code.
 TYPES_WITHOUT_PASSTHROUGH = """
 WITH RECURSIVE parts(name, oid, inside) AS (
     SELECT a.attname, a.atttypid, false FROM pg_attribute AS a
@@ -43,7 +44,7 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
-# Columns that are unique by themselves.
+# Columns that alone have a unique index.
 UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
     ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -54,8 +55,9 @@ RELATION_NAMES = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-# Columns with the base types of domains, and with all types that these are made of: their owners
-# decide how a column is read and released. Returns the arguments of ``_attribute``.
+# Parameter: oid, twice. Returns the arguments of ``_attribute`` for each column. Domains are
+# followed to their base type, and types to the types that they are made of: the owners of all of
+# these decide how a column can be read and released.
 COLUMNS = f"""
 WITH RECURSIVE chain(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
@@ -118,9 +120,9 @@ CROSS JOIN LATERAL (
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
 
-# The same rows with a flag that is true if they are valid: for a plain base type of a trusted role
-# with the column's collation. This suffices for most tables, and the query above takes twenty times
-# as long to plan.
+# Returns the same rows by a query that is planned in a twentieth of the time, and a flag that is
+# true if the row is valid: the column's type is a base type of a trusted role, and has the column's
+# collation. Most tables only have such columns.
 PLAIN_COLUMNS = f"""
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.atttypmod),
        CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
@@ -146,7 +148,8 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= i.indnkeyatts
 ORDER BY k.position"""
 
-# In a foreign table, row addresses are often equal for all rows.
+# Whether a foreign table is among the descendants of a relation: foreign tables often give all rows
+# the same address.
 FOREIGN_CHILDREN = """
 WITH RECURSIVE below(oid) AS (
     SELECT ?::oid
@@ -185,7 +188,7 @@ SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
-# True if this role owns a relation without dependent views or foreign keys.
+# True if this role owns a relation, and no view or foreign key depends on it.
 MAY_DROP = """
 SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
     SELECT FROM pg_depend AS d
@@ -194,7 +197,7 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
-# Comments of a relation: two if the snapshot also shows a relation that was replaced.
+# The number of comments of a relation: two if the snapshot also shows a relation that was replaced.
 COUNT_COMMENTS = """
 SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -214,7 +217,7 @@ _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOAT_BITS = {"float4": 32, "float8": 64}
 _TEXT_TYPES = {"text", "varchar", "bpchar", "name", "char", "uuid"}
 
-# For numeric without a declared scale, which is then read from the values.
+# Scale of a numeric column that declares none; it is then determined from the values.
 UNKNOWN_SCALE = -1
 
 
@@ -241,15 +244,16 @@ def _attribute(
 ) -> Attribute:
     """Build the attribute with the type it will have in a release.
 
-    No released column has a type of another role: its owner could run code on the values, or drop
-    the type with the column. Such a domain becomes its base type, such an enum text; columns of
-    other types made of foreign ones cannot be released.
+    No released column has a type that belongs to another role: this role could run code on the
+    values, or drop the type together with the column. So another role's domain is replaced by its
+    base type, and an enum by text. Columns of any other foreign type cannot be released.
 
     Parameters
     ----------
     builtin_type : name of the base type if it is built in.
-    type_category, typmod : typtype and modifier of the base type.
-    foreign_type : a foreign type that the column's type is made of, with its owner.
+    type_category, typmod : ``typtype`` and ``typmod`` of the base type.
+    has_foreign_domain : whether a domain of the type, or its check, belongs to another role.
+    foreign_type : another role's type that the column's type is made of, with its owner.
     """
     kind, details = _kind(builtin_type or "", type_category, typmod)
     is_enum = type_category == "e"
@@ -274,7 +278,7 @@ def _attribute(
 
 
 def _kind(builtin_type: str, type_category: str, typmod: int) -> tuple[Kind, dict[str, Any]]:
-    """Return the kind of a type, and the fields of ``Attribute`` that its modifier determines."""
+    """Return the kind of a type, and the fields of ``Attribute`` that follow from its modifier."""
     if builtin_type in _INTEGER_BITS:
         return Kind.INTEGER, {"bits": _INTEGER_BITS[builtin_type]}
     if builtin_type in _FLOAT_BITS:
@@ -301,7 +305,10 @@ def _kind(builtin_type: str, type_category: str, typmod: int) -> tuple[Kind, dic
 def missing_relation_error(
     session: Session, name: RelationName, schemas: Sequence[str]
 ) -> TableNotFound | SchemaNotFound:
-    """Build the error for a relation missing in these schemas; the hint has similar names."""
+    """Build the error for a relation that none of these schemas has.
+
+    The hint lists similar names.
+    """
     existing_schemas = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
     if name.schema is not None and name.schema not in existing_schemas:
         return SchemaNotFound(

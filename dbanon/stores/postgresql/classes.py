@@ -1,4 +1,4 @@
-"""The database and read-only sources of SQL functions inside a backend."""
+"""The store and read-only sources for SQL functions, which run in a server process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class StableSource(SqlSource):
-    """A source read by a STABLE function, whose queries share the caller's snapshot.
+    """A source that is read by a STABLE SQL function, whose queries share the caller's snapshot.
 
-    It creates no tables. The key of a record is its position in key order.
+    Such functions cannot create tables. Records are numbered in key order, from 1; these numbers
+    are their keys.
     """
 
     session: PlpySession
@@ -41,7 +42,7 @@ class StableSource(SqlSource):
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read these columns of all rows; raises as ``microdata_from_chunks``."""
+        """Read all rows with these column roles; raises the errors of ``microdata_from_chunks``."""
         microdata = roles.assign_roles(
             microdata_from_chunks(
                 roles.columns,
@@ -66,7 +67,7 @@ class StableSource(SqlSource):
             yield row_key, None if label < 0 else label
 
     def _order(self, relation: Relation) -> str:
-        """SQL of the record order, over the alias s."""
+        """SQL for ORDER BY that defines the order of records; the relation has the alias s."""
         keys = [
             self.session.sort_key(relation.attribute(name))
             for name in relation.required_locator.mapped_columns
@@ -80,7 +81,7 @@ class StableSource(SqlSource):
             f" {columns} FROM {source.name.quoted} AS s) AS s"
         )
         for position, text, query in self._dictionaries(source, attributes):
-            # Inline dictionaries, since a STABLE function cannot create tables.
+            # Join the query instead of a table: a STABLE function cannot create tables.
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
@@ -93,7 +94,10 @@ class StableSource(SqlSource):
     def _dictionaries(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
-        """Return position, SQL of the text and dictionary query of each coded attribute."""
+        """Return position, SQL of the text, and dictionary query of each coded attribute.
+
+        A dictionary query returns the distinct values and their codes.
+        """
         dictionaries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
@@ -133,7 +137,7 @@ class StableSource(SqlSource):
 
 
 class PlpyStore:
-    """The database that this backend serves, for one source."""
+    """The database in whose server process this code runs, for one source."""
 
     is_persistent = True
 
@@ -165,5 +169,5 @@ class PlpyStore:
         """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:
-        """Return True only for this very store."""
+        """Return True only for this object."""
         return other is self

@@ -1,6 +1,6 @@
 """PostgreSQL through a client: SQLAlchemy for connections, psycopg for bulk data.
 
-A session is one REPEATABLE READ transaction: the reads, the join and the recount see one snapshot.
+A session is one REPEATABLE READ transaction, so reading, joining and recounting see one snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_posi
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Key in ``Connection.info`` for the ``Backend`` of a connection.
 BACKEND_KEY = "dbanon_backend"
-# Row keys, or rows of a chain, per read.
+# Rows per read of a COPY.
 _ROWS_PER_READ = 65_536
 
 
@@ -142,7 +142,9 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.required_locator
-        values = ", ".join(types.as_portable(source.attribute(name)) for name in columns)
+        values = ", ".join(
+            postgresql_dialect.as_portable(source.attribute(name)) for name in columns
+        )
         keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         n_keys = len(locator.types)
@@ -158,7 +160,7 @@ class PsycopgSession(PassthroughSession):
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        # Bytes take a third of the time of texts.
+        # Reading binary values takes a third of the time of text.
         key_types = (*source.required_locator.types, "bigint")
         from_clause = f"{source.from_clause} {joined}{source.where_clause} ORDER BY {order}"
         keys = (*source.required_locator.expressions, number)
@@ -176,10 +178,10 @@ class PsycopgSession(PassthroughSession):
         self._recheck_foreign_code()
 
     def _recheck_foreign_code(self) -> None:
-        """Check that no other role has added code to a source since it was checked first.
+        """Check that no other role has added code to a source since it was first checked.
 
-        Run this before reading sources again: the transaction's snapshot hides such code, but its
-        planner would run it.
+        Call this before reading sources again: this transaction's snapshot does not show such code,
+        but the planner would run it.
         """
         oids = [
             relation.oid
@@ -216,7 +218,7 @@ class PsycopgSession(PassthroughSession):
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged: list[tuple[str, str, NDArray[Any]]] = [
             ("class", "integer", np.arange(n_classes, dtype=np.int32)),
-            *types.staged_columns(columns),
+            *postgresql_dialect.staged_columns(columns),
         ]
         self._load(statements.CLASSES, staged)
 
@@ -231,7 +233,10 @@ class PsycopgSession(PassthroughSession):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
-        columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
+        columns += [
+            (statements.kept_column(i), postgresql_dialect.type_of(a))
+            for i, a in enumerate(attributes)
+        ]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
@@ -282,7 +287,7 @@ class PsycopgSession(PassthroughSession):
 
     @contextmanager
     def _open_copy(self, copy: str) -> Iterator[Any]:
-        """Open the stream of a COPY."""
+        """Execute a COPY and yield its stream of data."""
         self.report_sql(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
@@ -307,8 +312,8 @@ class PsycopgSession(PassthroughSession):
 
         Parameters
         ----------
-        columns : name, SQL type and values, (n,), of each column. If a column is text, all are sent
-            in text format.
+        columns : name, SQL type and values, (n,), of each column. If any column is text, all are
+            sent in COPY's text format.
         """
         column_types = [(name, sql_type) for name, sql_type, _ in columns]
         self.run(statements.create_staging(table, column_types, self.staging_suffix))
@@ -329,12 +334,12 @@ class PsycopgSession(PassthroughSession):
 
     # -- chains -----------------------------------------------------------------------------------
 
-    # Chains exchange arrays with the server: joining all persons there takes several times as long
-    # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
+    # Runs of a chain join persons on the client: transferring their tags both ways is several times
+    # as fast as a join on the server. COPY takes less than half the time of INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         sql_types = [sql_type for _, sql_type in columns]
-        # The casts guarantee the declared widths.
+        # The casts ensure that values have the declared number of bytes.
         values = ", ".join(f"({sql})::{sql_type}" for sql, sql_type in columns)
         # Empty arrays give the results their types, even if there are no rows.
         no_rows = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
@@ -387,7 +392,7 @@ class PsycopgSession(PassthroughSession):
         return ledger_is_current(self)
 
     def _revoke_statements(self) -> list[str]:
-        """Return statements that close a new ledger to all roles but its owner."""
+        """Return statements that revoke all rights on a new ledger from everyone but its owner."""
         tables = ", ".join(self.ledger_name(table).quoted for table in TABLES)
         return [
             f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
@@ -397,17 +402,17 @@ class PsycopgSession(PassthroughSession):
         ]
 
     def ensure_ledger(self) -> None:
-        # The table of versions could be a view with foreign code.
+        # Check first: even reading the ledger's version could run another role's code.
         self.require_trusted_ledger()
         # The usual case: return before taking the lock.
         if ledger_is_current(self):
             return
         from dbanon.ledger.migrate import create_or_migrate
 
-        # If two first releases race, the second one waits here and finds the new ledger.
+        # If two sessions create the ledger at the same time, the second one waits here.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
-            # A waiting migration would block all later readers.
+            # Lock all tables in short attempts: a waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translate_errors():
                 create_or_migrate(self, self._connection, self._revoke_statements())

@@ -1,9 +1,9 @@
 """Pass retained columns through the client: read them with the quasi-identifiers, write them back.
 
 One COPY reads keys, quasi-identifiers and retained columns; another one writes the finished rows in
-random order. So the server neither looks up nor sorts rows. Values of retained columns are opaque
-bytes here and are written back unchanged. The values of each class are encoded once, by the server
-if their types need a conversion.
+random order. So the server neither looks up nor sorts rows. Retained values pass through as bytes
+that the client never interprets. The released values of each class are encoded once: here if
+possible, otherwise by the server.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed_rows
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.session import PostgresqlSession
 
 # Rows per write.
 _ROWS_PER_WRITE = 32_768
 # Bytes per row for its key and the end offset of its values.
 _OVERHEAD_BYTES = 16
-# numpy types of values here and in COPY, by SQL type that needs no conversion by the server.
+# By SQL type, the numpy types of values in memory and in COPY, for types that can be encoded
+# without the server.
 _COPY_DTYPES = {
     "double precision": (np.float64, ">f8"),
     "bigint": (np.int64, ">i8"),
@@ -42,7 +43,8 @@ _COPY_DTYPES = {
     "date": (np.int64, ">i4"),
 }
 _ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# Errors of domains, which may refuse existing values if their checks were added or changed later.
+# Errors of a domain whose check a value violates: it may have been added or changed since the value
+# was stored.
 _CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
@@ -53,9 +55,11 @@ class Passthrough:
     Parameters
     ----------
     n_columns : number of retained columns.
-    values : the fields of all rows, with their lengths.
-    ends : int64 (c,) per chunk, the end offset of each row in ``values``.
-    keys : int64 (c, m) per chunk; empty if rows were read in the order of records.
+    values : the fields of all rows in COPY's binary format, each with its length.
+    ends : one int64 (c,) per chunk of c rows: the end offset of each row in ``values``.
+    keys : one int64 (c, m) per chunk: the row keys; empty if rows were read in the order of
+        records.
+    rows : number of rows read so far.
     """
 
     n_columns: int
@@ -74,7 +78,7 @@ class Passthrough:
         self.rows += len(keys)
 
     def drop_ascending_keys(self) -> None:
-        """Drop the keys to save memory if they ascend, so that rows have the order of records."""
+        """If the keys ascend, drop them to save memory: rows are then in the order of records."""
         if not self.keys or self.keys[0].shape[1] != 1:
             return
         keys = np.concatenate(self.keys)[:, 0]
@@ -87,7 +91,7 @@ class Passthrough:
         Parameters
         ----------
         limit : bytes, or None for no limit.
-        n_attributes, n_coded : columns of the records, and how many of them are not numbers.
+        n_attributes, n_coded : number of quasi-identifiers, and how many of them are not numbers.
         """
         overhead = self.rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
         if limit is not None and len(self.values) + overhead > limit:
@@ -101,7 +105,9 @@ class Passthrough:
             )
 
     def find_rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the index of each record's row here, int64 (n,); None if the orders are equal.
+        """Return the index of each record's row in the order read, int64 (n,).
+
+        None if rows were read in the order of records.
 
         Parameters
         ----------
@@ -139,8 +145,10 @@ class PassthroughSession(PostgresqlSession):
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         oid = self._relations[source.name].oid
-        # Types that are converted by their output function travel as text.
-        names = [a.name for a in columns if types.retained_column(a) == f"s.{quote(a.name)}"]
+        # Only check columns that are read unconverted; others are read as text.
+        names = [
+            a.name for a in columns if postgresql_dialect.retained_column(a) == f"s.{quote(a.name)}"
+        ]
         for name, sql_type, is_domain in self.rows(catalog.TYPES_WITHOUT_PASSTHROUGH, (oid, names)):
             reason = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
@@ -158,7 +166,7 @@ class PassthroughSession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         locator = source.required_locator
         from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
-        values = [types.retained_column(a) for a in passthrough]
+        values = [postgresql_dialect.retained_column(a) for a in passthrough]
         query = packed_rows.passthrough_copy(
             locator.expressions, locator.types, attributes, values, from_clause
         )
@@ -178,7 +186,7 @@ class PassthroughSession(PostgresqlSession):
     def _use_stored_encoding(self, *, enabled: bool) -> None:
         """Switch the client encoding to that of the database, or back to UTF-8.
 
-        Texts then return unchanged, even if they are not valid UTF-8.
+        In the encoding of the database, texts are written back unchanged, even if invalid.
         """
         [(encoding,)] = self.rows("SELECT current_setting('server_encoding')")
         if encoding != "UTF8":
@@ -214,7 +222,7 @@ class PassthroughSession(PostgresqlSession):
         )
         stored.ends.clear()
         names = quote_list([*(name for name, _, _ in released), *passthrough])
-        # The table is new in this transaction, so its rows can be written frozen.
+        # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
             rows = _encode_rows(join, partition, self.classes_by_number(partition), row_of_record)
@@ -236,9 +244,13 @@ class PassthroughSession(PostgresqlSession):
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Encode the fields of each class without the server.
+        """Encode the released fields of each class without the server.
 
         Returns the same as ``_fetch_class_bytes``; None if the server must convert a type.
+
+        Parameters
+        ----------
+        released : name, SQL type and SQL of the value of each released column.
         """
         columns_by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
@@ -263,9 +275,9 @@ class PassthroughSession(PostgresqlSession):
     def _fetch_class_bytes(
         self, released: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Read the fields of each class as bytes, by class number, and their end offsets.
+        """Read the released fields of each class as bytes, by class number, and their end offsets.
 
-        The values equal those that an INSERT from staging would write.
+        The server converts the values just as for an INSERT from staging tables.
         """
         values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in released)
         query = (
@@ -281,7 +293,7 @@ class PassthroughSession(PostgresqlSession):
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
         if len(all_ends) != n_classes:
             raise RecountFailed(
-                f"{len(all_ends)} classes came back, and there are {n_classes}; nothing was"
+                f"The server returned {len(all_ends)} of {n_classes} classes; nothing was"
                 " published.",
                 hint="This is an error in dbanon: please report it.",
             )
@@ -310,14 +322,14 @@ def _encode_rows(
     classes: NDArray[np.int64],
     row_of_record: NDArray[np.int64] | None,
 ) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a COPY of the released rows, while the server consumes earlier ones.
+    """Yield the bytes of a COPY of the released rows.
 
     Classes are in random order, and rows in random order within a class.
 
     Parameters
     ----------
-    classes : int64 (n_classes,), the class of each number.
-    row_of_record : from ``Passthrough.find_rows``.
+    classes : int64 (n_classes,), the class with each random class number.
+    row_of_record : the result of ``Passthrough.find_rows``.
     """
     yield packed_rows.COPY_HEADER
     for class_numbers, records in shuffled_classes(partition, classes):

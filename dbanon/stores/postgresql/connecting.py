@@ -1,10 +1,10 @@
 """Open connections to PostgreSQL, and end them if the network is dead.
 
-No server state outlives a transaction here: a pooler may give each transaction another connection,
-so leftovers would reach another client's session.
+No setting outlives a transaction here: a pooler may run each transaction on another connection to
+the server, so settings would leak into other clients' sessions.
 
 The client library's message explains why a server is unreachable. It is matched against patterns
-but never passed on: it may be in any language, and the settings of a URL may be secret.
+but never shown: it may be in any language, and may contain secret settings of the URL.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-# Keepalive settings of the client's socket (libpq) and the server's, to notice a dead peer after a
-# minute. The server waits longer, since a client that is processing rows does not read.
+# Keepalive settings of the client's socket (libpq), to notice a dead server after a minute.
 _CLIENT_KEEPALIVES = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
+# Keepalive settings of the server's socket. Its timeout is longer, since a client does not read
+# from the socket while it processes rows.
 _SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "120000",
 }
-# The driver logs failed connections, possibly with text of the server. Only applications that
-# configure logging should get it; by default nothing is printed.
+# The driver logs failed connections, possibly with the server's text. Without this handler Python
+# would print the messages if the application does not configure logging.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # Seconds that cancelling a statement may take.
 _CANCEL_SECONDS = 1.0
 
+# Returns process id, its start time, and the keepalive settings that have their defaults.
 _QUERY_BACKEND = f"""
 {PIN_STATEMENTS};
 SELECT pg_backend_pid(), (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())),
@@ -70,9 +72,9 @@ class Backend(NamedTuple):
 
     Parameters
     ----------
-    search_path : the search path when it was opened.
-    pid, started_at : the server process and its start time; None behind a pooler.
-    default_settings : keepalive settings of the server that have their defaults.
+    search_path : the schemas of the search path when the connection was opened.
+    pid, started_at : id and start time of the server process; None behind a pooler.
+    default_settings : names of the server's keepalive settings that have their default values.
     """
 
     search_path: list[str]
@@ -81,7 +83,7 @@ class Backend(NamedTuple):
     default_settings: Sequence[str]
 
     def keepalive_statements(self) -> str:
-        """SQL that replaces these defaults for a transaction, without reading a table."""
+        """SQL that sets these keepalives for one transaction."""
         return "; ".join(
             f"SET LOCAL {name} = {_SERVER_KEEPALIVES[name]}" for name in self.default_settings
         )
@@ -90,10 +92,11 @@ class Backend(NamedTuple):
 def driver_arguments(url: URL) -> Mapping[str, Any]:
     """Return defaults for the driver's connection arguments.
 
-    Settings in the URL take precedence; if the URL names a service, keepalives come from there.
+    Settings in the URL take precedence. If the URL names a service of libpq's service file,
+    keepalives are left to that service.
     """
-    # The encoding is set while connecting, since even the first answers are decoded. Prepared
-    # statements are off: behind a pooler, another connection would have them.
+    # The encoding must be set while connecting, since even the first results are decoded. Prepared
+    # statements are disabled: behind a pooler, they could belong to another connection.
     arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
         arguments |= {
@@ -103,7 +106,7 @@ def driver_arguments(url: URL) -> Mapping[str, Any]:
 
 
 def query_backend(driver: Any) -> Backend:
-    """Query the backend of a connection; its transaction stays open with a pinned search path."""
+    """Query the backend of a connection; leaves a transaction open with a fixed search path."""
     with driver.cursor() as cursor:
         [(search_path,)] = cursor.execute(CALLER_PATH).fetchall()
         cursor.execute(_QUERY_BACKEND)
@@ -117,20 +120,20 @@ def query_backend(driver: Any) -> Backend:
 
 
 def watch(driver: Any) -> None:
-    """Register a connection to be cut when its run must end, and limit the time of cancels."""
+    """Register a connection to be closed when its run must end, and limit how long cancels take."""
     thread_connections().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
         driver.cancel_safe = _limit_cancel_time(driver.cancel_safe)
 
 
 def unwatch(driver: Any) -> bool:
-    """Unregister a connection before it is closed or returned; True if it had been cut."""
+    """Unregister a connection before it is closed or returned to a pool; True if it was cut."""
     vars(driver).pop("cancel_safe", None)
     return thread_connections().unregister(driver)
 
 
 def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a cancel function with a timeout, since the connection that it opens may stall, too."""
+    """Add a timeout to a function that cancels statements: the connection it opens may stall."""
 
     def try_cancel(timeout: float) -> None:
         with contextlib.suppress(Exception):
@@ -149,7 +152,7 @@ def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
 
 
 def terminate_session(driver: Any, backend: Backend) -> None:
-    """Terminate a session on a dead network, which would otherwise hold its locks for long.
+    """Terminate the backend of a dead connection, which would otherwise hold its locks for long.
 
     Parameters
     ----------
@@ -166,9 +169,9 @@ _PASSWORD_HINT = (
     " how each role must authenticate."
 )
 
-# Pattern of the library's message, error class, reason and hint. The first match decides: if
-# several hosts were tried, a server's answer says more than a timeout. Placeholders in braces are
-# the keys of ``_describe_connection``.
+# Pattern for the library's message, error class, reason and hint. The first match is used. If
+# several hosts were tried, the message has an error for each, so patterns for answers of a server
+# come before those for timeouts. Placeholders in braces are the keys of ``_describe_connection``.
 _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"no pg_hba\.conf entry",
@@ -180,7 +183,7 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"password authentication failed|no password supplied|empty password",
         AccessRefused,
-        "the server did not take the password of {role}, or got none",
+        "the server rejected the password of {role}, or got none",
         _PASSWORD_HINT,
     ),
     (r'role ".*" does not exist', AccessRefused, "the server has no {role}", None),
@@ -224,7 +227,7 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"invalid response to \w+ negotiation|unsupported frontend protocol|invalid message",
         DatabaseNotFound,
-        "what answers at {address} is no PostgreSQL server",
+        "the server at {address} is not a PostgreSQL server",
         None,
     ),
     (
@@ -286,7 +289,7 @@ def redacted_url(url: URL) -> str:
 
 
 def _describe_connection(error: Exception, url: URL) -> dict[str, str]:
-    """Describe host, address, role and database, from the URL or the attempted connection."""
+    """Describe host, address, role and database, as given in the URL or else used to connect."""
     connection = getattr(error, "pgconn", None)
 
     def url_or_connection(from_url: object, connection_attribute: str) -> str:

@@ -1,8 +1,8 @@
 """Read the rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 
-psycopg runs its event loop once per row, which is several times slower. Here the compiled core
-reads rows from libpq until it must wait for the server. If libpq's functions cannot be found, as on
-Windows, Python code does the same.
+psycopg runs its event loop once per row, which is several times slower than this module: the
+compiled core reads rows directly from libpq until it must wait for the server. If libpq's functions
+cannot be found, as on Windows, Python code does the same.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# Status codes of ``kernels.CopyDrain``: rows are buffered, no data has arrived, the COPY has ended.
+# Status codes of ``kernels.CopyDrain``: as many rows as requested are buffered, the server has sent
+# no more data yet, the COPY has ended, the COPY has failed.
 _FULL, _WAITS, _ENDED, _FAILED = 0, 1, 2, 3
-# Seconds to let data accumulate: reading each packet at once would slow the server down.
+# Seconds to let data accumulate: reading each packet immediately would slow the server down.
 _ACCUMULATION_SECONDS = 0.0005
-# Seconds between checks of a silent connection.
+# Seconds between checks whether a connection without data is still open.
 _CHECK_SECONDS = 1.0
 _LIBPQ_FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
@@ -42,7 +43,7 @@ def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[n
 
     Parameters
     ----------
-    stream : a COPY that has started.
+    stream : a COPY that has been started on ``connection``.
 
     Raises
     ------
@@ -116,7 +117,7 @@ def _addresses(module: str) -> tuple[int, int, int] | None:
 
 
 class _PythonDrain:
-    """``kernels.CopyDrain`` in Python: buffers rows of a COPY."""
+    """Buffers the rows of a COPY, as ``kernels.CopyDrain`` does in compiled code."""
 
     def __init__(self, connection: PGconn) -> None:
         self._next_row = connection.get_copy_data

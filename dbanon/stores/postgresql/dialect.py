@@ -1,4 +1,4 @@
-"""PostgreSQL's column types: casting class values, and converting types of other databases."""
+"""PostgreSQL's column types: released values, text forms, and types of other databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import local_type_error
 from dbanon.sessions.names import literal, quote
 
-# Types of the bounds, by range type.
+# Type of a range's bounds, by range type.
 _BOUND_TYPES = {
     "int4range": "integer",
     "int8range": "bigint",
@@ -58,10 +58,10 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def as_text(attribute: Attribute) -> str:
-    """SQL of a column's values as text, over the alias s.
+    """SQL of a column's values as text; the relation has the alias s.
 
     User-defined types are converted by their output function, which only a superuser can create,
-    and never by a cast, which the owner can. NULL stays NULL, even for row types.
+    never by a cast, which the type's owner can create. NULL stays NULL, even for row types.
     """
     column = f"s.{quote(attribute.name)}"
     if not attribute.uses_output_function:
@@ -70,7 +70,7 @@ def as_text(attribute: Attribute) -> str:
 
 
 def _enum_value(label: str, enum_type: str) -> str:
-    """SQL of the enum value with a label, by position and never by a cast."""
+    """SQL of the enum value with a label: looked up by position, since a cast could run code."""
     values = f"enum_range(NULL::{enum_type})"
     labels = f"SELECT array_agg(format('%s', e) ORDER BY e) FROM unnest({values}) AS e"
     return f"(SELECT {values})[array_position(({labels}), {label})]"
@@ -109,11 +109,14 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
-    """SQL of the quotient and the remainder by n.size of an integer, decimal or timestamp."""
+    """SQL of a number or timestamp divided by ``n.size``: quotient and remainder.
+
+    Decimals and timestamps are first scaled to whole numbers.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         column = f"extract(epoch FROM {column})"
-    # trunc removes digits after the point from an integral number.
+    # The product is a whole number; trunc removes its digits after the decimal point.
     column = f"trunc({column}::numeric * {10**attribute.scale})"
     return f"div({column}, n.size)", f"mod({column}, n.size)"
 
@@ -153,12 +156,12 @@ def type_of(attribute: Attribute) -> str:
 
     Raises
     ------
-    UnsupportedType : there is none.
+    UnsupportedType : PostgreSQL has no type for its values.
     InvalidName : the name is that of a system column.
     """
     if attribute.name in _SYSTEM_COLUMNS:
         raise InvalidName(
-            f'Every table of PostgreSQL has a system column "{attribute.name}" of its own.',
+            f'In PostgreSQL every table has a system column "{attribute.name}".',
             hint="Rename the column in a view, and anonymize the view.",
         )
     if attribute.kind is Kind.INTEGER:
@@ -177,14 +180,14 @@ def type_of(attribute: Attribute) -> str:
 
 
 def as_portable(attribute: Attribute) -> str:
-    """SQL of a retained column in a form that another database accepts."""
+    """SQL of a retained column whose values another database accepts; other types become text."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
 def retained_column(attribute: Attribute) -> str:
-    """SQL of a retained column that its released type accepts without a user-defined cast."""
+    """SQL of a retained column, converted so that storing it needs no user-defined cast."""
     if attribute.uses_output_function and attribute.sql_type == "text":
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"

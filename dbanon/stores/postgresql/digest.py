@@ -1,14 +1,15 @@
 """Compute the digest of rows on PostgreSQL, with a statement built from the catalog.
 
-The hash of a row is a chain: each value is hashed with the previous hash as its seed. (Hashing the
-record would not do: PostgreSQL adds the hashes of columns, so swapping values between rows would
-not change the sum over rows.) NULLs are hashed as a default value, and a mask marks them.
+To hash a row, its values are hashed one after the other, each with the previous hash as its seed.
+(PostgreSQL's hash of a record would not do: it adds the hashes of columns, so swapping values
+between rows would not change the sum over rows.) A NULL is hashed as a default value and marked in
+a mask.
 
-Hashing is exact and runs no code of a type's owner. Text is hashed by bytes, whatever the
-collation; numbers with their scale, timestamps and similar types in binary form; enums, composites,
-arrays, json and all others as the text of their output function, never by a cast. Domains are
-hashed as their base type. Floats are hashed by value; the hash of 0 is the seed itself, so the mask
-distinguishes 0, -0 and NULL.
+Different values have different hash inputs, and hashing runs no code of a type's owner. Text is
+hashed by its bytes, whatever its collation; numbers with their scale, timestamps and similar types
+in binary form; enums, composites, arrays, json and all other types as the text of their output
+function, never of a cast. Domains are hashed as their base type. Floats are hashed by value; the
+hash of 0 is the seed itself, so the mask distinguishes 0, -0 and NULL.
 """
 
 from __future__ import annotations
@@ -38,31 +39,32 @@ from dbanon.sessions.pseudonym_session import (
 DIGEST_METHOD = "pg1"
 _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
-# Builds the SQL text of a row's hash over the alias s. A mask has two bits for each of 15 columns:
-# NULL and the sign of a zero. A chain has at most 210 columns, since the server's parser limits
-# nesting.
+# Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
+# the alias s. A mask has two bits for each of 15 columns: whether it is NULL, and the sign of a
+# zero. At most 210 columns form a chain of nested calls, since the server's parser limits nesting.
 _ROW_HASH = """
-WITH RECURSIVE given AS (
+WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = ? AND c.relname = ?
-), typed AS (
+), column_types AS (
     SELECT a.attnum, format('s.%I', a.attname) AS x, t.oid, t.typtype, t.typbasetype
-    FROM given g
+    FROM target g
     JOIN pg_attribute a ON a.attrelid = g.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid
     UNION ALL
     SELECT d.attnum, d.x, t.oid, t.typtype, t.typbasetype
-    FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
+    FROM column_types d JOIN pg_type t ON t.oid = d.typbasetype
     WHERE d.typtype = 'd'
-), plain AS (
-    SELECT d.x, row_number() OVER (ORDER BY d.attnum) - 1 AS place,
+), base_columns AS (
+    SELECT d.x, row_number() OVER (ORDER BY d.attnum) - 1 AS column_position,
            CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace AND t.typtype = 'b'
-                THEN t.typname::text ELSE '' END AS base, t.typsend::regproc::text AS sent
-    FROM typed d JOIN pg_type t ON t.oid = d.oid
+                THEN t.typname::text ELSE '' END AS base, t.typsend::regproc::text AS send_function
+    FROM column_types d JOIN pg_type t ON t.oid = d.oid
     WHERE d.typtype <> 'd'
-), linked AS (
-    SELECT place, place / 210 AS part, (4 ^ (place % 15))::integer AS bit, x, base,
+), column_hashes AS (
+    SELECT column_position, column_position / 210 AS part, x, base,
+        (4 ^ (column_position % 15))::integer AS bit,
         CASE
             WHEN base IN ('bool', 'int2', 'int4')
             THEN format('hashint4extended(coalesce(%s::integer, 0), ', x)
@@ -80,31 +82,32 @@ WITH RECURSIVE given AS (
             THEN format('hash_record_extended(ROW(coalesce(%s, ''''::bytea)), ', x)
             WHEN base IN ('numeric', 'money', 'date', 'time', 'timetz', 'timestamp', 'timestamptz',
                           'interval', 'inet', 'cidr', 'macaddr', 'macaddr8', 'bit', 'varbit')
-            THEN format('hash_record_extended(ROW(coalesce(%s(%s), ''''::bytea)), ', sent, x)
+            THEN format('hash_record_extended(ROW(coalesce(%s(%s), ''''::bytea)), ',
+                        send_function, x)
             ELSE format('hashtextextended(format(''%%s'', %s) COLLATE "C", ', x)
         END AS before,
         CASE WHEN base = 'int8' THEN '))' ELSE ')' END AS after
-    FROM plain
-), masked AS (
-    SELECT place / 15 AS mask, min(part) AS part, string_agg(
+    FROM base_columns
+), null_masks AS (
+    SELECT column_position / 15 AS mask, min(part) AS part, string_agg(
         CASE WHEN base IN ('float4', 'float8')
             THEN format('CASE WHEN %1$s = 0 THEN CASE WHEN get_byte(float8send(%1$s), 0) > 127'
                 ' THEN %3$s ELSE %4$s END WHEN %1$s IS NULL THEN %2$s ELSE 0 END',
                 x, bit, 2 * bit::bigint, 3 * bit::bigint)
             WHEN base <> '' THEN format('CASE WHEN %s IS NULL THEN %s ELSE 0 END', x, bit)
-            -- Of a composite, IS NULL would ask its fields.
+            -- Not IS NULL, which for a composite would test its fields.
             ELSE format('num_nulls(%s) * %s', x, bit)
-        END, ' + ' ORDER BY place) AS sum
-    FROM linked GROUP BY 1
+        END, ' + ' ORDER BY column_position) AS sum
+    FROM column_hashes GROUP BY 1
 ), chains AS (
     SELECT l.part,
-        string_agg(l.before, '' ORDER BY l.place DESC)
+        string_agg(l.before, '' ORDER BY l.column_position DESC)
         || (SELECT string_agg(format('hashint4extended(%s, ', m.sum), '' ORDER BY m.mask)
-                   || (SELECT format('%L::bigint', salt) FROM given)
-                   || string_agg(')', '') FROM masked m WHERE m.part = l.part)
-        || string_agg(l.after, '' ORDER BY l.place) AS hash
-    FROM linked l GROUP BY l.part
-), whole AS (
+                   || (SELECT format('%L::bigint', salt) FROM target)
+                   || string_agg(')', '') FROM null_masks m WHERE m.part = l.part)
+        || string_agg(l.after, '' ORDER BY l.column_position) AS hash
+    FROM column_hashes l GROUP BY l.part
+), row_hash AS (
     SELECT CASE WHEN count(*) = 1 THEN min(hash)
         ELSE format('hashint4extended(1, hash_record_extended(ROW(%s), 1))',
                     string_agg(format('int8send(%s)', hash), ', ' ORDER BY part)) END AS hash
@@ -117,12 +120,12 @@ STATEMENT = (
     _ROW_HASH
     + """SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
-FROM whole, given"""
+FROM row_hash, target"""
 )
-# Parameters: the same and column names. Returns SQL of the hash of these columns.
+# Parameters: the same, and column names. Returns the SQL of the hash of these columns.
 COLUMNS_HASH = (
     _ROW_HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
-    + "SELECT hash FROM whole"
+    + "SELECT hash FROM row_hash"
 )
 
 # Parameters: schema and name of a relation. Returns names and types of its columns in order.
@@ -139,14 +142,13 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
-# With casts the names are parameters instead of literals: one text, and one plan, serves all
-# relations.
+# The casts make names parameters instead of literals, so that one cached plan serves all relations.
 _STATEMENT_FOR_NAMES, COLUMNS_FOR_NAMES = (
     query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS)
 )
 
-# Hashes the database encoding and a value of each kind that is hashed differently. The result
-# changes with the server's hash functions.
+# Hashes the database encoding and a value for each hash function. The result changes if the
+# server's hash functions do, and then digests are not comparable.
 PROBE = """
 SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4extended(7,
        hashint8extended(123456789012345, uuid_hash_extended(
@@ -155,10 +157,11 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
 
 # Number of secrets that determine the random order of rows in a chain's release.
 _N_SECRETS = 4096
-# Low bits of the sort number, which depend on the row; the others are a hash of its values. With a
-# million rows of equal values, every second release has a collision.
+# Rows are sorted by a number. Its low bits, this many, depend on the row; the other bits are a hash
+# of the row's values. With a million rows of equal values, two of them get the same number in every
+# second release.
 _ROW_BITS = 40
-# Name of the column with this hash of the values.
+# Name of the column with the hash of a row's values.
 _VALUE_HASH = "dbanon_shared"
 
 RunQuery = Callable[..., Sequence[Sequence[Any]]]
@@ -182,7 +185,7 @@ def digest_relation(
 def digest_columns(
     run: RunQuery, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[int, int]:
-    """Return the number of rows read from a relation, and the sum of these columns' hashes."""
+    """Return the number of rows of a relation, and the sum of the hashes of these columns."""
     parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
     [(row_hash,)] = run(COLUMNS_HASH, parameters)
     [(rows, total)] = run(
@@ -192,8 +195,8 @@ def digest_columns(
     return int(rows), int(total)
 
 
-# Parameters: schema and name of a relation, and a column. True if its type and collation compare
-# values by bytes.
+# Parameters: schema and name of a relation, and a column. Returns whether the column's type and
+# collation compare values by their bytes.
 _COMPARES_BYTES = """
 SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
 FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
@@ -202,7 +205,8 @@ LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE n.nspname = ? AND r.relname = ? AND a.attname = ? AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
-# Parameters: schema and name of a table of cells. Returns its columns of released values.
+# Parameters: schema and name of a chain's table of cells (its groups of persons). Returns the
+# columns of released values.
 _VALUE_COLUMNS = """
 SELECT a.attname::text FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
 JOIN pg_namespace AS n ON n.oid = r.relnamespace
@@ -211,7 +215,7 @@ AND NOT a.attisdropped"""
 
 
 class PostgresqlKeyedSession(PseudonymSession):
-    """Session methods for chains: keyed tags of persons, and shuffled rows."""
+    """Session methods for chains: tags of persons (keyed hashes), and rows in random order."""
 
     bytes_type = "bytea"
     compute_once_clause = " OFFSET 0"
@@ -226,28 +230,29 @@ class PostgresqlKeyedSession(PseudonymSession):
         return f"encode({self.keyed_tag(text)}, 'hex')"
 
     def has_padding(self, attribute: Attribute) -> bool:
-        # True for character(n), which is read in full length but loses spaces when cast to text.
+        # True for character(n): its values are padded with spaces, which a cast to text removes.
         return bool(_FIXED_LENGTH_TYPE.match(attribute.sql_type))
 
     def random_order_key(self, alias: str) -> str:
-        # The server's strong random source does not depend on setseed.
+        # This uses the server's cryptographic random source, which setseed does not affect.
         return "gen_random_uuid()"
 
     @contextmanager
     def prepare_tagging(self) -> Iterator[None]:
-        # The planner ignores the cost of hashing, and overestimates the cost of passing rows
-        # between processes, so it would not use parallel workers.
+        # Encourage parallel workers: the planner ignores the cost of hashing, and overestimates
+        # that of passing rows between processes.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
         yield
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
 
     @contextmanager
     def prepare_sorting(self) -> Iterator[None]:
-        # Hash tables access memory at random; with a million rows merging takes half the time.
+        # Sort and merge instead of hashing, which accesses memory at random: with a million rows
+        # this takes half the time.
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
             self.run(f"SET LOCAL enable_{option} = {value}")
-        # Merging the sorted rows of parallel workers would take half as long again.
+        # With parallel workers, whose sorted rows must be merged, it would take half as long again.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
@@ -256,8 +261,8 @@ class PostgresqlKeyedSession(PseudonymSession):
 
     @contextmanager
     def prepare_lookup(self) -> Iterator[None]:
-        # The planner assumes that lookups read from disk, and prefers a full scan, though the table
-        # was just read into memory.
+        # The table was just read into memory. The planner does not know that, and would prefer a
+        # full scan to lookups.
         self.run("SET LOCAL random_page_cost = 0.2")
         yield
         self.run("SET LOCAL random_page_cost TO DEFAULT")
@@ -265,7 +270,7 @@ class PostgresqlKeyedSession(PseudonymSession):
     def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        # One join serves both results, since it takes most of the time.
+        # Join only once, since that takes most of the time; both other results select from it.
         selected = "".join(f", t.{name}" for name in columns)
         from_tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
         return [
@@ -282,8 +287,8 @@ class PostgresqlKeyedSession(PseudonymSession):
         ]
 
     def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
-        # Sorting one number takes half the time of two. The low half is 0 for NULL, and otherwise
-        # the second number plus 1.
+        # Both numbers are packed into one, which is sorted in half the time of two. The low half is
+        # 0 for NULL, and otherwise the second number plus 1.
         pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
             f"SELECT (p.pair >> 32)::integer AS {first},"
@@ -293,14 +298,14 @@ class PostgresqlKeyedSession(PseudonymSession):
         )
 
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
-        # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
-        # cost as much as the join.
+        # The order depends on random secrets of 122 bits, hashed with each row. Several cells share
+        # a secret: one per row would take as long as the join.
         random_key = self.random_order_key("s")
         secrets = f"SELECT array_agg({random_key}) FROM generate_series(1, {_N_SECRETS}) AS s"
         secret = f"(({secrets}))[1 + r.cell % {_N_SECRETS}]"
         row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
-        # The leading bits are a hash of the values, so rows with equal values are adjacent, which
-        # makes grouping them in the recount faster. A single number sorts faster than two.
+        # The leading bits are a hash of the values, so rows with equal values are adjacent. That
+        # speeds up the recount, which groups them.
         columns = [name for (name,) in self.rows(_VALUE_COLUMNS, (values.schema, values.name))]
         value_hash = f"({self.row_hash(values, columns)}) & {-1 << _ROW_BITS}" if columns else "0"
         hashed_values = (
@@ -316,7 +321,7 @@ class PostgresqlKeyedSession(PseudonymSession):
         return str(row_hash)
 
     def secret_code(self, hashed: str) -> str:
-        # Only the server process sees the secret.
+        # The server generates the secret, and it never leaves the server.
         self.run(
             f"CREATE TEMPORARY TABLE {quote(SHUFFLE)} ON COMMIT DROP"
             f" AS SELECT {self.random_order_key('s')} AS secret"

@@ -1,10 +1,10 @@
 """Compare values of PostgreSQL columns as they are displayed.
 
-The SQL comes from the catalog, for both the client and the SQL functions. A column is grouped
-directly if equal values of its type are always displayed alike. Text is grouped by bytes, whatever
-its collation; floats in binary form, since 0 and -0 are equal; all others (numeric without a scale,
-interval, jsonb, citext, arrays, ranges of numeric) as the text of their output function, never by a
-cast.
+A query of the catalog builds the SQL, for both the client and the SQL functions. A column is
+grouped directly if equal values of its type are always displayed alike. Text is grouped by its
+bytes, whatever its collation; floats by their binary form, since 0 and -0 are equal. All other
+types (numeric without a scale, interval, jsonb, citext, arrays, ranges of numeric) are grouped by
+the text of their output function, never of a cast.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# Parameters: oid of a relation, and column names. Returns each name with a template, in which {} is
-# the column, of SQL for its displayed value.
+# Parameters: oid of a relation, and column names. Returns each name with an SQL template for its
+# displayed value, in which {} stands for the column.
 DISPLAY_KEYS = """
 WITH RECURSIVE typed AS (
     SELECT a.attname, t.oid, t.typtype, t.typbasetype, a.atttypmod AS typmod
@@ -49,11 +49,11 @@ WHERE d.typtype <> 'd'"""
 def display_keys(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """Return SQL that distinguishes the values of columns as displayed, a 1-tuple for each column.
+    """Return SQL that distinguishes a column's values as displayed, as a 1-tuple for each column.
 
     Parameters
     ----------
-    oid : a relation whose columns have these types.
+    oid : oid of the relation that has the columns.
     columns : SQL of each column by column name.
     """
     rows = look_up(DISPLAY_KEYS, (oid, list(columns)))

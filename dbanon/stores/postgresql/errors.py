@@ -63,7 +63,7 @@ READ_ONLY_HINT = (
     "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
     " default_transaction_read_only."
 )
-# SQLSTATEs, error class, message (None for the default of the class) and hint.
+# SQLSTATEs separated by spaces, error class, message (None: the class's default) and hint.
 _ERRORS_BY_STATE: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
@@ -89,11 +89,12 @@ _ERRORS_BY_STATE: tuple[tuple[str, type[DbanonError], str | None, str | None], .
         "Another session dropped or renamed a column that is needed.",
         "Try again.",
     ),
-    # 42P06 is for a schema. 23505 comes from the catalog's index if two sessions raced.
+    # 42P06 is for a schema. 23505 is raised by an index of the catalog if two sessions create the
+    # same name at once.
     (
         "42P06 42P07 42710 23505",
         OutputExists,
-        "Another session made a relation of this name.",
+        "Another session created a relation of this name.",
         "Try again.",
     ),
     (
@@ -113,14 +114,14 @@ _ERRORS_BY_STATE: tuple[tuple[str, type[DbanonError], str | None, str | None], .
     (
         "22021 22P05",
         UnsupportedType,
-        "A text has bytes that are no UTF-8, and its database declares no encoding.",
+        "A text is not valid UTF-8, and its database declares no encoding.",
         "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
     ),
-    ("42883", UnsupportedType, "A column's type has no equality.", None),
+    ("42883", UnsupportedType, "A column's type has no equality operator.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
 )
-# Messages and hints, by the constraint that dbanon's functions name when they raise SQLSTATE 53400.
-# The server itself raises it for temp_file_limit.
+# Messages and hints for SQLSTATE 53400, by the constraint that dbanon's functions name when they
+# raise it. The server itself raises it, without a constraint, for temp_file_limit.
 _QUOTA_MESSAGES = {
     "dbanon_entries_a_day": (
         "This role has reached its daily limit of ledger entries.",
@@ -131,10 +132,10 @@ _QUOTA_MESSAGES = {
         "Remove rules of tables that are no longer released: dbanon.undeclare.",
     ),
 }
-# Functions of versions before 0.3.0 name no constraint; the server's function that executes RAISE
-# identifies their errors.
+# Functions installed by versions before 0.3.0 name no constraint. Their errors are recognized by
+# the server's internal function that executes RAISE.
 _RAISE_FUNCTION = "exec_stmt_raise"
-# SQLSTATEs whose message needs no detail.
+# SQLSTATEs whose message makes the detail superfluous.
 _SELF_EXPLANATORY_STATES = ("57014", "42P01", "42P16", "2BP01", "22003")
 
 # PostgreSQL's names for classes of SQLSTATEs.
@@ -167,8 +168,8 @@ _CLASS_NAMES = {
     "XX": "internal error",
 }
 
-# Classes of SQLSTATEs that mean that connecting failed: connection, authorization, database,
-# resources, operator intervention.
+# Classes of SQLSTATEs for errors while connecting: connection, authorization, database, resources,
+# operator intervention.
 _CONNECTION_CLASSES = ("08", "28", "3D", "53", "57")
 
 
@@ -180,12 +181,12 @@ def translate_errors(
 
     Parameters
     ----------
-    on_connection_error : builds the error if connecting failed.
+    on_connection_error : builds the error to raise if connecting failed.
     """
     try:
         yield
     except Exception as error:
-        # SQLAlchemy wraps the driver's errors. It is not imported, as it is missing in a backend.
+        # SQLAlchemy wraps the driver's errors. Do not import it: a backend does not have it.
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
@@ -193,7 +194,7 @@ def translate_errors(
             try:
                 raise pooler_error from None
             finally:
-                # Its traceback refers to this frame, so the variable would keep both alive.
+                # Avoid a reference cycle: the error's traceback refers to this frame.
                 del pooler_error
         sqlstate = getattr(original, "sqlstate", None)
         if on_connection_error is not None and (
@@ -204,9 +205,9 @@ def translate_errors(
 
 
 def translate_pooler_error(error: Any) -> DbanonError | None:
-    """Translate an error of a pooler such as pgbouncer, which uses the same SQLSTATE for all.
+    """Translate an error of a pooler such as pgbouncer; None if the error is not a pooler's.
 
-    None if the error comes from the server.
+    Poolers use the same SQLSTATE for all of their errors.
     """
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
@@ -220,7 +221,7 @@ def translate_pooler_error(error: Any) -> DbanonError | None:
 def translate_driver_error(error: Any) -> DbanonError:
     """Translate an error of the driver."""
     sqlstate = getattr(error, "sqlstate", None)
-    # Compare class names, since a backend has no psycopg.
+    # Compare names of classes, since psycopg cannot be imported in a backend.
     class_names = {base.__name__ for base in type(error).__mro__}
     if sqlstate is None and "DataError" in class_names:
         return uncopyable_value_error()
@@ -248,7 +249,7 @@ def translate_driver_error(error: Any) -> DbanonError:
 
 
 def _translate_limit_error(error: Any) -> DbanonError:
-    """Translate an error for a limit of dbanon's functions or of temporary files."""
+    """Translate an error about a limit: of ledger entries, rules or temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
     if getattr(diagnosis, "source_function", None) == _RAISE_FUNCTION:
@@ -287,7 +288,7 @@ def _is_psycopg(error: object) -> bool:
 
 @contextmanager
 def translate_spi_errors() -> Iterator[None]:
-    """Raise errors of SPI as dbanon's own; a cancelled statement raises ``Cancelled``."""
+    """Raise errors of SPI, through which a backend runs statements, as dbanon's own."""
     try:
         yield
     except Exception as error:
@@ -299,12 +300,13 @@ def translate_spi_errors() -> Iterator[None]:
 def translate_spi_error(error: Any) -> DbanonError:
     """Translate an error of SPI without the server's text, which may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
-    # Decode the SQLSTATE, five characters of six bits: plpy has no classes for some of them.
+    # Decode the SQLSTATE, five characters of six bits each. (plpy has no error class for some
+    # states.)
     sqlstate = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
     diagnosis = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
     return translate_driver_error(SimpleNamespace(sqlstate=sqlstate, diag=diagnosis))
 
 
 def translate_notice_error(error: Any) -> DbanonError:
-    """Translate an error that a notice, warning or log entry of plpy raised."""
+    """Translate an error raised by ``plpy.notice``, ``plpy.warning`` or ``plpy.log``."""
     return translate_driver_error(SimpleNamespace(sqlstate=error.sqlstate, diag=error))

@@ -1,12 +1,12 @@
-"""Refuse relations that would run code of other roles as the caller.
+"""Refuse relations that would run code of other roles with the caller's rights.
 
-Reading a table runs more than the statement: the query of a view, and expressions of indexes,
-statistics and partition keys, which the planner evaluates. All of it runs with the reader's rights.
-So the catalog is checked first, and a relation is refused if a role other than the caller or a
-superuser could have put code there.
+Reading a relation can run code that is not in the statement: the query of a view, and expressions
+of indexes, statistics and partition keys, which the planner evaluates. All of it runs with the
+reader's rights. So the catalog is checked first, and a relation is refused if it has foreign code:
+code that a role other than the caller or a superuser could have written.
 
-Types are handled differently: ``dialect.as_text`` and the released types in ``catalog`` avoid
-running their code.
+Types of other roles are not refused here: ``dialect.as_text`` and the released types in ``catalog``
+avoid running their code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dbanon.errors import ForeignCode
 # SQL condition: the owner ``o`` is neither the caller nor a superuser.
 FOREIGN = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
-# SQL condition: a function lets a foreign expression do more than compute. Built-in ones may run
-# SQL or an input function named in their arguments, evaluate a partition key or constants in a
-# function's text, read files and state of the server, or store state; functions of extensions that
-# are not IMMUTABLE may do the same.
+# SQL condition: a function can do more than compute a value, so it is dangerous in another role's
+# expression. Some built-in functions run SQL or an input function named in their arguments,
+# evaluate a partition key or a function's text, read files or the server's state, or store state.
+# Functions of extensions may do so if they are not IMMUTABLE.
 _REACHES_OUT = (
     "(p.provolatile = 'v' AND p.proname <> ALL (ARRAY['random', 'clock_timestamp', 'timeofday',"
     " 'gen_random_uuid']) OR p.provolatile = 's' AND p.pronamespace <> 'pg_catalog'::regnamespace"
@@ -30,9 +30,10 @@ _REACHES_OUT = (
     " OR 'cstring'::regtype = ANY (p.proargtypes))"
 )
 
-# SQL condition: a function looks up casts for the types of its arguments at run time. These are
-# casts to json or, in functions written in SQL such as ``quote_literal`` and ``||``, to text, or
-# they fill records. Polymorphic functions that are not built in may do anything.
+# SQL condition: a function looks up casts for the types of its arguments at run time: functions
+# that convert to json, functions written in SQL that convert to text, such as ``quote_literal`` and
+# ``||``, and functions that fill records. Polymorphic functions that are not built in may do so,
+# too.
 _LOOKS_FOR_CASTS = (
     "(p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
@@ -41,9 +42,9 @@ _LOOKS_FOR_CASTS = (
     " WHERE y.typtype = 'p'))"
 )
 
-# SQL condition: the text of an SQL function uses only built-in functions and types, so that
-# inlining runs only the server's code; the planner does not inline text that is not IMMUTABLE.
-# Unicode escapes could hide any name.
+# SQL condition: the text of an SQL function is IMMUTABLE and uses only built-in functions and
+# types, so if the planner inlines it, only the server's code runs. Unicode escapes are excluded,
+# since they could hide any name.
 _PLAIN_SQL = (
     "(p.provolatile = 'i' AND p.prosrc !~* '[.]|u&|satisfies_hash_partition'"
     " AND coalesce(strpos(p.prosqlbody::text, format(':funcid %s ',"
@@ -55,9 +56,9 @@ _PLAIN_SQL = (
     " AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)))"
 )
 
-# A call in an expression tree, in the server's notation, whose arguments are columns, possibly
-# relabelled. Anything written differently, also by future versions, does not match, so the names in
-# it are refused.
+# Pattern for a call in an expression tree, in the server's notation, whose arguments are all
+# columns, possibly relabelled with another type. Calls written in any other way, for instance by
+# future versions, do not match, so foreign names in them are refused.
 _VAR = "[{]VAR(?: :[a-z]+ (?:-?[0-9]+|[(]b[)]))+[}]"
 _COLUMN = f"(?:{_VAR}|[{{]RELABELTYPE :arg {_VAR}(?: :[a-z]+ -?[0-9]+)+[}}])"
 _CALL_OF_COLUMNS = (
@@ -65,8 +66,8 @@ _CALL_OF_COLUMNS = (
     f" :args [(]({_COLUMN}(?: {_COLUMN})*)[)](?: :location -?[0-9]+)?[}}]"
 )
 
-# Returns one row per piece of foreign code: relation, code, owner. ``{relation}`` is SQL of the
-# relation's oid. Definitions are only read as text, never run.
+# Returns a row for each object with foreign code: relation, description of the object, owner.
+# ``{relation}`` is the SQL of the relation's oid. Definitions are only read as text, never run.
 _QUERY = """
 WITH RECURSIVE tree(oid, owner, kind) AS (
     SELECT c.oid, c.relowner, c.relkind FROM pg_class AS c WHERE c.oid = {relation}
@@ -90,9 +91,9 @@ rules AS (
     JOIN pg_roles AS o ON o.oid = t.owner
     WHERE t.kind = 'v'
 ),
--- What views name, and what that is made of: operators and aggregates of functions, domains of
--- checks, types of types, functions written in the SQL standard's way of others.
-named(relation, class, object) AS (
+-- Objects that views refer to, and those that these depend on: functions of operators and
+-- aggregates, checks of domains, components of types, whatever bodies of SQL functions refer to.
+referenced(relation, class, object) AS (
     SELECT r.relation, d.refclassid, d.refobjid
     FROM rules AS r
     JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
@@ -106,10 +107,10 @@ named(relation, class, object) AS (
     FROM rules AS r, regexp_matches(r.body, ':coltypes [(]o ([0-9 ]+)[)]', 'g') AS f,
          regexp_matches(f[1], '[0-9]+', 'g') AS x
     UNION
-    SELECT e.relation, e.class, e.object FROM evaluated AS e
+    SELECT e.relation, e.class, e.object FROM evaluated_objects AS e
     UNION
     SELECT m.relation, n.class, n.object
-    FROM named AS m
+    FROM referenced AS m
     CROSS JOIN LATERAL (
         SELECT d.refclassid AS class, d.refobjid AS object FROM pg_depend AS d
         WHERE d.classid = m.class AND d.objid = m.object
@@ -124,9 +125,9 @@ named(relation, class, object) AS (
     ) AS n
     WHERE m.class IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
 ),
-called AS (
+calls AS (
     SELECT r.relation, r.foreign_text AND f[1] <> 'opfuncid' AS foreign_text, f[2]::oid AS function,
-           'a view' AS place
+           'a view' AS location
     FROM rules AS r,
          regexp_matches(r.body, ':(funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS f
     UNION
@@ -134,12 +135,12 @@ called AS (
            'an index, statistics or a partition key'
     FROM expressions AS e, regexp_matches(e.tree, ':(funcid|opfuncid) ([0-9]+)', 'g') AS f
 ),
--- Expressions that the planner simplifies whenever it looks at a table: of indexes and statistics
--- of all that is read, and of the keys of partitioned tables, those above included.
-above(oid, part) AS (
+-- Expressions that the planner evaluates for each statement: those of indexes and statistics of
+-- all tables that are read, and of partition keys of these tables and their parents.
+parents(oid, part) AS (
     SELECT t.oid, t.oid FROM tree AS t
     UNION
-    SELECT i.inhparent, a.part FROM above AS a JOIN pg_inherits AS i ON i.inhrelid = a.oid
+    SELECT i.inhparent, a.part FROM parents AS a JOIN pg_inherits AS i ON i.inhrelid = a.oid
 ),
 expressions AS (
     SELECT t.oid AS relation, {foreign} AS foreign_text, x.tree
@@ -155,49 +156,49 @@ expressions AS (
     WHERE x.tree IS NOT NULL
     UNION ALL
     SELECT a.part, {foreign}, p.partexprs::text
-    FROM above AS a
+    FROM parents AS a
     JOIN pg_partitioned_table AS p ON p.partrelid = a.oid
     JOIN pg_class AS c ON c.oid = a.oid
     JOIN pg_roles AS o ON o.oid = c.relowner
     WHERE p.partexprs IS NOT NULL
 ),
--- A call whose arguments are columns, and no more: nothing can be known of its value beforehand.
-of_columns AS (
+-- Calls whose arguments are all columns: the planner cannot compute their values.
+calls_of_columns AS (
     SELECT e.relation, f[1]::oid AS function, f[2]::oid AS operator,
            (SELECT count(*) FROM regexp_matches(f[3], '{{VAR ', 'g')) AS arguments
     FROM expressions AS e, regexp_matches(e.tree, '{call_of_columns}', 'g') AS f
 ),
--- What is left of the trees without these: whatever another role's is named there is refused,
--- wherever it stands and whatever it is for. Nothing of a string looks like a call, as spaces and
--- braces in it have a backslash before them.
-left_over AS (
+-- The expression trees without these calls. Any object of another role that they still mention
+-- is refused, whatever it is used for. Strings cannot look like calls: spaces and braces in them
+-- are escaped.
+other_code AS (
     SELECT e.relation,
            regexp_replace(regexp_replace(e.tree, '{call_of_columns}', '', 'g'),
                           ':location [0-9]+', '', 'g') AS tree
     FROM expressions AS e
 ),
-evaluated(relation, class, object) AS (
+evaluated_objects(relation, class, object) AS (
     SELECT l.relation, c.class, f[1]::oid
-    FROM left_over AS l
+    FROM other_code AS l
     CROSS JOIN LATERAL regexp_matches(l.tree, '[[:<:]][0-9]{{5,10}}[[:>:]]', 'g') AS f
     CROSS JOIN (VALUES ('pg_proc'::regclass), ('pg_operator'::regclass)) AS c(class)
     WHERE f[1]::bigint BETWEEN 16384 AND 4294967295
     UNION
     SELECT l.relation, 'pg_type'::regclass, f[1]::oid
-    FROM left_over AS l, regexp_matches(l.tree, ':resulttype ([0-9]{{5,}})', 'g') AS f
+    FROM other_code AS l, regexp_matches(l.tree, ':resulttype ([0-9]{{5,}})', 'g') AS f
     WHERE l.tree ~ '{{(COERCETODOMAIN|COERCEVIAIO|ARRAYCOERCEEXPR) '
     UNION
-    -- The text of a function in SQL takes the place of its call; defaults take that of arguments.
+    -- Calls that the planner may inline or simplify, or for which it computes default arguments.
     SELECT c.relation, 'pg_proc'::regclass, p.oid
-    FROM of_columns AS c
+    FROM calls_of_columns AS c
     LEFT JOIN pg_operator AS x ON x.oid = c.operator
     JOIN pg_proc AS p ON p.oid = coalesce(x.oprcode, c.function)
     JOIN pg_language AS l ON l.oid = p.prolang
     WHERE c.arguments <> p.pronargs OR p.prosupport <> 0
        OR l.lanname = 'sql' AND NOT {plain_sql}
 ),
--- Types that expressions name, and of the columns that the views show or read.
-parts(oid) AS (
+-- Types that expressions mention, and types of columns that views return or read.
+used_types(oid) AS (
     SELECT DISTINCT CASE WHEN f[1]::bigint BETWEEN 16384 AND 4294967295 THEN f[1]::bigint::oid END
     FROM (SELECT r.body FROM rules AS r UNION ALL SELECT e.tree FROM expressions AS e) AS b(tree)
     CROSS JOIN LATERAL regexp_matches(
@@ -208,7 +209,7 @@ parts(oid) AS (
     JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
     WHERE EXISTS (SELECT FROM rules)
     UNION
-    SELECT n.oid FROM parts AS s
+    SELECT n.oid FROM used_types AS s
     JOIN pg_type AS t ON t.oid = s.oid
     CROSS JOIN LATERAL (
         SELECT t.typbasetype AS oid WHERE t.typtype = 'd'
@@ -219,59 +220,60 @@ parts(oid) AS (
         WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     ) AS n
 ),
-found AS (
-    SELECT m.relation, 'function ' || p.oid::regprocedure AS what, p.proowner AS owner
-    FROM named AS m JOIN pg_proc AS p ON m.class = 'pg_proc'::regclass AND p.oid = m.object
+foreign_objects AS (
+    SELECT m.relation, 'function ' || p.oid::regprocedure AS description, p.proowner AS owner
+    FROM referenced AS m JOIN pg_proc AS p ON m.class = 'pg_proc'::regclass AND p.oid = m.object
     UNION ALL
     SELECT m.relation, 'function ' || p.oid::regprocedure, p.proowner
-    FROM named AS m
+    FROM referenced AS m
     JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
     JOIN pg_proc AS p ON p.oid = x.oprcode
     UNION ALL
-    -- Of a function that he did not write, which may run SQL.
+    -- The function of an operator may belong to another role, and may run SQL.
     SELECT m.relation, 'operator ' || x.oid::regoperator, x.oprowner
-    FROM named AS m JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
+    FROM referenced AS m
+    JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
     UNION ALL
-    -- Estimates of conditions on ranges call it for the values that the statistics hold.
+    -- To estimate conditions on ranges, the planner calls these with values from statistics.
     SELECT {relation}, 'function ' || p.oid::regprocedure, p.proowner
-    FROM parts AS s
+    FROM used_types AS s
     JOIN pg_range AS r ON r.rngtypid = s.oid
     JOIN pg_proc AS p ON p.oid IN (r.rngsubdiff, r.rngcanonical)
     UNION ALL
     SELECT m.relation, 'domain ' || format_type(t.oid, NULL), t.typowner
-    FROM named AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
+    FROM referenced AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
     WHERE t.typtype = 'd'
     UNION ALL
-    -- What it reads there, and as whom, is for the owners of table and server to say.
-    SELECT t.oid, 'what ' || t.oid::regclass || ', a foreign table, names', w.owner
+    -- The owners of a foreign table and its server decide what is read, and as which user.
+    SELECT t.oid, 'the definition of the foreign table ' || t.oid::regclass, w.owner
     FROM tree AS t
     JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
     JOIN pg_foreign_server AS s ON s.oid = f.ftserver
     CROSS JOIN LATERAL (VALUES (t.owner), (s.srvowner)) AS w(owner)
 )
-SELECT f.relation::regclass::text, f.what, o.rolname::text
-FROM found AS f JOIN pg_roles AS o ON o.oid = f.owner
+SELECT f.relation::regclass::text, f.description, o.rolname::text
+FROM foreign_objects AS f JOIN pg_roles AS o ON o.oid = f.owner
 WHERE {foreign}
 UNION
-SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in ' || c.place,
+SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in ' || c.location,
        o.rolname::text
-FROM called AS c
+FROM calls AS c
 JOIN pg_proc AS p ON p.oid = c.function
 JOIN pg_class AS v ON v.oid = c.relation
 JOIN pg_roles AS o ON o.oid = v.relowner
 WHERE c.foreign_text AND {reaches_out}
    OR {looks_for_casts} AND EXISTS (
-       SELECT FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
+       SELECT FROM used_types AS s JOIN pg_type AS t ON t.oid = s.oid
        JOIN pg_roles AS o ON o.oid = t.typowner
        WHERE {foreign}
-         -- PostgreSQL's own in SQL cast by output functions where there is no such cast.
+         -- Built-in SQL functions use the output function if a type has no cast.
          AND (p.prolang <> 14 OR p.pronamespace <> 'pg_catalog'::regnamespace
               OR EXISTS (SELECT FROM pg_cast AS k WHERE t.oid IN (k.castsource, k.casttarget))))
 ORDER BY 1, 2, 3"""
 
 
-# True if ``_QUERY`` cannot find anything: a table without any of the objects that it examines. This
-# check saves a third of the time of a small release.
+# True if ``_QUERY`` would certainly find nothing: a table without any of the objects that it
+# examines. This check saves a third of the time of a small release.
 _NO_ATTACHED_CODE = """
 SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
     AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
@@ -343,7 +345,7 @@ def foreign_type_error(name: object, column: str, foreign_type: str) -> ForeignC
 
     Parameters
     ----------
-    foreign_type : that type and its owner, as ``type a of role b``.
+    foreign_type : the other role's type and its owner, as ``type a of role b``.
     """
     return ForeignCode(
         f'Column "{column}" of {name} is of {foreign_type}, whose code would run with this role\'s'

@@ -1,9 +1,9 @@
-"""Pass values to statements of a backend through the memory of its process.
+"""Pass values to statements of SQL functions through the memory of the server process.
 
 Literals and parameters can appear in logs of statements or plans: from auto_explain, from
-``debug_print_plan``, or in the context of another message. So statements call
-``dbanon._given(index)`` instead, which plans never evaluate, and that function reads the value
-here. Values are available only while their statement runs.
+``debug_print_plan``, or as the context of another message. So statements call
+``dbanon._given(index)`` instead, which is never evaluated while planning, and the function reads
+the value from this module. Values are available only while their statement runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def given(index: int) -> str | None:
 
 
 def provided_text_sql(index: int, sql_type: str) -> str:
-    """SQL of the text with this index, cast to a type; it is evaluated once, whatever the plan."""
+    """SQL of the text with this index, cast to a type; the subquery is evaluated only once."""
     return f"(SELECT dbanon._given({index})::{sql_type})"
 
 
@@ -46,7 +46,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
     """Bind parameters to a statement; return it and the texts for ``provide_texts``.
 
     A text whose parameter has a cast, ``?::jsonb``, is provided in memory, so that no log contains
-    it. Others (names and numbers of dbanon) become literals, which PostgreSQL types by context.
+    it. Other parameters, which are names and numbers of dbanon, become literals.
     """
     if not parameters:
         return sql, []

@@ -19,8 +19,8 @@ from dbanon.sessions.base import LockHolder, job_running_error
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_lock_timeout
 
-# A request for an exclusive lock blocks all later ones while it waits. So attempts are short, the
-# first ones shortest, and readers proceed in the pauses.
+# While a request for an exclusive lock waits, it blocks all later requests. So attempts are short,
+# the first ones shortest, and readers can proceed in the pauses.
 _ATTEMPT_TIMEOUTS_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
@@ -35,11 +35,11 @@ class SavepointSession(Protocol):
         """Execute a query and return its rows."""
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        """Roll back only the statements of the block if it raises."""
+        """If the block raises, roll back only its own statements."""
 
 
-# Parameters: a schema, and a relation or NULL for all of the schema. Returns the sessions that hold
-# locks on them: process id, role, start of the transaction.
+# Parameters: schema, and name of a relation or NULL for all relations of the schema. Returns the
+# sessions that hold locks on them: process id, role, start of the transaction.
 _RELATION_HOLDERS = """
     SELECT l.pid, max(a.usename::text),
            to_char(max(a.xact_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
@@ -58,12 +58,12 @@ def run_with_retries(
     relation: RelationName | str,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Run statements that need an exclusive lock; each attempt runs all of them.
+    """Run statements that need an exclusive lock, in several attempts; each one runs them all.
 
     Parameters
     ----------
-    relation : the relation to lock, or the schema of the tables to lock.
-    timeout_seconds : total time to try; None for the session's lock timeout.
+    relation : the relation to lock, or the name of a schema whose tables are locked.
+    timeout_seconds : total time of all attempts; None for the session's lock timeout.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def run_with_retries(
         except DatabaseBusy as error:
             if time.monotonic() - started > timeout_seconds:
                 raise _busy_error(session, relation, timeout_seconds, error.detail) from None
-        # Sleep in the server, so that a cancel is noticed.
+        # Sleep on the server, where a request to cancel interrupts the pause.
         session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
         attempt += 1
 
@@ -99,7 +99,7 @@ def _lock_timeout_ms(session: SavepointSession) -> int:
 def lock_schema(
     session: SavepointSession, schema: str, timeout_seconds: float = LOCK_SECONDS
 ) -> None:
-    """Lock all tables of a schema exclusively before changing any of them.
+    """Lock all tables of a schema exclusively, so that any of them can be changed.
 
     Raises
     ------
@@ -123,11 +123,11 @@ def _busy_error(
     timeout_seconds: float,
     detail: str | None,
 ) -> DatabaseBusy:
-    """Build the error that names the lock holders, as far as this role may see them.
+    """Build the error for a lock timeout; it names the lock holders that this role may see.
 
     Parameters
     ----------
-    relation : a relation, or a schema's name.
+    relation : a relation, or the name of a schema.
     """
     if isinstance(relation, RelationName):
         schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
@@ -137,8 +137,8 @@ def _busy_error(
     holder_sentence = " It is held by " + "; ".join(map(str, holders)) + "." if holders else ""
     subject = relation if isinstance(relation, RelationName) else f"The schema {relation}"
     return DatabaseBusy(
-        f"{subject} was not available within {timeout_seconds:g} seconds: readers hold it"
-        f" in open transactions.{holder_sentence}",
+        f"{subject} was not available within {timeout_seconds:g} seconds: readers hold locks on"
+        f" it in open transactions.{holder_sentence}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again later.",
@@ -146,8 +146,8 @@ def _busy_error(
 
 
 _OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
-# Any role can take an advisory lock. It is respected only if its holder could create a relation
-# with this name, and so could block the name anyway.
+# Any role can take an advisory lock. It only counts if its holder could create a relation with this
+# name: such a role could block the name anyway. Parameters: quoted name and schema of the output.
 _OUTPUT_HOLDERS = f"""
     SELECT l.pid, a.usename::text
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
@@ -176,7 +176,7 @@ def lock_output(session: SavepointSession, name: RelationName) -> None:
     holders = session.rows(_OUTPUT_HOLDERS, (name.quoted, name.schema))
     if holders:
         raise OutputBusy(
-            f"Another run writes {name} now: {LockHolder(*holders[0])}.",
+            f"Another run is writing {name}: {LockHolder(*holders[0])}.",
             hint="Wait until it is done, then try again.",
         )
 
@@ -194,16 +194,17 @@ class LedgerSession(SavepointSession, Protocol):
         """Check that using the ledger runs no code of other roles."""
 
 
-# Shows the running job to other sessions: all roles can see the application name of a session, and
-# only the session can change it.
+# The application name shows the running job to other sessions: all roles can see it, and only the
+# session itself can change it.
 _APPLICATION_NAME = "'dbanon job ' || left(md5(?), 16)"
 _SET_APPLICATION_NAME = (
     f"SELECT set_config('application_name', {_APPLICATION_NAME} || ' since ' ||"
     " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
 )
 
-# Whether this role may take the runners' lock by a function, or by writing the table. The catalog
-# is readable without rights on the schema.
+# Whether this role may take the lock of a job by calling a function or, failing that, by writing
+# the table of runs. Only roles that may run jobs (runners) can do so. The catalog is readable
+# without rights on the schema.
 _MAY_CALL_HOLD_JOB = """
     SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -225,7 +226,8 @@ _LOCK_ROW_STATEMENTS = (
 )
 _ADVISORY_KEY = "hashtextextended('dbanon job ' || ?, 0)"
 
-# Sessions that hold locks: process id, role, start of the job, and whether the role may run jobs.
+# Parameter: a job. Returns the sessions that hold locks: process id, role, start of the job, and
+# whether the role may run jobs.
 _JOB_HOLDERS = f"""
     SELECT l.pid, a.usename::text,
            CASE WHEN a.application_name LIKE {_APPLICATION_NAME} || ' since %'
@@ -240,7 +242,7 @@ _JOB_HOLDERS = f"""
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
     WHERE l.granted AND l.pid <> pg_backend_pid()
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-# Only roles that may write the table can hold this lock on it.
+# Holders of the lock on the table of runs, which only roles that may write the table can hold.
 _ROW_HOLDERS = (
     f"{_JOB_HOLDERS} AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'"
     " AND l.relation = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n"
@@ -252,7 +254,7 @@ _ADVISORY_HOLDERS = (
     f"{_JOB_HOLDERS} AND l.locktype = 'advisory' AND l.objsubid = 1"
     f" AND (l.classid::bigint << 32 | l.objid::bigint) = {_ADVISORY_KEY}"
 )
-# Attempts to take the advisory lock, since a holder may release it before it is looked up.
+# Attempts to take the advisory lock: its holder may release it before it is looked up.
 _ADVISORY_ATTEMPTS = 3
 _LOCK_ROW_TIMEOUT_MS = 200
 
@@ -263,7 +265,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
     Raises
     ------
     JobRunning : another transaction holds it.
-    LedgerNotTrusted : taking it could run code of another role.
+    LedgerNotTrusted : taking the lock could run code of another role.
     DatabaseBusy : the ledger is being migrated.
     """
     session.rows(_SET_APPLICATION_NAME, (job,))
@@ -281,15 +283,15 @@ def hold_job(session: LedgerSession, job: str) -> None:
 
 
 def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
-    """Take the lock that only runners of jobs can take; False if this role is not a runner.
+    """Take the lock that only roles that may run jobs can take; False if this role may not.
 
     Raises
     ------
     JobRunning : another transaction holds it.
     """
     session.require_trusted_ledger()
-    # The run itself migrates an older ledger, which needs exclusive locks.
-    if not _sees_current_ledger(session):
+    # Do not lock an older ledger: the run will migrate it, which needs exclusive locks.
+    if not _can_read_current_ledger(session):
         return False
     if session.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:
         acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
@@ -303,8 +305,8 @@ def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
     return True
 
 
-def _sees_current_ledger(session: LedgerSession) -> bool:
-    """Return True if this role can read the ledger, and it has this version; keeps no locks."""
+def _can_read_current_ledger(session: LedgerSession) -> bool:
+    """Return True if this role can read the ledger and it is up to date; keeps no locks."""
     session.run("SAVEPOINT dbanon_look")
     try:
         return session.ledger_is_current()
@@ -315,7 +317,7 @@ def _sees_current_ledger(session: LedgerSession) -> bool:
 
 
 def _write_lock_row(session: SavepointSession, job: str) -> bool:
-    """Do as ``dbanon._hold_job`` in a ledger that this role owns; False if the lock is taken."""
+    """Do what ``dbanon._hold_job`` does, without the function; False if the lock is taken."""
     session_timeout_ms = _lock_timeout_ms(session)
     try:
         with session.savepoint():

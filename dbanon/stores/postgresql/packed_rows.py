@@ -1,9 +1,10 @@
 """Read and write PostgreSQL rows as packed bytes, without an object per row or value.
 
-A client reads rows with COPY, which marks NULL by the length of a field. Inside a backend the
-server concatenates the binary forms of keys and numbers into one ``bytea`` per chunk, and numpy
-reads it as records of fixed width. The aggregate skips rows with NULLs. If the byte count shows
-that it did, the chunk is read again with defaults for NULLs and a mask that marks them.
+A client reads rows with COPY, in which a field of length -1 is NULL. SQL functions let the server
+concatenate the binary forms of keys and numbers into one ``bytea`` per chunk (``string_agg``),
+which numpy reads as records of fixed width. The aggregate skips rows with a NULL. If the number of
+bytes shows that it has skipped any, the chunk is read again, with default values instead of NULLs
+and a bit mask that marks them.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
 COPY_HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 COPY_TRAILER = b"\xff\xff"
 
+# Nullable columns per bit mask.
 _COLUMNS_PER_MASK = 32
 _ROWS_PER_WRITE = 65_536
-# numpy fields of each SQL type in a row of COPY; {} is the position of the column.
+# numpy fields of a value in COPY's binary format, by SQL type; {} is the position of the column.
 _COPY_FIELDS = {
     "bytea": [("v{}", "(2,)>u8")],
-    # Only the state of admitted cells, which has four letters.
+    # The only texts sent this way are states of cells (see ``dbanon.chain``), with four letters.
     "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
@@ -45,12 +47,12 @@ _COPY_FIELDS = {
 
 
 class _KeyEncoding(NamedTuple):
-    """How a key is sent.
+    """How the server converts a key column to bytes.
 
     Parameters
     ----------
-    value : SQL template of the value; {} is the key expression.
-    send : the function that converts the value to bytes.
+    value : SQL template of the value; {} is the SQL of the key.
+    send : the SQL function that converts the value to bytes.
     fields : numpy fields of the bytes; {} is the name of the key.
     """
 
@@ -73,9 +75,9 @@ def packed_record(
     *,
     has_mask: bool = True,
 ) -> str:
-    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs.
+    """SQL of one row's bytes: keys, then numbers and codes, then masks of NULLs.
 
-    Without the mask the result is NULL if a number is NULL.
+    Without masks the result is NULL if a number is NULL.
     """
     if has_mask:
         values = _values_and_masks(key_expressions, key_types, attributes)
@@ -91,7 +93,9 @@ def passthrough_copy(
     passthrough: Sequence[str],
     from_clause: str,
 ) -> str:
-    """Return a COPY of keys, numbers (possibly NULL) and passthrough columns of all rows.
+    """Return a COPY statement for keys, numbers (possibly NULL) and passthrough columns.
+
+    Passthrough columns are sent as they are and never interpreted.
 
     Parameters
     ----------
@@ -105,9 +109,9 @@ def passthrough_copy(
 def _values_and_masks(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[tuple[str, str]]:
-    """SQL of each packed value, never NULL, and the function that converts it to bytes.
+    """Return SQL and conversion function of each value to pack; no value is NULL.
 
-    The masks of NULLs come last.
+    Masks of NULLs come last.
     """
     values = _values_to_pack(key_expressions, key_types, attributes, allow_null=False)
     nullable = _nullable_attributes(attributes)
@@ -127,7 +131,7 @@ def _values_to_pack(
     *,
     allow_null: bool,
 ) -> list[tuple[str, str]]:
-    """SQL of each key, number and code, and the function that converts it to bytes.
+    """Return the SQL of each key, number and code, and the function that converts it to bytes.
 
     Parameters
     ----------
@@ -157,12 +161,12 @@ def select_address_range(
     joins: str = "",
     and_where: str = "",
 ) -> str:
-    """Return a query for the concatenated records between two addresses, and their number.
+    """Return a query for the records between two row addresses, concatenated, and their number.
 
     Parameters
     ----------
     record : SQL of one record, from ``packed_record``.
-    address_range : SQL of the first address and of the one after the last.
+    address_range : SQL of the first address, and of the address at which to stop.
     and_where : further conditions, beginning with AND.
     """
     low, high = address_range
@@ -173,7 +177,7 @@ def select_address_range(
 
 
 def select_all_records(from_clause: str, record: str, chunk_rows: int) -> str:
-    """Return a query for the concatenated records of a relation, one row per chunk.
+    """Return a query for the records of a relation, concatenated to one row per chunk.
 
     Parameters
     ----------
@@ -198,7 +202,7 @@ def unpack(
     if has_mask:
         validity = _validity_from_masks(records, attributes)
         return _build_chunk(records, key_types, attributes, validity)
-    # Without masks no number is NULL, but a code may be negative for NULL.
+    # Without masks no number is NULL, but negative codes stand for NULL.
     coded_positions = [i for i, a in enumerate(attributes) if a.nullable and a.kind.is_coded]
     validity = None
     if any((records[f"v{i}"] < 0).any() for i in coded_positions):
@@ -214,9 +218,10 @@ def unpack_passthrough(
     attributes: Sequence[Attribute],
     n_passthrough: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
-    """Unpack rows of ``passthrough_copy``: the chunk, and passthrough columns as raw bytes.
+    """Unpack c rows of ``passthrough_copy``.
 
-    The bytes are uint8 (m,), and the end offset of each row in them is int64 (c,).
+    Returns the chunk, the passthrough columns as raw bytes, uint8 (m,), and the end offset of each
+    row in these bytes, int64 (c,).
 
     Parameters
     ----------
@@ -289,7 +294,8 @@ def _build_chunk(
         elif attribute.kind is Kind.TIMESTAMP:
             limits64 = np.iinfo(np.int64)
             infinite = (values == limits64.max) | (values == limits64.min)
-            # Relative to 1970, PostgreSQL's last 30 years overflow 64 bits, so they become floats.
+            # Relative to 1970, PostgreSQL's last 30 years overflow 64 bits: compute these as
+            # floats.
             overflows = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
             in_range = np.where(infinite | overflows, 0, values).astype(np.int64)
             columns[:, position] = np.where(infinite, np.inf, in_range + EPOCH_MICROSECONDS)
@@ -319,7 +325,7 @@ def _number_value(attribute: Attribute, *, allow_null: bool) -> tuple[str, str]:
         value, zero, send = _float8(attribute, column), "0", "float8send"
     if not attribute.nullable:
         return value, send
-    # A CASE expression has a value even if the column is NULL.
+    # ``value`` may be a CASE expression, which is not NULL for a NULL column.
     expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
     if allow_null:
         return (expression if value.startswith("CASE") else value), send
@@ -329,7 +335,7 @@ def _number_value(attribute: Attribute, *, allow_null: bool) -> tuple[str, str]:
 def _float8(attribute: Attribute, column: str) -> str:
     if attribute.kind is not Kind.DECIMAL or attribute.precision:
         return f"{column}::double precision"
-    # Out of float8's range the cast would fail, and log the value on the server.
+    # Outside the range of float8 the cast would fail, and the server would log the value.
     return (
         f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
         f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
@@ -365,7 +371,7 @@ def _value_fields(
 
 
 def _unpack_key(records: NDArray[np.void], name: str, key_type: str) -> NDArray[np.int64]:
-    """Return the keys in fields of this name, int64 (c,); an address is block * 65536 + row."""
+    """Return the keys in these fields, int64 (c,); a row address becomes block * 65536 + row."""
     if key_type == "tid":
         block = records[f"{name}_block"].astype(np.int64)
         return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
@@ -393,8 +399,11 @@ def _validity_from_masks(
 def encode_copy(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for fixed-width columns without NULL.
 
-    Columns are triples of name, SQL type and values, (n,). A ``tid`` is block * 65536 + row, as
-    ``unpack`` returns it. A ``bytea`` has 16 bytes, uint64 (n, 2), a ``text`` 4 ASCII characters.
+    Parameters
+    ----------
+    columns : name, SQL type and values of each column. Values are an array (n,). A ``tid`` is block
+        * 65536 + row, as ``unpack`` returns it; a ``bytea`` has 16 bytes, uint64 (n, 2); a ``text``
+        has 4 ASCII characters.
     """
     yield COPY_HEADER
     row_type = _copy_row_type([sql_type for _, sql_type, _ in columns])
@@ -416,9 +425,9 @@ def encode_copy(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
 
 
 def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDArray[Any]]:
-    """Unpack the columns of rows in the format of ``encode_copy``, without header and trailer.
+    """Unpack c rows in the format of ``encode_copy``, without header and trailer.
 
-    Each is int64 (c,), or uint64 (c, 2) for ``bytea``.
+    Returns the columns: int64 (c,) each, or uint64 (c, 2) for ``bytea``.
 
     Raises
     ------
@@ -446,5 +455,5 @@ def _copy_row_type(sql_types: Sequence[str]) -> np.dtype[np.void]:
 
 
 def _copy_bytes(sql_type: str) -> int:
-    """Return the number of bytes of a value of this type in COPY."""
+    """Return the number of bytes that a value of this type has in COPY."""
     return sum(np.dtype(dtype).itemsize for _, dtype in _COPY_FIELDS[sql_type])

@@ -1,10 +1,12 @@
-"""Tables for the pieces of a release that workers of a cluster write.
+"""Tables for the pieces of a release that Spark workers write.
 
-A piece is committed before the recount. So only its owner may read it, whatever the default
-privileges of its schema, and a comment, the mark, records its release and time. The driver creates
-the tables that workers fill, so a worker that starts after the cleanup finds no table.
+Pieces are committed before the release is recounted. So only their owner may read them, whatever
+the schema's default privileges. A comment on each piece, the mark, records its release and time of
+creation. The Spark driver creates the tables and workers only fill them, so a worker that starts
+after the cleanup finds no table.
 
-Workers also read the source in pieces: one query each, which together return every row once.
+Workers also read the source in pieces: each runs one query, and together these return every row
+once.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 
 MARK = "dbanon piece "
-# Age in seconds after which pieces without a running driver may be dropped.
+# Age in seconds at which pieces whose driver no longer runs may be dropped.
 ABANDONED_SECONDS = 86_400
 
 _NAME_PATTERN = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
 _MARK_PATTERN = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
+# Returns schema, name, oid and comment of all pieces, and the present time in seconds.
 _PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
@@ -35,6 +38,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND c.relpersistence = 'u'
     AND obj_description(c.oid, 'pg_class') LIKE 'dbanon piece %'
 ORDER BY n.nspname, c.relname"""
+# Parameters: schema and name of a table. Returns the roles other than its owner with rights on it.
 _READERS = """
 SELECT DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END
 FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS a LEFT JOIN pg_roles r ON r.oid = a.grantee
@@ -52,7 +56,8 @@ def names(output: RelationName, release_id: str, count: int, max_bytes: int) -> 
 
     Parameters
     ----------
-    max_bytes : longest name that the server accepts; the output's name is truncated to fit.
+    count : number of pieces.
+    max_bytes : maximum bytes of a name on the server; the output's name is truncated to fit.
     """
     token = release_id.replace("-", "")[:12]
     piece_names = []
@@ -81,7 +86,11 @@ def make(
 
 
 def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
-    """Block workers; run before the first query, whose snapshot then has all their commits."""
+    """Lock the pieces against workers that still write.
+
+    Must precede the first query of the transaction, so that its snapshot has all rows they
+    committed.
+    """
     for piece in pieces:
         session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
 
@@ -123,7 +132,8 @@ class PostgresqlPieces(SessionInterface):
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
             if release_id not in has_no_driver:
-                # A running driver holds this lock. Here it is kept until this transaction ends.
+                # A running driver holds this lock. If it is free, it is held here until this
+                # transaction ends.
                 try_lock = (
                     "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 )
@@ -133,12 +143,12 @@ class PostgresqlPieces(SessionInterface):
         return abandoned
 
 
-# Minimum pages per query: fewer are not worth a connection.
+# Minimum pages per query; reading fewer is not worth a connection.
 MIN_PAGES = 64
 
 
 def primary_key_columns(relation: Relation) -> tuple[str, ...]:
-    """Return the columns of a relation's primary key; empty if rows are located by address."""
+    """Return the columns that identify rows; empty if rows are identified by address."""
     locator = relation.required_locator
     expressions = [expression.removeprefix("s.") for expression in locator.expressions]
     key_columns = [
@@ -177,7 +187,7 @@ def range_queries(
     )
     pages_per_query = max(-(-int(pages) // max(n_tasks, 1)), MIN_PAGES)
     starts = list(range(0, int(pages), pages_per_query)) or [0]
-    # The last range is open: rows added since the snapshot are invisible to it anyway.
+    # The last range has no end: rows added after the snapshot was taken are invisible anyway.
     ends = [f" AND s.ctid < '({start + pages_per_query},0)'::tid" for start in starts[:-1]] + [""]
     return [
         f"SELECT {columns} FROM {rows} AS s WHERE s.ctid >= '({start},0)'::tid{end}"
@@ -198,4 +208,4 @@ def _portable(attribute: Attribute) -> str:
     """SQL of a column in a form that Arrow's parser accepts."""
     if attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"
-    return types.as_portable(attribute)
+    return postgresql_dialect.as_portable(attribute)

@@ -20,7 +20,7 @@ from dbanon.stores.postgresql.locks import lock_output, run_with_retries
 class PostgresqlPublication(Session):
     """Session methods that write and publish relations."""
 
-    # While planning: whether a real run would be read-only. None outside of planning.
+    # In a dry run: whether a real run would be read-only. None otherwise.
     _planned_read_only: bool | None = None
     release_id: str | None
     _statements_with_output: list[str]
@@ -31,7 +31,7 @@ class PostgresqlPublication(Session):
         return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
-        """Plan in this transaction: take no output locks; without staging, make it read-only."""
+        """Begin a dry run: take no locks on outputs, and without ``staging`` only read."""
         self._planned_read_only = self._is_read_only()
         if not staging:
             self.run("SET TRANSACTION READ ONLY")
@@ -80,7 +80,8 @@ class PostgresqlPublication(Session):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         statements, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
-            # Never replace a view that another session just created: the ledger would list both.
+            # A plain CREATE fails if another session has just created this view; replacing it would
+            # leave two current releases in the ledger.
             create = "CREATE OR REPLACE" if output.replaced_kind else "CREATE"
             create_view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
@@ -95,7 +96,8 @@ class PostgresqlPublication(Session):
                 catalog.COUNT_COMMENTS, (output.name.schema, output.name.name)
             )
             if n_comments > 1:
-                # The snapshot also shows the comment of a view that another session has replaced.
+                # The snapshot shows this view's comment and that of a view it replaced in another
+                # session.
                 raise SourceChanged(
                     f"Another session replaced {output.name} meanwhile; nothing was published.",
                     hint="Try again.",
@@ -108,9 +110,9 @@ class PostgresqlPublication(Session):
         self.run(f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}")
 
     def _resized_columns(self, output: Output) -> list[str]:
-        """Return the columns of a view whose types differ from the release only in width.
+        """Return the columns of a view whose types differ from those of the release only in width.
 
-        Empty if the view has other columns, or columns of other kinds of types.
+        Empty if the names of columns differ, or a type differs in more than its width.
         """
         old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
         if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
@@ -131,7 +133,7 @@ class PostgresqlPublication(Session):
         Parameters
         ----------
         columns : the columns of the new view.
-        statements : recreate the view.
+        statements : SQL that creates the new view and whatever belongs to it.
         resized : the columns whose types change.
 
         Raises
@@ -154,7 +156,7 @@ class PostgresqlPublication(Session):
         rights.restore_grants(self, output.name, grants)
 
     def run_with_output(self, statement: str) -> None:
-        """Run a statement in the publication, whose retries for locks then include it."""
+        """Run a statement when the output is published, in the same attempts to get locks."""
         self._statements_with_output.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
@@ -165,4 +167,4 @@ class PostgresqlPublication(Session):
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:
-        """Roll back only the statements of the block if it raises."""
+        """If the block raises, roll back only its own statements."""

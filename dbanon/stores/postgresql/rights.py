@@ -20,10 +20,10 @@ from dbanon.stores.postgresql import catalog, foreign
 
 
 def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
-    """Check that these columns of a source are readable without running foreign code.
+    """Check that these columns of a source can be read without running another role's code.
 
-    If the source has a locator, also check its columns, and that the role may create staging
-    tables.
+    If the source has a locator (the key or address by which rows are identified), its columns are
+    checked too, and that the role may create staging tables.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
 
     Raises
     ------
-    UnsupportedType : a type has none.
+    UnsupportedType : a column's type has none.
     """
     for column in dict.fromkeys(columns):
         # Ask the server, which handles nested types such as json in an array; LIMIT 0 reads
@@ -90,12 +90,12 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
 
 
 def require_schema(session: Session, schema: str, strict: bool) -> bool:
-    """Check that tables can be created in a schema; True if the schema must be created.
+    """Check that this role can create tables in a schema; True if it must first create the schema.
 
     Raises
     ------
-    InsufficientRights : the role may not create them.
-    SchemaNotFound : the schema is missing, and the release is strict.
+    InsufficientRights : the role may not create tables or the schema.
+    SchemaNotFound : the schema is missing, and ``strict`` is set.
     """
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
@@ -116,7 +116,7 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
 
 
 def make_schema(session: Session, schema: str) -> bool:
-    """Create a schema; False if it exists.
+    """Create a schema; False if it already exists.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def make_schema(session: Session, schema: str) -> bool:
         session.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
-            f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
+            f'Another session created the schema "{schema}" meanwhile.', hint="Try again."
         ) from None
     return True
 
@@ -138,7 +138,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
 
     Raises
     ------
-    InsufficientRights : it may not; the hint says what to grant.
+    InsufficientRights : a right is missing; the hint says what to grant.
     """
     missing_privileges = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
     if missing_privileges:
@@ -156,7 +156,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
 
     Raises
     ------
-    LedgerNotTrusted : it could.
+    LedgerNotTrusted : it could run such code.
     """
     untrusted = look_up(ledger.UNTRUSTED)
     if untrusted:
@@ -175,7 +175,7 @@ def find_missing_read_grants(
 
     Parameters
     ----------
-    schemas : the table is that of the first of these schemas that has one with this name.
+    schemas : the search path; the first schema with a table of this name counts.
     """
     rows = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
     if not rows:
@@ -223,8 +223,8 @@ def _quoted_database(session: Session) -> str:
     return quote(str(session.rows("SELECT current_database()::text")[0][0]))
 
 
-# Privileges on a relation and its columns of roles other than the owner: privilege, column or NULL,
-# whether it is grantable, quoted grantee.
+# Parameters: schema and name of a relation. Returns the privileges that roles other than its owner
+# have on it and its columns: privilege, column or NULL, whether it is grantable, quoted grantee.
 _GRANTS = """
 SELECT g.privilege_type::text, g.attname, g.is_grantable,
        CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
@@ -245,7 +245,7 @@ def read_grants(session: Session, name: RelationName, columns: Collection[str]) 
 
     Parameters
     ----------
-    columns : the columns of the new relation.
+    columns : names of the columns of the new relation.
     """
     grants = []
     for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
@@ -257,7 +257,7 @@ def read_grants(session: Session, name: RelationName, columns: Collection[str]) 
 
 
 def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
-    """Give a recreated relation the grants of the former one, and no others.
+    """Give a recreated relation exactly the grants of the former one.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from
     the former relation, so they are revoked first.

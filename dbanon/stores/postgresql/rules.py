@@ -1,4 +1,4 @@
-"""Read and write the rules of tables on PostgreSQL."""
+"""Read and write declared rules, which say how a table's columns may be released, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner,
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
-# Casts to text, since a backend would return JSON values in another form.
+# JSON is cast to text, since SQL functions would otherwise get its values in another form.
 _SELECT_RULES = """
 SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.relation_oid,
        j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
 FROM ({rules}
 ) AS j
 WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Condition for all tables: include rules of dropped tables, but no untrusted ones of missing
-# columns.
+# Condition for the rules of all tables. Those of dropped tables are included; untrusted rules are
+# left out if their column is missing.
 _ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
-# The table's owner and the declaring role, whose right to declare rules was checked before.
+# Parameters: schema and name of a table. Returns its owner and the current role, which declares a
+# rule for it. That it may do so has been checked before.
 _AUTHOR = """
 SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
        r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
@@ -48,8 +49,8 @@ _AUTHOR_COLUMNS = (
     "ledger_oid",
 )
 
-# Parameters: schema and name of a relation, and of a table. Returns whether the relation's owner
-# may read the table.
+# Parameters: schema and name of a relation, and those of a table. Returns whether the relation's
+# owner may read the table.
 _OWNER_READS = """
 SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')
        AND has_schema_privilege(c.relowner, t.relnamespace, 'USAGE')
@@ -65,8 +66,8 @@ JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdro
 WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
 ORDER BY a.attnum"""
 
-# The server's counters of a relation and its children, as JSON, without reading any rows. Views and
-# foreign tables have none. Counters lag by some seconds, and are lost in a crash.
+# The server's counters for a relation and its children, as JSON; no rows are read. Views and
+# foreign tables have no counters. Counters lag by some seconds, and are lost in a crash.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})
@@ -96,7 +97,7 @@ class PostgresqlRules(RulesSession):
 
         Parameters
         ----------
-        function : its qualified name.
+        function : the function's qualified name.
         arguments : one JSON text per argument.
         """
 

@@ -1,6 +1,7 @@
 """A session on PostgreSQL, shared by the client and the backend.
 
-The two differ only in how they transfer data. Everything else is here: reading the catalog,
+The client connects through psycopg; the backend is the server process that runs dbanon's SQL
+functions. They differ only in how they transfer data. Everything else is here: reading the catalog,
 checking rights, and writing and publishing releases.
 """
 
@@ -44,7 +45,7 @@ from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
 from dbanon.stores.postgresql.display import display_keys
@@ -61,7 +62,8 @@ from dbanon.stores.postgresql.settings import (
 )
 
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
-# Counts persons by their histories; the array of persons never passes through the client.
+# Counts persons by the set of releases that contain each of them. The array of persons stays on the
+# server.
 _COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -81,7 +83,7 @@ class PostgresqlPersons(Session):
 
     def stage_salt(self, salt: bytes) -> None:
         self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text, since parameters of a backend are texts.
+        # Sent as text: a backend's session can only pass text parameters.
         self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
 
     def salted_hash(self, text: str) -> str:
@@ -95,7 +97,8 @@ class PostgresqlPersons(Session):
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
         if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
-            # This role may read the records, so the caller reads them once and counts itself.
+            # This role may read the table of persons, so the caller reads it once and counts by
+            # itself.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
@@ -119,7 +122,8 @@ class PostgresqlPersons(Session):
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Entries without the oid of their source have no salt.
+        # Only releases with a salt record their persons; entries without the oid of their source
+        # have none.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(FIND_PERSONS_WRITER):
                 self.rows(
@@ -127,7 +131,7 @@ class PostgresqlPersons(Session):
                 )
             else:
                 self.run(_RECORD_PERSONS, (release_id,))
-        # The next release of this transaction creates its own table.
+        # Another release in the same transaction creates this table again.
         self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 
@@ -137,7 +141,13 @@ class PostgresqlPersons(Session):
 
 
 class _Relation(NamedTuple):
-    """Catalog data of a source relation."""
+    """What the catalog says about a source relation.
+
+    Parameters
+    ----------
+    kind : ``pg_class.relkind``.
+    has_children : whether other tables inherit from it, or are its partitions.
+    """
 
     oid: int
     kind: str
@@ -155,11 +165,11 @@ class PostgresqlSession(
 ):
     """One transaction on PostgreSQL."""
 
-    dialect: ClassVar[Dialect] = types
+    dialect: ClassVar[Dialect] = postgresql_dialect
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
     digest_method = digest.DIGEST_METHOD
-    # Maximum time to wait for locks on tables of the ledger.
+    # Maximum seconds to wait for locks on ledger tables.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
 
@@ -171,7 +181,7 @@ class PostgresqlSession(
         self._ledger_trusted = False
 
     def enter(self) -> None:
-        """Save the caller's search path, then pin the settings of the transaction."""
+        """Record the caller's search path, then set the transaction's settings to fixed values."""
         self._search_path = self.caller_path()
         self.run(CLIENT_STATEMENTS)
         [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
@@ -180,7 +190,7 @@ class PostgresqlSession(
         self.lock_seconds = lock_timeout_ms / 1000
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the catalog; its plan may be cached."""
+        """Return the rows of a query on the catalog; subclasses may cache its plan."""
         return self.rows(sql, parameters)
 
     def caller_path(self) -> list[str]:
@@ -191,7 +201,7 @@ class PostgresqlSession(
     # -- source -----------------------------------------------------------------------------------
 
     def find_source(self, name: RelationName) -> Relation:
-        row = self._lookup(name)
+        row = self._look_up_relation(name)
         if row is None:
             raise self._missing_error(name)
         oid, schema, relation_name, relkind, row_estimate, has_children, is_filtered = row
@@ -202,7 +212,7 @@ class PostgresqlSession(
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
                 hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
-                " Otherwise a part that a policy chose would be taken for the whole table.",
+                " Otherwise the rows that a policy shows would be mistaken for the whole table.",
             )
         kind = catalog.RELATION_KINDS[relkind]
         if has_children and relkind == "r":
@@ -214,7 +224,7 @@ class PostgresqlSession(
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
-        """Return a staging table as a source whose rows are located by address."""
+        """Return a staging table as a source whose rows are identified by address (``ctid``)."""
         self._relations[name] = _Relation(oid, "r", has_children=False)
         schema = catalog.read_schema(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
@@ -224,18 +234,21 @@ class PostgresqlSession(
 
         Raises
         ------
-        ForeignCode : it would.
+        ForeignCode : reading it would run such code.
         """
         if self.has_no_attached_code(oid):
             return
         foreign.require_no_foreign_code(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
     def has_no_attached_code(self, oid: int) -> bool:
-        """Return True if a relation has no object, such as an index, that could contain code."""
+        """Return True if a table has nothing that can contain code, such as expression indexes."""
         return self.look_up(foreign.has_no_attached_code(f"{int(oid)}::oid")) == [(True,)]
 
-    def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
-        """Return the row of ``catalog.RELATION`` for a name; None if there is no such relation."""
+    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
+        """Return the row that ``catalog.RELATION`` selects for a name.
+
+        None without such a relation.
+        """
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
             require_length(schema, self.name_limit, "name of the schema")
@@ -260,16 +273,16 @@ class PostgresqlSession(
             key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
         attributes = choose_key(source, key)
         if attributes:
-            compared: tuple[str, ...] = ()
+            comparison_sql: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
-                compared = tuple(map(self.value_of_key, attributes))
+                comparison_sql = tuple(map(self.value_of_key, attributes))
             return locate_by_key(
                 source,
                 attributes,
                 "bigint",
                 is_used_directly=is_integer_key(attributes),
                 is_unchecked=is_explicit,
-                comparison_sql=compared,
+                comparison_sql=comparison_sql,
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
@@ -288,11 +301,12 @@ class PostgresqlSession(
         return column
 
     def value_of(self, attribute: Attribute) -> str:
-        # Resolving = would consider the casts of a user-defined type.
         if attribute.normalize:
             # btrim keeps the column's collation; not all collations support replace().
-            trimmed = f"btrim({types.as_text(attribute)}, '{WHITE_SPACE}')"
+            trimmed = f"btrim({postgresql_dialect.as_text(attribute)}, '{WHITE_SPACE}')"
             return self.lowercase_sql(trimmed) if attribute.normalize == CASEFOLD else trimmed
+        # Compare user-defined types as text: resolving their = operator could use their owner's
+        # casts.
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
@@ -300,7 +314,7 @@ class PostgresqlSession(
         )
 
     def value_of_key(self, attribute: Attribute) -> str:
-        """SQL of a key column for comparisons."""
+        """SQL of a key column in a form that can be compared."""
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
@@ -308,7 +322,7 @@ class PostgresqlSession(
         )
 
     def kept_value(self, attribute: Attribute) -> str:
-        return types.retained_column(attribute)
+        return postgresql_dialect.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         if source.name.staged is None:
@@ -327,16 +341,17 @@ class PostgresqlSession(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         dictionaries = super().stage_values(source, attributes)
-        # Without statistics the planner assumes large tables, and sorts the source once for each.
+        # Without statistics the planner assumes large tables, and sorts the source for each of
+        # them.
         for table in self._value_tables:
             self.run(f"ANALYZE {quote(table)}")
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f'{types.as_text(attribute)} COLLATE "C"'
+        return f'{postgresql_dialect.as_text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
-        # Resolving = would consider the casts of a user-defined type.
+        # As in ``value_of``, user-defined types are compared as text.
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
@@ -371,7 +386,7 @@ class PostgresqlSession(
     # -- shared statements -------------------------------------------------------------------------
 
     def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
-        return types.range_type(attribute, bounds)
+        return postgresql_dialect.range_type(attribute, bounds)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -397,7 +412,7 @@ class PostgresqlSession(
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))
         if len(rows) > 1:
-            # The snapshot shows the relation that another session has replaced, and the new one.
+            # This transaction's snapshot shows both the new relation and the one it replaced.
             raise SourceChanged(
                 f"Another session replaced {name} meanwhile; nothing was published.",
                 hint="Try again.",
@@ -425,7 +440,7 @@ class PostgresqlSession(
     # -- ledger -----------------------------------------------------------------------------------
 
     def require_trusted_ledger(self) -> None:
-        # Checked once: untrusted roles cannot attach anything to a trusted ledger.
+        # One check is enough: untrusted roles cannot add code to a trusted ledger.
         if not self._ledger_trusted:
             rights.require_trusted_ledger(self.look_up)
             self._ledger_trusted = True

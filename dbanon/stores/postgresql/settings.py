@@ -1,31 +1,33 @@
 """Settings for dbanon's statements on PostgreSQL, whatever the caller has set.
 
-Databases and roles can have default settings. ``PINNED_SETTINGS`` fixes those that change the
-meaning of SQL, the text of values, or the rows of a query: SQL functions do so with SET clauses,
-the client at the start of a transaction.
+Databases and roles can have their own defaults. ``PINNED_SETTINGS`` has fixed values for all
+settings that change the meaning of SQL, the text of values, or the rows of a query. SQL functions
+apply them by SET clauses, the client at the start of each transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Enough for the joins and groups of a release, whatever the server's default.
+# Memory that suffices for the joins and groups of a release, whatever the server's default.
 WORK_MEM = "192MB"
-# Sorts cache-sized runs and merges them, which is faster than one large sort.
+# Memory for sorting; with so little the server sorts runs that fit the CPU's cache and merges them,
+# which is faster than one large sort.
 SORT_MEM = "32MB"
-# Statistics for new tables are coarse (default: 100), since autovacuum refines them later.
+# Statistics target for new tables (default: 100). Coarse statistics suffice, since autovacuum
+# refines them later.
 STATISTICS = 25
 
 # Every version of PostgreSQL accepts these from every role, so that a dump with dbanon's functions
 # can be restored on a later version. escape_string_warning is left out, as PostgreSQL 19 lacks it
-# and pinned literals never cause it. The path comes first: until it is pinned, names could resolve
-# to objects of any role.
+# and literals never cause that warning with these settings. The search path comes first: until it
+# is fixed, names could resolve to objects of any role.
 PINNED_SETTINGS = (
     ("search_path", "pg_catalog, pg_temp"),
     ("standard_conforming_strings", "on"),
-    # Raise an error instead of filtering rows.
+    # Raises an error instead of silently filtering rows.
     ("row_security", "off"),
-    # Otherwise the planner would evaluate check constraints, which are code.
+    # Otherwise the planner would evaluate check constraints, which may contain another role's code.
     ("constraint_exclusion", "off"),
     ("gin_fuzzy_search_limit", "0"),
     ("quote_all_identifiers", "off"),
@@ -62,12 +64,12 @@ def set_clauses(settings: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"SET {assignment}" for assignment in _assignments(settings))
 
 
-# Statements that pin the settings. SET LOCAL ends with the transaction: a pooler would pass longer
-# settings to another session. None of these takes a snapshot or contains a backslash, which could
-# be an escape until they are pinned.
+# Statements that apply the pinned settings. SET LOCAL ends with the transaction; other settings
+# would reach another client's session through a pooler. None of the statements takes a snapshot.
+# None has a backslash, whose meaning depends on a setting.
 PIN_STATEMENTS = set_local(PINNED_SETTINGS)
 
-# Statements that make the settings of the client's transactions.
+# Statements that apply the settings of the client's transactions.
 CLIENT_STATEMENTS = set_local(
     (
         *PINNED_SETTINGS,
@@ -79,8 +81,8 @@ CLIENT_STATEMENTS = set_local(
     )
 )
 
-# Settings of the Python functions, and of the procedure, which must repeat them after each commit.
-# They override the caller's settings, and end with the call.
+# Settings of the SQL functions written in Python, for the duration of a call. The procedure, which
+# commits, must apply them again after each commit.
 FUNCTION_SETTINGS = (
     *PINNED_SETTINGS,
     ("work_mem", WORK_MEM),
@@ -92,8 +94,8 @@ FUNCTION_SETTINGS = (
     ("parallel_tuple_cost", "0.1"),
 )
 
-# Maximum wait for a lock, unless the caller's lock_timeout is shorter. It is no SET clause, which
-# would hide the caller's value.
+# Maximum seconds to wait for a lock, unless the caller's lock_timeout is shorter. This is not
+# applied by a SET clause, which would hide the caller's value.
 LOCK_SECONDS = 60.0
 _UNIT_MILLISECONDS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 # SHOW takes no snapshot.

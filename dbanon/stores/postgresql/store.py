@@ -52,18 +52,20 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# Seconds to query the server about the outcome of a lost commit.
+# Seconds to keep asking the server for the outcome of a commit whose answer was lost.
 OUTCOME_SECONDS = 15.0
-# Seconds until the backend of a transaction that is still open is terminated: normally, and after a
-# request to end the run.
+# Seconds after which the backend of a transaction that is still open is terminated.
 TERMINATE_AFTER_SECONDS = 3.0
+# The same after a request to end the run.
 ENDING_TERMINATE_AFTER_SECONDS = 0.3
+# Pause between two queries for the outcome.
 _PAUSE_SECONDS = 0.2
 
 _TRANSACTION_ID = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
 _HAS_LEDGER = "SELECT pg_catalog.to_regclass('dbanon.release') IS NOT NULL"
 _IS_PUBLISHED = "SELECT 1 FROM dbanon.release WHERE release_id = %s::uuid"
-# Terminates the backend of the same role only while it runs this transaction.
+# Terminates the backend that runs this transaction. By then the transaction may have ended and the
+# backend may run another one, which is left alone.
 _TERMINATE_TRANSACTION = (
     "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity"
     " WHERE backend_xid = %s::text::xid8::xid"
@@ -78,12 +80,12 @@ def commit(
     release_id: str | None,
     on_commit: Callable[[], None],
 ) -> None:
-    """Commit; if the answer is lost, find out what happened.
+    """Commit; if the server's answer is lost, find out whether the transaction was committed.
 
     Parameters
     ----------
     connect : opens another connection to the same database.
-    release_id : the release that is published, if any.
+    release_id : the release that the transaction publishes, if any.
     on_commit : called as soon as the transaction is committed.
 
     Raises
@@ -106,7 +108,7 @@ def commit(
     # The server aborts the transaction once it notices the closed connection.
     connection.invalidate()
     committed: bool | None = None
-    # A second request to end while querying the server leaves the outcome unknown.
+    # If a second request to end the run arrives meanwhile, the outcome stays unknown.
     with suppress(KeyboardInterrupt, SystemExit):
         committed = _query_until_known(connect, str(transaction_id), release_id)
     if committed is False:
@@ -125,9 +127,9 @@ def commit(
 def _query_until_known(
     connect: OpenConnection, transaction_id: str, release_id: str | None
 ) -> bool | None:
-    """Query the server until the outcome is known or time is up.
+    """Query the server until the outcome of a transaction is known or time is up.
 
-    Returns True if the transaction was committed, False if it never will be, None if unknown.
+    Returns True if it was committed, False if it never will be, None if that is unknown.
     """
     started = time.monotonic()
     run_ending = thread_connections()
@@ -158,7 +160,7 @@ def _query_until_known(
 
 @contextmanager
 def _watch_connection(connection: Connection) -> Iterator[None]:
-    """Let a request to end the run cut this connection while the block runs."""
+    """While the block runs, close this connection if the run is asked to end."""
     watch(_driver(connection))
     try:
         yield
@@ -171,10 +173,10 @@ def _watch_connection(connection: Connection) -> Iterator[None]:
 def _query_outcome(
     connection: Connection, transaction_id: str, release_id: str | None, *, terminate: bool
 ) -> str | None:
-    """Return ``committed``, ``aborted`` or ``in progress``; None if the server cannot know.
+    """Return ``committed``, ``aborted`` or ``in progress``; None if the server cannot tell.
 
-    After a failover another server answers, with other transaction ids: then only the ledger shows
-    that a release exists.
+    After a failover another server answers, whose transaction ids differ. Then only an entry in the
+    ledger proves that the release was committed.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ def _query_outcome(
         return None if status is None else str(status)
     # Start a new transaction, which sees everything committed until now.
     _driver(connection).rollback()
-    # The lost transaction may have been the one that created the ledger.
+    # There is no ledger if this transaction would have created it and was not committed.
     [(has_ledger,)] = _rows(connection, _HAS_LEDGER)
     if has_ledger and _rows(connection, _IS_PUBLISHED, release_id):
         return "committed"
@@ -202,7 +204,7 @@ def _query_outcome(
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query, which takes parameters as ``%s``."""
     with translate_errors(), _driver(connection).cursor() as cursor:
-        # A connection of the caller's engine may have any search path.
+        # The connection may come from the caller's engine, with any search path.
         cursor.execute(PIN_STATEMENTS)
         cursor.execute(sql, parameters or None)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -224,13 +226,13 @@ def _outcome_unknown(transaction_id: str, release_id: str | None) -> OutcomeUnkn
     return OutcomeUnknown(
         f"The connection was lost while release {release_id} was committed: it is unknown whether"
         " it was published.",
-        hint="Look before you run it again. Run: SELECT created_at, output_schema, output_name,"
-        f" superseded_at FROM dbanon.release WHERE release_id = '{release_id}'; one row: it was"
-        " published; none: nothing was.",
+        hint="Before you run it again, check: SELECT created_at, output_schema, output_name,"
+        f" superseded_at FROM dbanon.release WHERE release_id = '{release_id}'; if this returns"
+        " a row, the release was published.",
     )
 
 
-# Key in ``Connection.info`` that marks a connection of the caller while it is in use.
+# Key in ``Connection.info`` that marks a connection of the caller's engine while it is in use.
 _BORROWED_KEY = "dbanon_borrowed"
 
 
@@ -249,7 +251,8 @@ class PostgresqlStore:
                 poolclass=NullPool,
                 connect_args=dict(driver_arguments(url)),
             )
-            # SQLAlchemy's own listener, which uses unqualified names, runs between these two.
+            # The first listener pins the search path before SQLAlchemy's own listener runs, which
+            # uses unqualified names; the second one runs after it.
             event.listen(engine, "connect", _record_backend, insert=True)
             event.listen(engine, "connect", _release_connection)
         self._engine, self._url, self._on_sql = engine, url, on_sql
@@ -261,13 +264,16 @@ class PostgresqlStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """Open one REPEATABLE READ transaction, which only reads if ``write`` is False."""
+        """Open a REPEATABLE READ transaction.
+
+        The caller only reads in it unless ``write`` is set.
+        """
         _require_idle(find_shared_connection(self._engine))
         with (
             interruptible_until_commit() as hold_interrupts,
             self._open_connection("REPEATABLE READ") as connection,
         ):
-            # The caller's engine may share a single connection.
+            # A caller's engine may have only one connection, so never open a second one through it.
             open_second_session = self._open_second_session if self._owns_engine else None
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
@@ -278,14 +284,17 @@ class PostgresqlStore:
 
     @contextmanager
     def _open_second_session(self) -> Iterator[PsycopgSession]:
-        """Open another session, which sees all commits until now."""
+        """Open another session, which sees everything committed until now."""
         with self._open_connection("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
             connection.rollback()
 
     @contextmanager
     def _open_connection(self, isolation_level: str) -> Iterator[Connection]:
-        """Open a connection with a transaction; both end with the block, even on a dead network."""
+        """Open a connection and a transaction.
+
+        Both end with the block, even if the network is dead.
+        """
         with thread_connections().scope():
             connection = self._connect()
             driver = _driver(connection)
@@ -304,7 +313,8 @@ class PostgresqlStore:
                     backend = self._prepare_backend(connection)
                     yield connection
             except BaseException:
-                # Staging tables end with the transaction; never reuse a doubtful connection.
+                # Never reuse a connection in an unknown state. Its staging tables end with the
+                # transaction.
                 unwatch(driver)
                 connection.invalidate()
                 if thread_connections().is_server_silent:
@@ -318,11 +328,12 @@ class PostgresqlStore:
                 connection.close()
 
     def _prepare_backend(self, connection: Connection) -> Backend:
-        """Return a transaction's backend, with keepalives set so that it notices a lost client."""
+        """Set keepalives, by which the server detects a lost client; return the backend."""
         driver = _driver(connection)
         backend: Backend | None = connection.info.get(BACKEND_KEY)
         if backend is None:
-            # A connection of the caller's engine; its backend may change between transactions.
+            # Connections of the caller's engine are not recorded when they open. The record is only
+            # valid for one transaction, since a pooler may assign another backend.
             backend = connection.info[BACKEND_KEY] = query_backend(driver)
             connection.info[_BORROWED_KEY] = True
         if backend.default_settings:
@@ -331,7 +342,7 @@ class PostgresqlStore:
         return backend
 
     def _terminate_stalled(self, backend: Backend | None) -> None:
-        """Try to terminate a session on a dead network, through another connection."""
+        """Try to terminate the backend of a dead connection through a new connection."""
         if backend is not None and backend.pid is not None:
             with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
                 watch(driver := _driver(connection))
@@ -343,7 +354,10 @@ class PostgresqlStore:
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """Open a transaction that changes nothing; without staging it is read-only."""
+        """Open a transaction that changes no permanent table.
+
+        Without ``staging`` it is read-only.
+        """
         with self.session(write=False) as session:
             session.begin_plan(staging=staging)
             yield session
@@ -369,12 +383,12 @@ class PostgresqlStore:
             try:
                 yield
             finally:
-                # Close without waiting, since the idle connection may be dead.
+                # Close without waiting for the server: the connection was idle and may be dead.
                 unwatch(_driver(connection))
                 connection.invalidate()
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
-        """Do nothing: the server manages its memory."""
+        """Do nothing: the server manages its own memory."""
 
     def same_database(self, other: object) -> bool:
         """Return True if both have the same host, port, database and role."""
@@ -387,7 +401,7 @@ class PostgresqlStore:
 
 
 def _require_idle(driver: Any) -> None:
-    """Check that a shared connection of the caller's engine has no open transaction."""
+    """Check that a connection of the caller's engine has no open transaction."""
     if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
         raise open_transaction_error("PostgreSQL")
 

@@ -1,6 +1,6 @@
-"""Write the summary of a release: one row of aggregates for its readers.
+"""Write the summary of a release: a table with one row of aggregates for readers of the release.
 
-Counts of rows below k would single out a few people, so they are given as ranges.
+Counts of rows below k would single out a few people, so they are shown as ranges.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ COLUMNS = (
 )
 
 
-# True if the rows of a table can be replaced without recreating it: it has these columns, the
-# current role owns it, nothing on it runs code, and it is not replicated, which would require a
-# key.
+# Parameters: columns with their types, schema and name of a table. True if its row can be replaced
+# without recreating the table: it has these columns, the current role owns it, nothing on it runs
+# code, and it is not replicated, since replication would require a key.
 _REPLACEABLE = """
 SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
    AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.reloftype = 0 AND NOT c.relrowsecurity
@@ -80,13 +80,13 @@ WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 @dataclass(frozen=True)
 class PlannedSummary:
-    """The planned table for the summary of a release.
+    """How the table for the summary of a release will be written.
 
     Parameters
     ----------
     name : name of the table.
-    replaces_rows : True if the table stays, and only its row is replaced.
-    grants : statements that restore the grants of a table that is dropped; None if there is none.
+    replaces_rows : whether the table exists and is kept, and only its row is replaced.
+    grants : if an existing table is dropped, the statements that restore its grants; else None.
     """
 
     name: RelationName
@@ -109,7 +109,10 @@ class SummarizedTarget(SqlTarget):
     def publish(
         self, staged_release: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
-        """Publish the table with its summary; raises as ``ports.Target``."""
+        """Publish the release and write its summary.
+
+        Raises the errors of ``ports.Target.publish``.
+        """
         created_at = super().publish(staged_release, report, counts, elapsed)
         histogram = counts.rows.histogram
         write(self.session, self.summary, report.with_provenance(created_at=created_at), histogram)
@@ -117,7 +120,7 @@ class SummarizedTarget(SqlTarget):
 
 
 def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> PlannedSummary:
-    """Plan the summary's table before anything is read.
+    """Plan how to write the summary, before any row is read.
 
     Raises
     ------
@@ -146,8 +149,8 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
     if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
-        # There is no trigger now, but another role could create one before the table is locked,
-        # invisible to this snapshot. So all triggers are disabled.
+        # The table has no trigger, but another role could still create one before the table is
+        # locked, and this snapshot would not show it. So disable all triggers.
         session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
@@ -157,9 +160,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
 
 
 def target_with_summary(session: Session, job: Job) -> SqlTarget:
-    """Return the target of a job, with a summary if it replaces a release that has one.
+    """Return the target of a job; it writes a summary if the job replaces a release that has one.
 
-    Releases by SQL functions have summaries, which must match the new rows.
+    Releases made by SQL functions have summaries, which must match the new rows.
     """
     if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
         output = session.resolve_output(parse_relation(job.output))
@@ -174,7 +177,7 @@ def target_with_summary(session: Session, job: Job) -> SqlTarget:
 
 
 def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
-    """Create the table of a summary; the previous one was dropped with the output.
+    """Create the table of a summary; a previous one has been dropped at publication.
 
     Raises
     ------
@@ -185,9 +188,9 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
     try:
         session.run(f"CREATE TABLE {name.quoted} ({body})")
     except OutputExists:
-        # It did not exist during planning.
+        # ``plan`` has checked that there was none.
         raise SourceChanged(
-            f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
+            f"Another session created {name} meanwhile; nothing was published.", hint="Try again."
         ) from None
     if summary.grants is not None:
         rights.restore_grants(session, name, summary.grants)
@@ -199,7 +202,7 @@ def write(
     report: Report,
     histogram: Mapping[int, int],
 ) -> None:
-    """Write the summary of a release, replacing the previous one; raises as ``_create``."""
+    """Write the summary of a release, replacing the previous one; raises like ``_create``."""
     name = summary.name
     if summary.replaces_rows:
         session.run(f"DELETE FROM ONLY {name.quoted}")
@@ -243,7 +246,7 @@ def write(
 def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
     """Return an evaluation as JSON that readers of the summary may see.
 
-    It has no small counts and no results of attacks.
+    Results of attacks are left out, and small counts are shown as ranges.
     """
     if evaluation is None:
         return None
@@ -253,5 +256,5 @@ def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | 
 
 
 def binned_count(count: int, k: int) -> str:
-    """Write a count of rows as text; as a range, such as ``1-4``, if it is below k and not 0."""
+    """Return a count of rows as text: as a range, such as ``1-4``, if it is below k and not 0."""
     return str(count) if count == 0 or count >= k else f"1-{k - 1}"
