@@ -44,7 +44,7 @@ class FileSource(SqlSource):
         """The staged relation, with all columns of the file; raises as ``ports.Source``."""
         return self._require_columns(job, self._staged.relation)
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, required_columns=job.quasi_identifiers)
@@ -179,7 +179,7 @@ def _stage_columns(
     ----------
     types : required types by column; other columns have the types of the file.
     """
-    inspected = file.inspect(relation, [relation.attribute(name) for name in names])
+    inspected = file.refine_attributes(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
     staged = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, inspected, staged)

@@ -157,7 +157,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
     with store.session(write=False) as session:
         relation = session.find_source(table)
-        [attribute] = session.inspect(relation, [relation.attribute(column)])
+        [attribute] = session.refine_attributes(relation, [relation.attribute(column)])
         if attribute.kind is Kind.TIMESTAMP:
             raise InvalidParameter(
                 f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."

@@ -280,8 +280,8 @@ def outlook(
     result = _build_outlook(
         planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
     )
-    if sql_source.drawn:
-        result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.drawn)})
+    if sql_source.copied_rows_summary:
+        result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.copied_rows_summary)})
     return replace(result, chain=chain, file_columns=file_columns)
 
 

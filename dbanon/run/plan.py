@@ -253,7 +253,7 @@ def plan(
             [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
-    relation = source.locate(relation, job, names)
+    relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()
@@ -273,7 +273,7 @@ def plan(
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        inspected = source.inspect(
+        inspected = source.refine_attributes(
             relation, [relation.attribute(name) for name in job.named_columns]
         )
         relation = relation.with_attributes(inspected)
@@ -281,8 +281,8 @@ def plan(
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
-        attributes = source.inspect(relation, attributes)
+        inspected = source.refine_attributes(relation, [relation.attribute(name) for name in sensitive])
+        attributes = source.refine_attributes(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None if target is None else _passthrough(job, relation, source, target)
     roles = ColumnRoles(
@@ -322,7 +322,7 @@ def _passthrough(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> tuple[Attribute, ...] | None:
     """The retained columns that pass through this client, or None if none do."""
-    if job.kept_columns != CLIENT or source.drawn:
+    if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
         persons=bool(job.guarantee.persons),

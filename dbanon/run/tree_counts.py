@@ -79,7 +79,7 @@ def count_tree(
     InvalidParameter : the column holds timestamps, which databases spell differently.
     InsufficientRights : the columns may not be read.
     """
-    [attribute] = session.inspect(relation, [relation.attribute(column)])
+    [attribute] = session.refine_attributes(relation, [relation.attribute(column)])
     if attribute.kind is Kind.TIMESTAMP:
         raise InvalidParameter(
             f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."

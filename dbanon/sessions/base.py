@@ -320,8 +320,8 @@ def locate_by_key(
     attributes: Sequence[Attribute],
     sql_type: str,
     *,
-    is_used_directly: bool,
-    is_unchecked: bool,
+    is_single_integer: bool,
+    needs_uniqueness_check: bool,
     comparison_sql: tuple[str, ...] = (),
 ) -> Relation:
     """Return the source with a locator by key.
@@ -329,14 +329,14 @@ def locate_by_key(
     Parameters
     ----------
     sql_type : of the key in staging.
-    is_used_directly : the key is one integer column; other keys are numbered by a key map.
-    is_unchecked : the caller declares the key unique.
+    is_single_integer : the key is one integer column; other keys are numbered by a key map.
+    needs_uniqueness_check : the caller declares the key unique.
     comparison_sql : as in ``Locator``.
     """
     key = tuple(attribute.name for attribute in attributes)
-    if is_used_directly:
+    if is_single_integer:
         locator = Locator(
-            (f"s.{quote(*key)}",), (sql_type,), unchecked_columns=key if is_unchecked else ()
+            (f"s.{quote(*key)}",), (sql_type,), unchecked_columns=key if needs_uniqueness_check else ()
         )
     else:
         locator = Locator(
@@ -360,7 +360,7 @@ def key_required_error(source: Relation, hidden: str | None = None) -> KeyRequir
     )
 
 
-def hidden_address_error(source: Relation, hidden_column: str) -> InvalidParameter:
+def row_id_shadowed_error(source: Relation, hidden_column: str) -> InvalidParameter:
     """Return the error for a file whose rows have no address once they are staged."""
     return InvalidParameter(
         f'{source.name} has a column named "{hidden_column}", which hides the address of its rows'

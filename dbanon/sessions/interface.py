@@ -135,7 +135,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """Check that a file's columns have types; raises AmbiguousValues, FileMalformed."""
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         """The number of rows copied from elsewhere, and how; empty if the rows are local."""
         return {}
 
@@ -149,7 +149,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
 
     @abstractmethod
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         """Return the source with a locator for its rows; ``key`` names key columns, or is empty."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """Return those of the columns that this role may read; all if there are no roles."""
         return frozenset(columns)
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """Refine the attributes by what only their values show, such as an undeclared scale.
 
         Raises
@@ -247,11 +247,11 @@ class SessionInterface(PassthroughInterface, ABC):
         return f"CAST(? AS {sql_type})"
 
     @abstractmethod
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         """SQL for a query that returns these texts, and the bind parameter for it."""
 
     @abstractmethod
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         """Yield the rows of a query of doubles in chunks, float64 (n_rows, n_columns).
 
         NULL becomes NaN.

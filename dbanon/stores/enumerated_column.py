@@ -90,7 +90,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
 
 def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database returns these texts unchanged."""
-    query, parameter = session.texts(labels)
+    query, parameter = session.texts_query(labels)
     try:
         return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:

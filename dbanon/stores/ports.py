@@ -118,7 +118,7 @@ class Source(Protocol):
     """The relation that a run reads, in one snapshot."""
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         """How many rows were copied from another system into this process, and how; else empty."""
 
     def describe(self, job: Job) -> Relation:
@@ -129,7 +129,7 @@ class Source(Protocol):
         TableNotFound, ColumnNotFound : the relation or a column does not exist.
         """
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Check rights and row key, and return the relation with a locator for its rows.
 
         Parameters
@@ -147,7 +147,7 @@ class Source(Protocol):
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin these columns of the relation to one snapshot until the run ends."""
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at values, for example an undeclared decimal scale."""
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:

@@ -64,9 +64,9 @@ class SqlSource:
     disk: Disk | None = None
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         """How many rows were copied from another system, and how; empty if none were."""
-        return self.session.drawn
+        return self.session.copied_rows_summary
 
     def describe(self, job: SourceRequest) -> Relation:
         """Look up the relation of a job; raises as ``ports.Source``."""
@@ -107,9 +107,9 @@ class SqlSource:
         self.session.require_typed(job.named_columns)
         return relation
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Add the locator of rows to the relation, after all checks; raises as ``ports.Source``."""
-        relation = self.session.locate(relation, job.key)
+        relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, required_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
@@ -173,9 +173,9 @@ class SqlSource:
         """Pin the relation to the transaction's snapshot."""
         return self.session.pin(relation, names)
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """Complete the attributes from their values; raises MixedTypes."""
-        return self.session.inspect(relation, attributes)
+        return self.session.refine_attributes(relation, attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
@@ -192,7 +192,7 @@ class SqlSource:
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """List the distinct non-NULL values of a column in the rows to read, in its order."""
-        [inspected_attribute] = self.session.inspect(relation, [attribute])
+        [inspected_attribute] = self.session.refine_attributes(relation, [attribute])
         query = statements.distinct_values(
             relation.relation,
             attribute.name,

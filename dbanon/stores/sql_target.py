@@ -369,8 +369,8 @@ class SqlTarget:
         A batch is a list of tuples or an Arrow record batch.
         """
         relation = self.session.find_source(staged_release.relation)
-        relation = self.session.locate(relation, ())
-        attributes = self.session.inspect(relation, relation.schema.attributes)
+        relation = self.session.with_row_locator(relation, ())
+        attributes = self.session.refine_attributes(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
         names = [attribute.name for attribute in attributes]
         return attributes, self.session.read_pieces(relation, names, chunk_rows)

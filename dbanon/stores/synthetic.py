@@ -274,7 +274,7 @@ def read_numbers(
     query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
     if lists:
         stage_lists(session, lists)
-    chunks = list(session.figures(query, chunk_rows))
+    chunks = list(session.read_numbers(query, chunk_rows))
     if lists:
         drop_lists(session)
     numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
@@ -352,7 +352,7 @@ def recount(
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.listed:
-            texts, parameter = session.texts(domain.listed)
+            texts, parameter = session.texts_query(domain.listed)
             invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
             values.append(parameter)
     [(n_rows, n_invalid)] = session.rows(

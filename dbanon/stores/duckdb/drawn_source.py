@@ -216,5 +216,5 @@ class _StreamSession(DuckdbSession):
         self._provenance = provenance
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         return self._provenance

@@ -27,7 +27,7 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    hidden_address_error,
+    row_id_shadowed_error,
     is_integer_key,
     key_required_error,
     locate_by_key,
@@ -155,7 +155,7 @@ class DuckdbSession(FileSession):
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_declared = bool(key)
         self._has_rowid = source.kind == "table"
         if not is_declared and self._has_rowid:
@@ -164,7 +164,7 @@ class DuckdbSession(FileSession):
         if attributes:
             fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
             return locate_by_key(
-                source, attributes, "BIGINT", is_used_directly=fits_bigint, is_unchecked=is_declared
+                source, attributes, "BIGINT", is_single_integer=fits_bigint, needs_uniqueness_check=is_declared
             )
         if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
@@ -260,10 +260,10 @@ class DuckdbSession(FileSession):
                     hint="Cast it to TIMESTAMP in a view, and anonymize the view.",
                 )
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
             yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
@@ -345,7 +345,7 @@ class DuckdbSession(FileSession):
         schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
-            raise hidden_address_error(relation, "rowid")
+            raise row_id_shadowed_error(relation, "rowid")
         self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 

@@ -79,7 +79,7 @@ class MariadbSession(MariadbStaging):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         [(table_type, engine, _)] = self._look_up(source.name)
         if table_type == "BASE TABLE" and engine != "InnoDB":
             raise EngineUnsuitable(
@@ -216,7 +216,7 @@ class MariadbSession(MariadbStaging):
         )
         return f"{_SAMPLE} AS s"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
@@ -267,11 +267,11 @@ class MariadbSession(MariadbStaging):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT_OPTIONS} PATH '$')) AS t"
         return f"SELECT value FROM {table}", json_text(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._fetch_chunks(query, chunk_rows))
 
     # -- output -----------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ class PlpySession(PostgresqlSession):
             [record] = self._plpy.execute(plan, address_range)
         return record["string_agg"] or b"", record["count"]
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
         while chunk := list(islice(rows, chunk_rows)):
             yield np.array(chunk, np.float64)

@@ -192,7 +192,7 @@ class PsycopgSession(PassthroughSession):
                 for oid in oids:
                     second_session.require_own_code(oid)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):

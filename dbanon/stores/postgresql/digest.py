@@ -341,7 +341,7 @@ class PostgresqlKeyedSession(PseudonymSession):
 class PostgresqlPrivateSession(SessionInterface):
     """Session methods for differential privacy."""
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:

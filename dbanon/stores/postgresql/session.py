@@ -253,7 +253,7 @@ class PostgresqlSession(
         schemas = [name.schema] if name.schema is not None else self._search_path
         return catalog.missing_relation_error(self, name, schemas)
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_explicit = bool(key)
         relation = self._relations[source.name]
         if not is_explicit and not (relation.has_children and relation.kind == "r"):
@@ -267,8 +267,8 @@ class PostgresqlSession(
                 source,
                 attributes,
                 "bigint",
-                is_used_directly=is_integer_key(attributes),
-                is_unchecked=is_explicit,
+                is_single_integer=is_integer_key(attributes),
+                needs_uniqueness_check=is_explicit,
                 comparison_sql=compared,
             )
         if relation.kind == "p" or relation.has_children:
@@ -358,7 +358,7 @@ class PostgresqlSession(
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         unscaled = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not unscaled:
             return tuple(attributes)

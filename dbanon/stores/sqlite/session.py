@@ -48,7 +48,7 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    hidden_address_error,
+    row_id_shadowed_error,
     is_integer_key,
     key_required_error,
     locate_by_key,
@@ -183,7 +183,7 @@ class SqliteSession(SqliteStagingSession):
             )
         ]
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         columns = self._columns(source.name)
         if not key:
             positions = {name: position for name, _, _, position in columns if position}
@@ -194,7 +194,7 @@ class SqliteSession(SqliteStagingSession):
                 source, attributes[0]
             )
             return locate_by_key(
-                source, attributes, "INTEGER", is_used_directly=holds_integers, is_unchecked=True
+                source, attributes, "INTEGER", is_single_integer=holds_integers, needs_uniqueness_check=True
             )
         names = {name.lower() for name, *_ in columns}
         free_names = [name for name in _ROWID_NAMES if name not in names]
@@ -233,7 +233,7 @@ class SqliteSession(SqliteStagingSession):
         threshold = round(share * n_buckets)
         return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         typed_attributes = [
             a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
         ]
@@ -295,10 +295,10 @@ class SqliteSession(SqliteStagingSession):
         # The affinity of the column converts the value. CAST to DATE would yield a number.
         return "?"
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT value FROM json_each(?)", json.dumps(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._batches(query, chunk_rows))
 
     # -- staging ----------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class SqliteSession(SqliteStagingSession):
         column_names = {column.lower() for column, _ in columns}
         free_names = [address for address in _ROWID_NAMES if address not in column_names]
         if not free_names:
-            raise hidden_address_error(relation, _ROWID_NAMES[0])
+            raise row_id_shadowed_error(relation, _ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
