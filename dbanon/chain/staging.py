@@ -110,7 +110,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
     DbanonError : as ``chain_session``.
     """
     assert job.chain is not None
-    session.require("chains")
+    session.require_capability("chains")
     chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
     requested = [

@@ -137,7 +137,7 @@ def require_table_rows(relation: Relation) -> None:
 def create(store: Store, budget: NewBudget) -> BudgetShown:
     """Create a budget in the database of its source; raises as ``budgets.create``."""
     with store.session(write=True) as session:
-        session.require("budgets")
+        session.require_capability("budgets")
         relation = session.find_source(parse_relation(budget.source))
         require_table_rows(relation)
         if budget.entity:

@@ -281,7 +281,9 @@ def outlook(
         planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
     )
     if sql_source.copied_rows_summary:
-        result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.copied_rows_summary)})
+        result = replace(
+            result, arguments={**result.arguments, "drawn": dict(sql_source.copied_rows_summary)}
+        )
     return replace(result, chain=chain, file_columns=file_columns)
 
 

@@ -281,7 +281,9 @@ def plan(
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        inspected = source.refine_attributes(relation, [relation.attribute(name) for name in sensitive])
+        inspected = source.refine_attributes(
+            relation, [relation.attribute(name) for name in sensitive]
+        )
         attributes = source.refine_attributes(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None if target is None else _passthrough(job, relation, source, target)

@@ -136,7 +136,9 @@ class DataFrameSource:
         """Return the DataFrame; ``lay_out_rows`` caches it if its rows could change."""
         return relation
 
-    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Return the attributes; the declared types are sufficient."""
         return tuple(attributes)
 

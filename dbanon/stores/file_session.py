@@ -111,7 +111,7 @@ class FileDatabase(ABC):
     kind: ClassVar[str]
     is_persistent = True
     # Replaces "in a view" in hints, if columns of views have no declared types.
-    view_replacement: ClassVar[str | None] = None
+    where_to_cast: ClassVar[str | None] = None
 
     @property
     @abstractmethod
@@ -136,7 +136,7 @@ class FileDatabase(ABC):
             interruptible_until_commit() as before_commit,
             ensure_database_file(self._path, self.kind, write=write, create=create),
             self._session(write, before_commit) as session,
-            hints_without_views(self.view_replacement),
+            hints_without_views(self.where_to_cast),
         ):
             yield session
 
@@ -153,7 +153,7 @@ class FileDatabase(ABC):
         with (
             ensure_database_file(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
-            hints_without_views(self.view_replacement),
+            hints_without_views(self.where_to_cast),
         ):
             yield session
 
@@ -166,7 +166,7 @@ class FileSession(Session):
     """One transaction on a file database."""
 
     # The schema of temporary tables.
-    temporary: ClassVar[str] = "temp"
+    temporary_schema: ClassVar[str] = "temp"
 
     # False if the connection is closed after the transaction, which drops temporary tables.
     stays_open = True
@@ -191,7 +191,9 @@ class FileSession(Session):
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
+        return self.digest(
+            relation.relation_to_read, [relation.attribute(name) for name in names], salt
+        )
 
     def has_ledger(self) -> bool:
         # Cache a positive result: no one can drop the ledger in this transaction.
@@ -232,7 +234,7 @@ class FileSession(Session):
     def drop_staging(self) -> None:
         """Drop the tables that link rows to classes, which a caller's connection would keep."""
         for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
+            self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 
     def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         return str(name).lower() == str(other_name).lower()
@@ -254,5 +256,5 @@ class FileSession(Session):
     def require_trusted_ledger(self) -> None:
         """Do nothing: there are no other roles whose code a ledger could run."""
 
-    def tie_releases(self) -> None:
+    def update_release_oids(self) -> None:
         """Do nothing: tables have no persistent identifiers to record in ledger entries."""

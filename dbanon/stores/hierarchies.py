@@ -119,7 +119,9 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     if position_columns and position_columns[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
     text_expressions = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
-    text_rows = session.rows(statements.read_tree(source.relation, text_expressions, MAX_ROWS + 1))
+    text_rows = session.rows(
+        statements.read_tree(source.relation_to_read, text_expressions, MAX_ROWS + 1)
+    )
     if len(text_rows) > MAX_ROWS:
         raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
     if position_columns:

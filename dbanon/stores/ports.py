@@ -147,7 +147,9 @@ class Source(Protocol):
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin these columns of the relation to one snapshot until the run ends."""
 
-    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at values, for example an undeclared decimal scale."""
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:

@@ -85,7 +85,7 @@ def profile_columns(
         [
             (
                 quote(a.name),
-                count_distinct_sql(session.compared(a)),
+                count_distinct_sql(session.grouping_sql(a)),
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
@@ -122,8 +122,10 @@ def find_direct_identifiers(
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name, columns = relation.name, tuple(a.name for a in readable)
-        head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, relation.relation.quoted)
-        forms = detect_forms(session, relation.relation, readable)
+        head = _LeadingRows(
+            name.schema, name.name, columns, HEAD_ROWS, relation.relation_to_read.quoted
+        )
+        forms = detect_forms(session, relation.relation_to_read, readable)
         _, columns_of_head = profile_columns(
             session, head, readable, count_distinct_sql=session.count_distinct_sql
         )
@@ -141,7 +143,7 @@ def count_spellings(session: Session, relation: Relation, person: Attribute) -> 
     )
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
     [row] = session.rows(
-        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+        f"SELECT {counts} FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     )
     return dict(zip(normalizations, map(int, row), strict=True))
 
@@ -151,9 +153,10 @@ def estimate_distinct_share(session: Session, relation: Relation, names: Sequenc
 
     All NULLs count as equal. The share usually decreases with more rows.
     """
-    columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
+    columns = ", ".join(session.grouping_sql(relation.attribute(name)) for name in names)
     source = (
-        f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED_ROWS}) AS s"
+        f"(SELECT {quote_list(names)} FROM {relation.relation_to_read.quoted}"
+        f" LIMIT {COMPARED_ROWS}) AS s"
     )
     n_rows, n_groups = session.rows(
         "SELECT coalesce(sum(n), 0), count(*) FROM"
@@ -206,7 +209,7 @@ def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute
     sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
-        f" GROUP BY {session.compared(attribute)}) AS g"
+        f" GROUP BY {session.grouping_sql(attribute)}) AS g"
     )[0]
     n = int(n_rows)
     return (int(sum_of_squares) - n) / (n * (n - 1)) if n > 1 else 1.0
@@ -220,7 +223,7 @@ def _dependency_query(
     Each row of the result belongs to one value of the identifier. It has two counts per column of
     ``constant``: of its non-NULL and of its distinct values.
     """
-    value = session.compared(identifier)
+    value = session.grouping_sql(identifier)
     columns = (identifier.name, *(a.name for a in constant))
     searched_rows = _LeadingRows(
         relation.schema, relation.name, columns, SEARCHED_ROWS, staged=relation.staged
@@ -229,7 +232,7 @@ def _dependency_query(
         relation.schema, relation.name, (identifier.name,), PROBED_ROWS, staged=relation.staged
     )
     counts = ", ".join(
-        f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
+        f"count(s.{quote(a.name)}), count(DISTINCT {session.grouping_sql(a)})" for a in constant
     )
     return (
         f"SELECT {counts} FROM {searched_rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
@@ -253,7 +256,7 @@ def count_classes_below_k(
     """
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
-    value = session.compared(relation.attribute(name))
+    value = session.grouping_sql(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
         n_classes, n_below = session.rows(
@@ -306,7 +309,7 @@ def _count_nulls(
 ) -> dict[str, int]:
     """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
-    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    query = f"SELECT {counts} FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     [null_counts] = session.rows(query)
     return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
@@ -343,7 +346,7 @@ def _require_strata(
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
-    source = f"FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    source = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
     order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""

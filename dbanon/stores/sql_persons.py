@@ -93,7 +93,7 @@ def count_persons(
         person,
         joins,
         further_columns,
-        reads=columns_to_read,
+        source_columns=columns_to_read,
         keys=class_keys,
     )
     set_counts = tuple(

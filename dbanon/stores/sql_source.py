@@ -173,7 +173,9 @@ class SqlSource:
         """Pin the relation to the transaction's snapshot."""
         return self.session.pin(relation, names)
 
-    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Complete the attributes from their values; raises MixedTypes."""
         return self.session.refine_attributes(relation, attributes)
 
@@ -194,7 +196,7 @@ class SqlSource:
         """List the distinct non-NULL values of a column in the rows to read, in its order."""
         [inspected_attribute] = self.session.refine_attributes(relation, [attribute])
         query = statements.distinct_values(
-            relation.relation,
+            relation.relation_to_read,
             attribute.name,
             self.session.text_of(inspected_attribute),
             relation.and_condition,
@@ -204,7 +206,7 @@ class SqlSource:
 
     def count(self, relation: Relation) -> int:
         """Count the rows, including those withheld because of a NULL."""
-        query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
+        query = f"SELECT count(*) FROM {relation.relation_to_read.quoted} AS s"
         return int(self.session.rows(query)[0][0])
 
     def count_totals(
@@ -213,7 +215,8 @@ class SqlSource:
         """Count rows, persons and NULLs in SQL."""
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
-        query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
+        selected = ", ".join(["count(*)", *counts])
+        query = f"SELECT {selected} FROM {relation.relation_to_read.quoted} AS s"
         n_rows, *results = map(int, self.session.rows(query)[0])
         nulls = (n_rows - n_present for n_present in results[len(persons) :])
         totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
@@ -232,8 +235,8 @@ class SqlSource:
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
-        rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
-        forms = detect_forms(self.session, relation.relation, attributes)
+        rows, columns = profile_columns(self.session, relation.relation_to_read, attributes, keys)
+        forms = detect_forms(self.session, relation.relation_to_read, attributes)
         return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -278,7 +281,7 @@ class SqlSource:
         )
         ranked = {
             name: recode_in_value_order(
-                self.session, relation.relation, relation.attribute(name), column
+                self.session, relation.relation_to_read, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
             if name not in roles.leaf_columns
@@ -338,7 +341,7 @@ class SqlSource:
         session, k = self.session, int(draft.job.policy.k)
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
-        value = session.compared(draft.relation.attribute(name))
+        value = session.grouping_sql(draft.relation.attribute(name))
         return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
 
     def group_by_original(

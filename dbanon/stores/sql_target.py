@@ -281,7 +281,7 @@ class SqlTarget:
     def require_pseudonyms(self, source: Source) -> None:
         """Check that this database can compute keyed hashes; copied rows arrive hashed."""
         if not self.copies_from(source):
-            self.session.require("pseudonyms")
+            self.session.require_capability("pseudonyms")
 
     def count_distinct(self, staged_release: StagedSqlRelease, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
@@ -301,9 +301,9 @@ class SqlTarget:
         n_sampled = proof_sample_size(rows)
         if not n_sampled or not names:
             return {}
-        values = [session.compared(draft.relation.attribute(name)) for name in names]
+        values = [session.grouping_sql(draft.relation.attribute(name)) for name in names]
         sample = session.sample(staged_release.relation, n_sampled / rows)
-        n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
+        n_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
         disclosive_columns = (
             prove_nearly_unique(name, rows, int(n_rows), int(n_values), int(n_distinct))
             for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
@@ -332,7 +332,7 @@ class SqlTarget:
         class_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
         )
-        query = recount_statements.homogeneity(relation, class_keys, value_keys[0])
+        query = recount_statements.count_homogeneous_classes(relation, class_keys, value_keys[0])
         [(n_classes, n_rows, n_single_valued, n_rows_of_these)] = self.session.rows(query)
         return ClassHomogeneity(
             name, int(n_single_valued), int(n_rows_of_these), int(n_classes), int(n_rows)
@@ -373,7 +373,7 @@ class SqlTarget:
         attributes = self.session.refine_attributes(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
         names = [attribute.name for attribute in attributes]
-        return attributes, self.session.read_pieces(relation, names, chunk_rows)
+        return attributes, self.session.read_batches(relation, names, chunk_rows)
 
     # -- publishing -------------------------------------------------------------------------------
 

@@ -263,7 +263,7 @@ def read_numbers(
             expression, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
-            expression = session.bounded(column.source, column.low, column.high)
+            expression = session.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
     for name in persons:
         person_number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"

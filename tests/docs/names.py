@@ -88,7 +88,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "Found": ("data/partition",),
         # Every source has it, as does its documentation.
         "drawn": (
-            *("sessions/interface", "stores/duckdb/drawn_source", "stores/frame/source"),
+            *("sessions/interface", "stores/duckdb/stream_store", "stores/frame/source"),
             *("stores/ports", "stores/sql_source"),
         ),
         # The name of a staging table.

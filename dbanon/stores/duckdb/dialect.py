@@ -177,7 +177,7 @@ def _microseconds(attribute: Attribute, timestamp: str) -> str:
     return f"epoch_us({timestamp})"
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.FLOAT:
         return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
@@ -279,7 +279,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"CAST({name} AS {attribute.sql_type})"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         timestamp = _microseconds(attribute, column)

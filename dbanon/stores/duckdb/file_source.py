@@ -51,7 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
-    view_replacement = "in a copy of the file"
+    where_to_cast = "in a copy of the file"
 
     def __init__(
         self,

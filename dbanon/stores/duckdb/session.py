@@ -27,11 +27,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    row_id_shadowed_error,
     is_integer_key,
     key_required_error,
-    locate_by_key,
+    row_id_shadowed_error,
     uncopyable_value_error,
+    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -60,7 +60,7 @@ class DuckdbSession(FileSession):
     digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
     read_only_query = READ_ONLY_QUERY
-    temporary = "temp.main"
+    temporary_schema = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID",
         "timestamp": "TIMESTAMP WITH TIME ZONE",
@@ -163,12 +163,16 @@ class DuckdbSession(FileSession):
         attributes = choose_key(source, key)
         if attributes:
             fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
-            return locate_by_key(
-                source, attributes, "BIGINT", is_single_integer=fits_bigint, needs_uniqueness_check=is_declared
+            return with_key_locator(
+                source,
+                attributes,
+                "BIGINT",
+                is_single_integer=fits_bigint,
+                needs_uniqueness_check=is_declared,
             )
         if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required_error(source, hidden="rowid" if self._has_rowid else None)
+        raise key_required_error(source, shadowing_column="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -212,7 +216,7 @@ class DuckdbSession(FileSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
-        for batch in self.read_pieces(source, columns, chunk_rows, keys):
+        for batch in self.read_batches(source, columns, chunk_rows, keys):
             value_lists = []
             for name, column in zip(columns, batch.columns[1:], strict=True):
                 try:
@@ -222,7 +226,7 @@ class DuckdbSession(FileSession):
             rows = list(zip(*value_lists, strict=True)) if value_lists else [()] * batch.num_rows
             yield to_numpy(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
-    def read_pieces(
+    def read_batches(
         self,
         source: Relation,
         columns: Sequence[str],
@@ -276,7 +280,7 @@ class DuckdbSession(FileSession):
             else ()
         )
         for name in sorted({*self.staging_tables}.intersection(existing_tables)):
-            self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
+            self.run(f"DROP TABLE {self.temporary_schema}.{quote(name)}")
 
     def _stage(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
         """Create a staging table with these rows."""

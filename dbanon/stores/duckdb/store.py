@@ -156,7 +156,7 @@ class DuckdbStore(FileDatabase):
         if memory_bytes is not None:
             self._spill_statements += duckdb_limit_statements(memory_bytes)
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file or the same connection."""
         if not isinstance(other, DuckdbStore):
             return False

@@ -107,7 +107,9 @@ class FrameSource:
         """Return the relation unchanged: a frame does not change during the run."""
         return relation
 
-    def refine_attributes(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Fill in the types of attributes that were left as ``other``."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a

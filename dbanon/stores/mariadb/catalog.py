@@ -356,7 +356,7 @@ class MariadbCatalog(Session):
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
         return f"dbanon {digest[:48]}"
 
-    def tie_releases(self) -> None:
+    def update_release_oids(self) -> None:
         """Do nothing: relations have no ids that an entry could refer to."""
 
     def ledger_name(self, table: str) -> RelationName:

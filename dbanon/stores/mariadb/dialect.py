@@ -157,7 +157,7 @@ def as_number(position: int, attribute: Attribute) -> str:
     return f"d{position}.code" if attribute.kind.is_coded else column
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """SQL of a column's values as doubles, which cannot overflow, so the bounds are not needed."""
     return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
@@ -282,7 +282,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"c.{statements.value_column(position)}"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     """SQL of quotient and remainder of a number; here 0 and the number itself."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:

@@ -100,7 +100,7 @@ class MariadbSession(MariadbStaging):
         # An expression instead of a column, since a filter may run where the column does not exist.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
-            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=unchecked)
+            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unchecked)
         )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -116,7 +116,7 @@ class MariadbSession(MariadbStaging):
         key_names = self._keys.get(source.name, ())
         names = tuple(
             dict.fromkeys(
-                [*columns, *source.required_locator.unchecked_columns, *source.required_columns]
+                [*columns, *source.required_locator.columns_to_check, *source.required_columns]
             )
         )
         attributes = [source.attribute(name) for name in names]
@@ -125,7 +125,7 @@ class MariadbSession(MariadbStaging):
             len(key_attributes) == 1
             and key_attributes[0].kind is Kind.INTEGER
             and key_attributes[0].bits <= 64
-            and not source.required_locator.unchecked_columns
+            and not source.required_locator.columns_to_check
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
@@ -174,7 +174,7 @@ class MariadbSession(MariadbStaging):
         if not invalid_if:
             return
         sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in invalid_if.values())
-        [counts] = self.rows(f"SELECT {sums} FROM {source.relation.quoted} AS s")
+        [counts] = self.rows(f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s")
         for name, count in zip(invalid_if, counts, strict=True):
             if count:
                 attribute = source.attribute(name)
@@ -202,10 +202,10 @@ class MariadbSession(MariadbStaging):
     def value_of(self, attribute: Attribute) -> str:
         return self.normalized_sql(attribute, self.text_of(attribute))
 
-    def compared(self, attribute: Attribute) -> str:
+    def grouping_sql(self, attribute: Attribute) -> str:
         if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
             return self.text_of(attribute)
-        return super().compared(attribute)
+        return super().grouping_sql(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
         # Stored in a table, since a query that reads the sample twice would draw it twice.
@@ -216,7 +216,9 @@ class MariadbSession(MariadbStaging):
         )
         return f"{_SAMPLE} AS s"
 
-    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
@@ -243,7 +245,7 @@ class MariadbSession(MariadbStaging):
                 f"coalesce(sum({is_invalid}), 0)" for is_invalid, _, _ in checks.values()
             )
             [counts] = self.rows(
-                f"SELECT {sums} FROM {source.relation.quoted} AS s{source.where_clause}"
+                f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s{source.where_clause}"
             )
             for (name, check), count in zip(checks.items(), counts, strict=True):
                 if count:
@@ -336,7 +338,7 @@ class MariadbSession(MariadbStaging):
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
         columns = [relation.attribute(name) for name in names]
-        return self._digest(relation.relation, columns, salt)
+        return self._digest(relation.relation_to_read, columns, salt)
 
     def _digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int

@@ -257,17 +257,19 @@ class MariadbStaging(MariadbCatalog):
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
         if source is None:
-            super().insert(table, values, source, reads, joins)
+            super().insert(table, values, source, source_columns, joins)
             return
         # Join in key order, then sort: in output order every lookup in the copy would be random.
         # LIMIT separates the two steps.
         [key] = source.required_locator.expressions
-        read_columns = "".join(f", s.{quote(name)}" for name in reads)
-        class_column, position_column = (unused_name(name, reads) for name in (_CLASS, ROW_NUMBER))
+        read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
+        class_column, position_column = (
+            unused_name(name, source_columns) for name in (_CLASS, ROW_NUMBER)
+        )
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"

@@ -253,7 +253,7 @@ def insert_statement(
     target: RelationName,
     values: Mapping[str, str],
     source: Relation,
-    reads: Sequence[str],
+    source_columns: Sequence[str],
     arrays: ReleaseArrays,
     array_sql: Callable[[int, ArrayColumn], str],
     joins: str,
@@ -263,14 +263,14 @@ def insert_statement(
     Parameters
     ----------
     values : SQL expression by column, over the aliases s and c.
-    reads : source columns that expressions and joins use.
+    source_columns : columns of the source that expressions and joins use.
     array_sql : returns SQL of an array, which is evaluated once, from its index in
         ``arrays.columns`` and the array.
     joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
     columns, slots = arrays.columns, arrays.slots
-    key, class_position = (quote(_unused(name, reads)) for name in ("key", "place"))
-    names = [quote(name) for name in reads]
+    key, class_position = (quote(_unused(name, source_columns)) for name in ("key", "place"))
+    names = [quote(name) for name in source_columns]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
     index = slots.index.format(key=key, key_range=key_range)
     # OFFSET 0 computes the key once per row, and class values only after sorting.
@@ -398,20 +398,22 @@ class PostgresqlArraySession(Session):
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
         if self._arrays is not None and source is not None:
             self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
-                insert_statement(table, values, source, reads, self._arrays, self.array_sql, joins)
+                insert_statement(
+                    table, values, source, source_columns, self._arrays, self.array_sql, joins
+                )
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
         # Labels are stored in key order but needed in class order. Merge joins avoid the random
         # access of hash joins, and take a third less time.
         self.run("SET LOCAL enable_hashjoin = off")
-        super().insert(table, values, source, reads, joins)
+        super().insert(table, values, source, source_columns, joins)
         self.run("SET LOCAL enable_hashjoin = on")
 
     @property

@@ -367,14 +367,18 @@ class PsycopgSession(PassthroughSession):
         return True
 
     def insert_cells(
-        self, table: RelationName, values: Mapping[str, str], source: Relation, reads: Sequence[str]
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation,
+        source_columns: Sequence[str],
     ) -> bool:
         if self._arrays is None:
             return False
         self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
         self.run_with_arrays(
             arrays.insert_statement(
-                table, values, source, reads, self._arrays, self.array_sql, joins=""
+                table, values, source, source_columns, self._arrays, self.array_sql, joins=""
             )
         )
         self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")

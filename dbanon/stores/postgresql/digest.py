@@ -187,7 +187,7 @@ def digest_columns(
     [(row_hash,)] = run(COLUMNS_HASH, parameters)
     [(rows, total)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
-        f" FROM {relation.relation.quoted} AS s"
+        f" FROM {relation.relation_to_read.quoted} AS s"
     )
     return int(rows), int(total)
 

@@ -77,7 +77,7 @@ def well_formed_condition(attribute: Attribute) -> str:
     return condition
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """Build SQL for a value as a number; NULL if the stored value does not match the column's type.
 
     ``low`` and ``high`` are ignored, because REAL holds every number and date.
@@ -274,7 +274,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"c.{statements.value_column(position)}"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     """SQL for quotient and remainder of a value by ``n.size``, in integers; for exact sums."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:

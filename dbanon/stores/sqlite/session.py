@@ -48,11 +48,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    row_id_shadowed_error,
     is_integer_key,
     key_required_error,
-    locate_by_key,
     prepend_class_and_position,
+    row_id_shadowed_error,
+    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -193,8 +193,12 @@ class SqliteSession(SqliteStagingSession):
             holds_integers = is_integer_key(attributes) and self._holds_integers(
                 source, attributes[0]
             )
-            return locate_by_key(
-                source, attributes, "INTEGER", is_single_integer=holds_integers, needs_uniqueness_check=True
+            return with_key_locator(
+                source,
+                attributes,
+                "INTEGER",
+                is_single_integer=holds_integers,
+                needs_uniqueness_check=True,
             )
         names = {name.lower() for name, *_ in columns}
         free_names = [name for name in _ROWID_NAMES if name not in names]
@@ -233,7 +237,9 @@ class SqliteSession(SqliteStagingSession):
         threshold = round(share * n_buckets)
         return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
-    def refine_attributes(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         typed_attributes = [
             a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
         ]
@@ -245,7 +251,8 @@ class SqliteSession(SqliteStagingSession):
             for a in typed_attributes
         ]
         results = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where_clause}"
+            f"SELECT {', '.join(checks)} FROM {source.relation_to_read.quoted} AS s"
+            f"{source.where_clause}"
         )[0]
         inspected_by_name = {}
         for attribute, n_invalid, extent in zip(

@@ -27,7 +27,7 @@ class SqliteStore(FileDatabase):
 
     kind = SQLITE
     # A column of a view has a type only if it is a column of a table, not an expression.
-    view_replacement = "in a copy of the table"
+    where_to_cast = "in a copy of the table"
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None
@@ -137,7 +137,7 @@ class SqliteStore(FileDatabase):
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: SQLite already keeps temporary tables on disk and uses little memory."""
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file, engine or connection."""
         if not isinstance(other, SqliteStore):
             return False
