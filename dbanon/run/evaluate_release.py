@@ -233,7 +233,9 @@ def _compare_originals(
             text_columns.append(name)
     if numeric_columns:
         source_moments = compute_column_moments(session, source.relation_to_read, numeric_columns)
-        released_moments = compute_column_moments(session, released.relation_to_read, numeric_columns)
+        released_moments = compute_column_moments(
+            session, released.relation_to_read, numeric_columns
+        )
         note = f"{WITHOUT_PAIRS}; of {', '.join(numeric_columns)}"
         for measure, figure in unpaired_figures(
             source_moments, released_moments, numeric_columns
@@ -248,7 +250,9 @@ def _compare_originals(
             yield ReleaseFigure(
                 measure, None, None, "no column holds numbers in source and release"
             )
-    source_entropies = [compute_entropy(session, source.relation_to_read, name) for name in text_columns]
+    source_entropies = [
+        compute_entropy(session, source.relation_to_read, name) for name in text_columns
+    ]
     released_entropies = [
         compute_entropy(session, released.relation_to_read, name) for name in text_columns
     ]

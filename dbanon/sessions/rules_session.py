@@ -58,7 +58,7 @@ class RulesSession(SessionInterface):
         return None
 
     def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
-        """Return the ledger's columns about a new rule: its table, and the role that declares it."""
+        """Return the ledger's columns for a new rule's table, and the role that declares it."""
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
 
     def update_rule_oids(self, source: RelationName) -> None:

@@ -50,6 +50,7 @@ from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.file_session import FileSession
 
+# The name under which Arrow tables are registered for INSERT.
 _INCOMING_VIEW = "dbanon_incoming"
 
 
@@ -80,7 +81,7 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger_prefix: RelationName | None = None
         self._databases: tuple[str, frozenset[str]] | None = None
-        # Values of settings before this session changed them; the store restores them.
+        # The values that settings had before this session; the store restores them.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -101,7 +102,7 @@ class DuckdbSession(FileSession):
             yield from self._reader
 
     def stop_reading(self) -> None:
-        """Close the current reader, which would keep the file open even after an error."""
+        """Close the current Arrow reader, which would keep the file open even after an error."""
         if self._reader is not None:
             self._reader.close()
 
@@ -133,15 +134,20 @@ class DuckdbSession(FileSession):
         return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
-        keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
+        keys = self._constraint_columns(source, "IN ('PRIMARY KEY', 'UNIQUE')")
         return frozenset(names[0] for names in keys if len(names) == 1)
 
-    def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
-        """The columns of each constraint of these kinds; ``kinds`` is SQL after the type."""
+    def _constraint_columns(self, source: Relation, type_condition: str) -> list[list[str]]:
+        """List the column names of each constraint of some types.
+
+        Parameters
+        ----------
+        type_condition : SQL that follows ``constraint_type`` in the condition.
+        """
         rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            f" AND constraint_type {kinds}",
+            f" AND constraint_type {type_condition}",
             (source.name.schema, source.name.name),
         )
         return [names for (names,) in rows]
@@ -159,7 +165,7 @@ class DuckdbSession(FileSession):
         is_declared = bool(key)
         self._has_rowid = source.kind == "table"
         if not is_declared and self._has_rowid:
-            key = next(iter(self._keys(source, "= 'PRIMARY KEY'")), ())
+            key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
         if attributes:
             fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
@@ -192,7 +198,7 @@ class DuckdbSession(FileSession):
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
     def count_distinct_sql(self, value: str) -> str:
-        # count(DISTINCT …) would take 2 ms per column, even for few rows.
+        # Faster than count(DISTINCT …), which takes 2 ms per column even for few rows.
         return f"coalesce(list_unique(list({value})), 0)"
 
     def read_chunks(
@@ -293,7 +299,7 @@ class DuckdbSession(FileSession):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:
-            # DuckDB refuses this in a failed transaction.
+            # DuckDB refuses to unregister in a failed transaction.
             with suppress(duckdb.Error):
                 self._connection.unregister(_INCOMING_VIEW)
 
@@ -317,13 +323,15 @@ class DuckdbSession(FileSession):
             arrays.append(array)
         self._stage(statements.CLASSES, column_types, to_table(arrays))
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
             (statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)
         ]
         self.run(statements.create_staging(statements.ROWS, column_types))
-        for classes, positions, rows in pieces:
+        for classes, positions, rows in batches:
             value_lists = list(zip(*rows, strict=True)) if attributes else []
             arrays = [to_arrow(classes), to_arrow(positions)]
             for attribute, values in zip(attributes, value_lists, strict=True):
@@ -354,9 +362,9 @@ class DuckdbSession(FileSession):
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        for rows in pieces:
+        for rows in batches:
             arrays = []
             for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
                 try:

@@ -238,19 +238,21 @@ class MariadbStaging(MariadbCatalog):
             batch = [list(values) for values in column_values]
             self._load(statements.CLASSES, column_types, [batch])
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
             columns.append(
                 (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
             )
-        rows = storable_rows(attributes, prepend_class_and_position(pieces), types.to_storable)
+        rows = storable_rows(attributes, prepend_class_and_position(batches), types.to_storable)
         # Sorted by class and position, as in the release, so that the order of statements in the
         # general log does not reveal which row of the source became which.
         by_position = itemgetter(0, 1)
         sorted_batches = iter(lambda: sorted(islice(rows, _BATCH_ROWS), key=by_position), [])
-        batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
-        self._load(statements.ROWS, columns, batches)
+        column_batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
+        self._load(statements.ROWS, columns, column_batches)
 
     def insert(
         self,

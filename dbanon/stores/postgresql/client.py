@@ -229,13 +229,15 @@ class PsycopgSession(PassthroughSession):
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "integer"), ("position", "integer")]
         columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
-            prepend_class_and_position(pieces),
+            prepend_class_and_position(batches),
         )
         self.analyze_staging(statements.ROWS)
 
@@ -247,9 +249,9 @@ class PsycopgSession(PassthroughSession):
         return self.staged_relation(replace(name, staged=statements.FILE_ROWS), int(oid))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        rows = (row for chunk in pieces for row in chunk)
+        rows = (row for batch in batches for row in batch)
         self._copy_rows(f"COPY {quote(statements.FILE_ROWS)} FROM STDIN", rows)
         self.analyze_staging(statements.FILE_ROWS)
 

@@ -85,11 +85,10 @@ def translate_errors() -> Iterator[None]:
                 " published.",
                 detail=name,
                 hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
-                " (/var/tmp if"
-                " it is not set), and run it again.",
+                " (/var/tmp if it is not set), and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
-            # Statements are interrupted only if a signal handler raises in the progress handler.
+            # This happens only if a signal handler raises during the progress handler.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file cannot be written.", detail=name) from None
@@ -100,7 +99,7 @@ def translate_errors() -> Iterator[None]:
         raise DatabaseFailure("The database refused a statement.", detail=name) from None
 
 
-# The names of the row ID, unless a column has the same name.
+# The names of the row ID; each is hidden by a column of the same name.
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
@@ -215,7 +214,7 @@ class SqliteSession(SqliteStagingSession):
     def unique_columns(self, source: Relation) -> frozenset[str]:
         primary_key = [name for name, _, _, position in self._columns(source.name) if position]
         unique_rows = self.rows(
-            # Indexes on a single column.
+            # List the columns of unique indexes on a single column.
             "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
             ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
             (source.name.name,),
@@ -254,7 +253,7 @@ class SqliteSession(SqliteStagingSession):
             f"SELECT {', '.join(checks)} FROM {source.relation_to_read.quoted} AS s"
             f"{source.where_clause}"
         )[0]
-        inspected_by_name = {}
+        refined_by_name = {}
         for attribute, n_invalid, extent in zip(
             typed_attributes, results[::2], results[1::2], strict=True
         ):
@@ -264,8 +263,8 @@ class SqliteSession(SqliteStagingSession):
                     f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
-        return tuple(inspected_by_name.get(a.name, a) for a in attributes)
+            refined_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
+        return tuple(refined_by_name.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -299,7 +298,8 @@ class SqliteSession(SqliteStagingSession):
             yield keys, [row[1:] for row in rows]
 
     def cast_parameter(self, sql_type: str) -> str:
-        # The affinity of the column converts the value. CAST to DATE would yield a number.
+        # SQLite converts the text to the affinity of the column that it is compared with. CAST to
+        # DATE would yield a number instead.
         return "?"
 
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
@@ -342,10 +342,12 @@ class SqliteSession(SqliteStagingSession):
             value_lists.append(dialect.stored_values(column))
         self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, prepend_class_and_position(pieces), dialect.to_storable)
+        rows = storable_rows(attributes, prepend_class_and_position(batches), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -359,12 +361,12 @@ class SqliteSession(SqliteStagingSession):
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
         insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
         self.report_sql(insert_statement)
-        rows = (row for batch in pieces for row in batch)
+        rows = (row for batch in batches for row in batch)
         with translate_errors():
             storable = storable_rows(attributes, rows, dialect.to_storable, first_value_index=0)
             self._driver.executemany(insert_statement, storable).close()
@@ -432,7 +434,7 @@ class SqliteSession(SqliteStagingSession):
         if output.kind == "view":
             if output.replaced_kind:
                 self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names, as a name could contain such a mark.
+            # Put the mark before the column names: a name could contain text that looks like it.
             self.run(
                 f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
                 f" ({quote_list(columns)}) AS"

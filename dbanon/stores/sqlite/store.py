@@ -1,4 +1,4 @@
-"""SQLite databases; writing transactions lock at their start, so that they read one snapshot."""
+"""SQLite databases. A writing transaction takes the lock at its start, and so sees one snapshot."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
 from dbanon.stores.sqlite.session import SqliteSession, translate_errors
 
+# The number of SQLite's virtual machine instructions between calls of the progress handler.
 _INSTRUCTIONS_PER_PROGRESS_CALL = 100_000
 
 
@@ -76,10 +77,11 @@ class SqliteStore(FileDatabase):
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
-            # Python runs signal handlers only between its own instructions, so call it regularly.
+            # Python runs signal handlers only between its own instructions, so let SQLite call a
+            # Python function regularly.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_PER_PROGRESS_CALL)
             try:
-                # Prevent the driver from beginning and committing transactions, such as around DDL.
+                # Prevent the driver from beginning and committing transactions itself.
                 driver.isolation_level = None
                 connection.begin()
                 with _without_row_counts(driver):
@@ -153,7 +155,7 @@ class SqliteStore(FileDatabase):
 
 @contextmanager
 def _default_factories(connection: sqlite3.Connection | None) -> Iterator[None]:
-    """Fetch rows as tuples and texts as str, with a caller's connection, too."""
+    """Fetch rows as tuples and texts as str in the block, even on a caller's connection."""
     if connection is None:
         yield
         return
