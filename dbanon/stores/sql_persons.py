@@ -17,7 +17,7 @@ from dbanon.stores.sql_counts import to_class_value_counts
 
 @dataclass(frozen=True, eq=False)
 class StagedSqlRelease(StagedRelease):
-    """A release in a hidden table.
+    """A release in a table that readers do not see yet.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class StagedSqlRelease(StagedRelease):
 
     @property
     def relation(self) -> RelationName:
-        """The hidden table."""
+        """The table, which still has its staging name."""
         return self.draft.output.staging_name
 
     @property
