@@ -212,7 +212,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # Somebody edited the ledger's tables: ``tree_of`` raises an error that names the mistake.
+        # The ledger's tables were edited: ``tree_of`` raises an error that names the mistake.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
             for label, parent in zip(labels, parents, strict=True)
