@@ -262,7 +262,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             hint=_HINT,
         )
     class_columns = ", ".join(
-        session.compared(attributes[column]) for column in entry.quasi_identifiers
+        session.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
     )
     columns = [session.text_of(attributes[column]) for column in (entity, *sensitive)]
     rows = session.rows(

@@ -187,7 +187,7 @@ def create(
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
         session = stack.enter_context(store.session(write=True, create=file_store is not None))
-        session.require("chains")
+        session.require_capability("chains")
         if file_store is None:
             relation = session.find_source(parse_relation(table))
             relation.attribute(entity)

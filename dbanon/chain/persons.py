@@ -61,7 +61,8 @@ def stage_newcomer_records(
         values = "".join(f", s.{quote(name)}" for name in table_columns)
         numbered_rows = (
             f"SELECT s.{entity}{values}, row_number() OVER (PARTITION BY s.{entity}"
-            f" ORDER BY s.{entity}) AS {_ORDINAL} FROM {chain_table.relation.relation.quoted} AS s"
+            f" ORDER BY s.{entity}) AS {_ORDINAL}"
+            f" FROM {chain_table.relation.relation_to_read.quoted} AS s"
         )
         joins += (
             f" LEFT JOIN ({numbered_rows}) AS p{chain_table.number}"
@@ -100,7 +101,7 @@ def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], 
     session = state.session
     values = " UNION ALL ".join(
         f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"
-        f" AS value FROM {chain_table.relation.relation.quoted} AS s"
+        f" AS value FROM {chain_table.relation.relation_to_read.quoted} AS s"
         f" JOIN {state.newcomers_table} AS a ON a.person = s.{quote(state.chain.entity)}"
         for chain_table in chain_tables
     )

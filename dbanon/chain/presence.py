@@ -71,7 +71,7 @@ def stage_persons(
         f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
     ]
     stage_tagged_persons(
-        state, f"SELECT {', '.join(columns)} FROM {relation.relation.quoted} AS s", names
+        state, f"SELECT {', '.join(columns)} FROM {relation.relation_to_read.quoted} AS s", names
     )
     return count_presence(state, relation)
 

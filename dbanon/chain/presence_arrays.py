@@ -112,12 +112,12 @@ def match_persons(
     if state.has_several_rows or (is_first and rules.new_chain_from is not None):
         return None
     # Row keys are not checked here, so they must be known to be unique, or be the entity.
-    if locator.unchecked_columns not in ((), (state.chain.entity,)):
+    if locator.columns_to_check not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
         # All members are fetched, including those who have left.
         members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
-        fetched = [f"{relation.relation.quoted} AS s", members]
+        fetched = [f"{relation.relation_to_read.quoted} AS s", members]
         max_rows = max(
             session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
         )
@@ -127,7 +127,7 @@ def match_persons(
     entity = relation.attribute(state.chain.entity)
     # A row with a NULL key has no person, so it is refused before the key is used.
     key_expressions = [
-        f"coalesce({sql}, 0)" if locator.unchecked_columns else sql for sql in locator.expressions
+        f"coalesce({sql}, 0)" if locator.columns_to_check else sql for sql in locator.expressions
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
@@ -146,7 +146,7 @@ def match_persons(
     select_list = ", ".join([*keys, tag, *(values if code else [])])
     with session.prepare_tagging():
         arrays = session.fetch(
-            columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
+            columns, f"(SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s) AS s"
         )
     n_keys = len(locator.types)
     key_order = _sort_order_by_key(arrays[:n_keys])

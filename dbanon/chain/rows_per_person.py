@@ -146,7 +146,7 @@ def _stage_persons_with_rows(
         persons_query = f"SELECT e.person FROM {quote(SOURCE_ROWS)} AS e"
     else:
         persons_query = " UNION ALL ".join(
-            f"SELECT s.{entity} AS person FROM {chain_table.relation.relation.quoted} AS s"
+            f"SELECT s.{entity} AS person FROM {chain_table.relation.relation_to_read.quoted} AS s"
             for chain_table in chain_tables
         )
     [(n_rows, n_with_person)] = session.rows(
@@ -187,7 +187,10 @@ def _drop_newcomers_without_quasi_identifiers(
     """
     if len(chain_tables) == 1:
         return
-    entity, first_table = quote(state.chain.entity), chain_tables[0].relation.relation.quoted
+    entity, first_table = (
+        quote(state.chain.entity),
+        chain_tables[0].relation.relation_to_read.quoted,
+    )
     in_first = f"SELECT s.{entity} FROM {first_table} AS s"
     state.session.run(
         f"DELETE FROM {quote(PRESENT_PERSONS)} WHERE person IN (SELECT p.person"
@@ -217,7 +220,8 @@ def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> 
         ]
         select_list += [f"0 AS {N_WITHHELD}", *values]
         selects.append(
-            f"SELECT {', '.join(select_list)} FROM {chain_table.relation.relation.quoted} AS s"
+            f"SELECT {', '.join(select_list)}"
+            f" FROM {chain_table.relation.relation_to_read.quoted} AS s"
         )
     state.stage(SOURCE_ROWS, " UNION ALL ".join(selects))
 

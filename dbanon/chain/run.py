@@ -177,7 +177,7 @@ def run_chained(
     assert job.chain is not None
     database, file_store = chain_store(source, target)
     key = read_key(job.chain.key)
-    is_other_database = target is not None and not target.same_database(database)
+    is_other_database = target is not None and not target.is_same_database(database)
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):

@@ -47,7 +47,7 @@ class FileSource(SqlSource):
         """
         return self._require_columns(job, self._staged.relation)
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, required_columns=job.quasi_identifiers)
@@ -115,7 +115,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
     DbanonError : as ``chain_session``.
     """
     assert job.chain is not None
-    session.require("chains")
+    session.require_capability("chains")
     chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
     requested = [
@@ -184,7 +184,7 @@ def _stage_columns(
     ----------
     types : required types by column; other columns get the types of the file.
     """
-    inspected = file.inspect(relation, [relation.attribute(name) for name in names])
+    inspected = file.refine_attributes(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
     staged = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, inspected, staged)

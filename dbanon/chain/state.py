@@ -189,7 +189,7 @@ def find_chain(session: Session, name: str) -> ChainRecord:
     ChainNotFound : there is no such chain.
     InsufficientRights : this role may not see chains.
     """
-    session.require("chains")
+    session.require_capability("chains")
     if not _has_chain_table(session):
         raise _chain_not_found_error(name)
     chain_table = session.ledger_name("chain").quoted

@@ -248,7 +248,7 @@ def _upgrade_and_repair_ledger(
         if isinstance(session, PostgresqlSession):
             session.lock_seconds = lock_timeout
         session.ensure_ledger()
-        session.tie_releases()
+        session.update_release_oids()
         if isinstance(session, PostgresqlSession):
             return repair_ledger(session, accept_owners)
         return []

@@ -305,7 +305,7 @@ def find(session: Session, name: str) -> RecordedBudget:
     ------
     BudgetNotFound : there is no such budget.
     """
-    session.require("budgets")
+    session.require_capability("budgets")
     budgets = list_budgets(session)
     for budget in budgets:
         if budget.name == name:

@@ -177,7 +177,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
         return
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
-    session.tie_rules(source)
+    session.update_rule_oids(source)
     author = session.describe_rule_author(source)
     declared_at = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *author)
@@ -194,7 +194,7 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
     removed = None if columns is None else list(columns)
     if not session.write_rules_as_owner(source, {"remove": removed}):
         _delete(session, source, removed)
-        session.tie_rules(source)
+        session.update_rule_oids(source)
 
 
 def _prepare(session: Session, source: RelationName) -> None:

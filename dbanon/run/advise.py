@@ -282,7 +282,7 @@ def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Map
     )
     relation = source.describe(job)
     columns = [attribute.name for attribute in relation.schema.attributes]
-    profile = source.profile(source.locate(relation, job, columns))
+    profile = source.profile(source.with_row_locator(relation, job, columns))
     if not profile.rows:
         raise NoRows(f"{relation.name} has no rows, so there is no advice.")
     return profile, source.find_identifier_columns(relation)

@@ -147,7 +147,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
     DbanonError : see ``dbanon.ledger.budgets.create``.
     """
     with store.session(write=True) as session:
-        session.require("budgets")
+        session.require_capability("budgets")
         relation = session.find_source(parse_relation(budget.source))
         require_table_rows(relation)
         if budget.entity:

@@ -60,7 +60,7 @@ def open_planning_ports(
     staging : True if the plan needs temporary tables.
     """
     with ExitStack() as stack:
-        if target is None or target.same_database(source):
+        if target is None or target.is_same_database(source):
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:

@@ -208,7 +208,9 @@ def recount_models(
     countable_models = add_null_leaves(list(models.values()))
     source = session.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
-    model_attributes = session.inspect(source, [source.attribute(name) for name in sensitive_names])
+    model_attributes = session.refine_attributes(
+        source, [source.attribute(name) for name in sensitive_names]
+    )
     source = source.with_attributes(model_attributes)
     attributes = {attribute.name: attribute for attribute in model_attributes}
     count_requests = CountRequests(

@@ -210,7 +210,7 @@ def _require_original(session: Session, source: Relation, record: RecordedReleas
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
-    rows, recorded_rows = count_rows(session, source.relation), record.report.rows_in
+    rows, recorded_rows = count_rows(session, source.relation_to_read), record.report.rows_in
     if rows != recorded_rows:
         raise OriginalChanged(
             f"{source.name} is not the table that was released: it has {rows} rows, and had"
@@ -243,8 +243,10 @@ def _compare_originals(
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
             text_columns.append(name)
     if numeric_columns:
-        source_moments = compute_column_moments(session, source.relation, numeric_columns)
-        released_moments = compute_column_moments(session, released.relation, numeric_columns)
+        source_moments = compute_column_moments(session, source.relation_to_read, numeric_columns)
+        released_moments = compute_column_moments(
+            session, released.relation_to_read, numeric_columns
+        )
         note = f"{WITHOUT_PAIRS}; of {', '.join(numeric_columns)}"
         for measure, figure in unpaired_figures(
             source_moments, released_moments, numeric_columns
@@ -259,9 +261,11 @@ def _compare_originals(
             yield ReleaseFigure(
                 measure, None, None, "no column holds numbers in source and release"
             )
-    source_entropies = [compute_entropy(session, source.relation, name) for name in text_columns]
+    source_entropies = [
+        compute_entropy(session, source.relation_to_read, name) for name in text_columns
+    ]
     released_entropies = [
-        compute_entropy(session, released.relation, name) for name in text_columns
+        compute_entropy(session, released.relation_to_read, name) for name in text_columns
     ]
     yield ReleaseFigure(
         "entropy_change",

@@ -124,7 +124,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     relation = session.find_source(parse_relation(job.table))
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
-    relation = source.locate(relation, job, names)
+    relation = source.with_row_locator(relation, job, names)
     current_digest = digest_source(source, relation, names, recorded_digest["salt"])
     if current_digest.get("way") != recorded_digest["way"]:
         return None

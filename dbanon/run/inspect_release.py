@@ -15,7 +15,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import (
     rare_values,
-    recount_for_people,
+    reader_recount_query,
     shared_values,
     value_counts,
 )
@@ -56,7 +56,7 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
         return ReleaseInspection(
             record,
             tuple(
-                (description, recount_for_people(entry.name, columns))
+                (description, reader_recount_query(entry.name, columns))
                 for description, columns in _list_countable_classes(entry)
             ),
             _count_distributions(session, entry, record),

@@ -164,7 +164,7 @@ def open_source(
             "A condition (where) cannot be used with an unknown kind of source.",
             hint="Leave out `where`, and name a view of these rows.",
         )
-    from dbanon.stores.duckdb.drawn_source import StreamStore
+    from dbanon.stores.duckdb.stream_store import StreamStore
 
     return StreamStore(
         origin,

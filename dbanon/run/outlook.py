@@ -282,8 +282,10 @@ def build_outlook(
         planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
     )
     # If rows were copied from another system, describe how.
-    if sql_source.drawn:
-        result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.drawn)})
+    if sql_source.copied_rows_summary:
+        result = replace(
+            result, arguments={**result.arguments, "drawn": dict(sql_source.copied_rows_summary)}
+        )
     return replace(result, chain=chain, file_columns=file_columns)
 
 

@@ -253,7 +253,7 @@ def plan(
             [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
-    relation = source.locate(relation, job, names)
+    relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()
@@ -323,13 +323,13 @@ def _inspect_columns(
     UnsupportedType : the target does not support the type of a column that is copied to it.
     """
     if target is None or not target.copies_from(source):
-        inspected_attributes = source.inspect(
+        inspected_attributes = source.refine_attributes(
             relation, [relation.attribute(name) for name in sensitive]
         )
-        quasi_identifiers = source.inspect(relation, quasi_identifiers)
+        quasi_identifiers = source.refine_attributes(relation, quasi_identifiers)
         return relation.with_attributes(inspected_attributes), quasi_identifiers
     # Retained values leave their database, so inspect their types as well.
-    inspected_attributes = source.inspect(
+    inspected_attributes = source.refine_attributes(
         relation, [relation.attribute(name) for name in job.named_columns]
     )
     relation = relation.with_attributes(inspected_attributes)
@@ -342,7 +342,7 @@ def _find_passthrough_columns(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> tuple[Attribute, ...] | None:
     """The retained columns whose values pass through this client; None if they are not to."""
-    if job.kept_columns != CLIENT or source.drawn:
+    if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
         persons=bool(job.guarantee.persons),

@@ -134,8 +134,8 @@ def run(
         earlier = planned.history.releases
         report = report.with_earlier_releases(len(earlier), caution, joint_counts)
         report = report.with_arguments(**joint_counts)
-        if source.drawn:
-            report = report.with_arguments(drawn=dict(source.drawn))
+        if source.copied_rows_summary:
+            report = report.with_arguments(drawn=dict(source.copied_rows_summary))
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
         return report

@@ -126,7 +126,7 @@ def run_in_transactions(
         open_exporter(job, target or source) as exporter,
         ExitStack() as stack,
     ):
-        if target is None or target.same_database(source):
+        if target is None or target.is_same_database(source):
             write_session = stack.enter_context(source.session(write=True))
             read_session = write_session
         else:

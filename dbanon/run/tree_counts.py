@@ -80,7 +80,7 @@ def count_tree(
     InvalidParameter : the column holds timestamps, which databases spell differently.
     InsufficientRights : the columns may not be read.
     """
-    [attribute] = session.inspect(relation, [relation.attribute(column)])
+    [attribute] = session.refine_attributes(relation, [relation.attribute(column)])
     if attribute.kind is Kind.TIMESTAMP:
         raise InvalidParameter(
             f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
@@ -107,13 +107,13 @@ def _count_values(
     """
     text = session.text_of(attribute)
     if person_column is None:
-        query = statements.value_counts(relation.relation, text)
+        query = statements.value_counts(relation.relation_to_read, text)
         value_rows = [
             (value, int(size)) for value, size in session.rows(query) if value is not None
         ]
     else:
         query = statements.persons_of_values(
-            relation.relation, text, session.compared(person_column)
+            relation.relation_to_read, text, session.grouping_sql(person_column)
         )
         person_codes: dict[object, int] = {}
         value_rows = [

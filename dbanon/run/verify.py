@@ -24,7 +24,7 @@ from dbanon.ledger.release_tables import RELEASE_ID, ReleaseRelation, find_relea
 from dbanon.run.comparison import RELEASE_AGAIN_HINT, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import recount_for_people
+from dbanon.sessions.statements import reader_recount_query
 from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import count_classes, count_sets
 from dbanon.stores.synthetic import ColumnDomain
@@ -178,7 +178,7 @@ class Verification:
             k_achieved=recount.smallest,
             k_rows=recount.k_rows,
             recount_sql="\n".join(
-                recount_for_people(relation, columns)
+                reader_recount_query(relation, columns)
                 for columns in guarantee.count_requests(names).classes
             ),
             counted=guarantee.summarize_recount(recount),

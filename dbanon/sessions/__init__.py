@@ -1,1 +1,1 @@
-"""What a session on a database is, whichever it is: names, statements, and what all share."""
+"""Sessions: transactions on a database, with the SQL and the names that all databases share."""

@@ -44,16 +44,18 @@ class Locator:
     Parameters
     ----------
     expressions : SQL of each key column over the aliases s (source) and m (key map).
-    types : SQL types of the key columns in staging.
-    mapped_columns : key columns whose values a key map numbers; empty if the key is used directly.
-    unchecked_columns : key columns that the caller declares unique; only NULLs are checked.
+    types : SQL types of the key columns in staging tables.
+    mapped_columns : the key columns if a key map, a staging table that numbers the keys, is used;
+        empty otherwise.
+    columns_to_check : key columns that the run must check for NULLs and duplicates, because the
+        database does not guarantee that they have none.
     comparison_sql : SQL of the mapped columns as the key map stores them; empty if it is the same.
     """
 
     expressions: tuple[str, ...]
     types: tuple[str, ...]
     mapped_columns: tuple[str, ...] = ()
-    unchecked_columns: tuple[str, ...] = ()
+    columns_to_check: tuple[str, ...] = ()
     comparison_sql: tuple[str, ...] = ()
 
 
@@ -84,13 +86,13 @@ class ColumnReading:
 
 @dataclass(frozen=True)
 class FilteredRelation(RelationName):
-    """The rows of a relation that satisfy a condition, as a FROM clause takes them with an alias.
+    """The rows of a relation that satisfy a condition, for use in a FROM clause with an alias.
 
     Parameters
     ----------
     condition : SQL written by the job's owner.
-    columns : the columns to read; the role may have rights to these only.
-    system_columns : system columns outside the schema, such as ctid.
+    columns : the columns to read; the database role may lack rights to others.
+    system_columns : system columns to read that the schema does not list, such as ctid.
     """
 
     condition: str
@@ -99,7 +101,7 @@ class FilteredRelation(RelationName):
 
     @property
     def quoted(self) -> str:
-        """A query in parentheses; the condition is on lines of its own."""
+        """The query in parentheses; line breaks around the condition end comments in it."""
         # A key column may have the same name as the row address.
         names = [f"{name} AS {name}" for name in self.system_columns]
         names += [quote(name) for name in self.columns]
@@ -117,10 +119,10 @@ class Relation:
     schema : its columns.
     kind : ``table``, ``view`` …, in the database's terms.
     estimated_rows : approximate row count for the progress bar; 0 if unknown.
-    locator : how to address its rows; None before ``locate``.
-    copy : a copy to read instead, if statements see different snapshots.
+    locator : how to address its rows; None before ``Session.with_row_locator``.
+    copy : a copy of the source to read instead, where each statement sees another snapshot.
     required_columns : rows with a NULL in one of these columns are withheld, and not read.
-    selected_rows : the rows that a condition selects; None for all.
+    selected_rows : the rows that the job's condition selects; None for all.
     """
 
     name: RelationName
@@ -164,18 +166,18 @@ class Relation:
 
     @property
     def required_locator(self) -> Locator:
-        """The locator; call only after ``locate``."""
+        """The locator; available after ``Session.with_row_locator``."""
         assert self.locator is not None
         return self.locator
 
     @property
-    def relation(self) -> RelationName:
-        """The relation, filter or copy to read from."""
+    def relation_to_read(self) -> RelationName:
+        """What FROM clauses name: the selected rows, the copy, or the relation itself."""
         return self.selected_rows or self.copy or self.name
 
     @property
     def numbered_relation(self) -> RelationName:
-        """The relation whose keys are numbered; for a copy, the original."""
+        """The relation whose keys the key map numbers: never the copy, but its original."""
         return self.selected_rows or self.name
 
     @property
@@ -206,19 +208,19 @@ class Relation:
             if locator.mapped_columns
             else ""
         )
-        return f"{self.relation.quoted} AS s{join}"
+        return f"{self.relation_to_read.quoted} AS s{join}"
 
 
 @dataclass(frozen=True)
 class StagedRows:
-    """The rows of files in a staging table, which is read instead of the files.
+    """Rows of files that were copied to a staging table, which is read instead of the files.
 
     Parameters
     ----------
     relation : the staging table with a locator, under the name of the files.
     columns : the names of the staged columns; the files may have others.
-    accepts_condition : given column names and a condition on the files, returns whether the
-        condition uses no other columns.
+    accepts_condition : called with column names and an SQL condition on the files' rows; returns
+        whether the condition uses these columns only.
     """
 
     relation: Relation
@@ -233,12 +235,13 @@ class Output:
     Parameters
     ----------
     name : the name that readers use.
-    relation : the released table; equal to ``name`` for a table, different for a view.
-    staging_name : the table's name until it has been recounted.
+    relation : the table with the released rows: ``name`` itself, or the table behind the view
+        ``name``.
+    staging_name : the name of that table until it has been recounted.
     kind : ``table`` or ``view``.
-    release_id : the release's id, which is part of the mark on the relation.
+    release_id : the release's id, which is part of the comment that marks the relation.
     replaced_kind : kind of the relation that is replaced, or None.
-    creates_schema : whether the missing schema is created too.
+    creates_schema : whether the schema is missing, so that the release creates it.
     """
 
     name: RelationName
@@ -252,14 +255,14 @@ class Output:
 
 @dataclass(frozen=True)
 class ExistingRelation:
-    """The relation that currently has a name.
+    """An existing relation, looked up by its name.
 
     Parameters
     ----------
     kind : ``table``, ``view`` or ``relation``.
-    mark : its comment, which is dbanon's mark for releases; None if it has no comment.
-    oid, owner : its id in the database and its owning role, if the database has them.
-    owner_oid : the id of the owning role.
+    mark : its comment, which begins with ``MARK`` for releases; None if it has no comment.
+    oid, owner : its object ID and its owning role; None if the database has no such thing.
+    owner_oid : the object ID of the owning role.
     """
 
     kind: str
@@ -315,28 +318,33 @@ def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
-def locate_by_key(
+def with_key_locator(
     source: Relation,
     attributes: Sequence[Attribute],
     sql_type: str,
     *,
-    is_used_directly: bool,
-    is_unchecked: bool,
+    is_single_integer: bool,
+    needs_uniqueness_check: bool,
     comparison_sql: tuple[str, ...] = (),
 ) -> Relation:
     """Return the source with a locator by key.
 
     Parameters
     ----------
-    sql_type : of the key in staging.
-    is_used_directly : the key is one integer column; other keys are numbered by a key map.
-    is_unchecked : the caller declares the key unique.
+    attributes : the key columns.
+    sql_type : the SQL type of the key in staging tables.
+    is_single_integer : whether the key is one integer column that fits ``sql_type`` and is used as
+        it is; other keys are numbered by a key map.
+    needs_uniqueness_check : whether a single integer key must be checked for NULLs and duplicates;
+        mapped keys are always checked.
     comparison_sql : as in ``Locator``.
     """
     key = tuple(attribute.name for attribute in attributes)
-    if is_used_directly:
+    if is_single_integer:
         locator = Locator(
-            (f"s.{quote(*key)}",), (sql_type,), unchecked_columns=key if is_unchecked else ()
+            (f"s.{quote(*key)}",),
+            (sql_type,),
+            columns_to_check=key if needs_uniqueness_check else (),
         )
     else:
         locator = Locator(
@@ -345,32 +353,34 @@ def locate_by_key(
     return replace(source, locator=locator)
 
 
-def key_required_error(source: Relation, hidden: str | None = None) -> KeyRequired:
-    """Return the error for rows without an address.
+def key_required_error(source: Relation, shadowing_column: str | None = None) -> KeyRequired:
+    """Return the error for a source whose rows can only be addressed by a key.
 
     Parameters
     ----------
-    hidden : the column that hides the address of rows by its name; None if there is no address.
+    shadowing_column : the column that has the name of the database's row ID; None if the source has
+        no row ID.
     """
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own."
-        if hidden is None
-        else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
+        if shadowing_column is None
+        else f'{source.name} has a column named "{shadowing_column}",'
+        " which hides the address of its rows.",
         hint='Name columns that are unique for each row: `key=["…"]`.',
     )
 
 
-def hidden_address_error(source: Relation, hidden_column: str) -> InvalidParameter:
-    """Return the error for a file whose rows have no address once they are staged."""
+def row_id_shadowed_error(source: Relation, shadowing_column: str) -> InvalidParameter:
+    """Return the error for a file with a column that has the name of the database's row ID."""
     return InvalidParameter(
-        f'{source.name} has a column named "{hidden_column}", which hides the address of its rows'
-        " in the database of the chain.",
+        f'{source.name} has a column named "{shadowing_column}",'
+        " which hides the address of its rows in the database of the chain.",
         hint="Rename the column in the file, or do not release it.",
     )
 
 
 def local_type_error(attribute: Attribute) -> UnsupportedType:
-    """Return the error for a column whose type only its own database has."""
+    """Return the error for a column whose type other database systems lack."""
     return UnsupportedType(
         f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
         " another database.",
@@ -379,7 +389,7 @@ def local_type_error(attribute: Attribute) -> UnsupportedType:
 
 
 def uncopyable_value_error(column: str | None = None) -> UnsupportedType:
-    """Return the error for a retained value that only its own database can hold."""
+    """Return the error for a retained value that other database systems cannot store."""
     subject = "A kept column" if column is None else f'Column "{column}"'
     return UnsupportedType(
         f"{subject} holds a value that cannot be copied to another database, such as NaN or an"
@@ -414,20 +424,22 @@ def require_years(column: ReleasedColumn, first_year: int, database: str) -> Non
         )
 
 
-def prepend_class_and_position(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def prepend_class_and_position(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield rows that begin with their class and position.
 
     Parameters
     ----------
-    pieces : as for ``load_rows``.
+    batches : as for ``load_rows``.
     """
-    for classes, positions, rows in pieces:
-        for label, position, row in zip(classes.tolist(), positions.tolist(), rows, strict=True):
-            yield label, position, *row
+    for classes, positions, rows in batches:
+        for class_number, position, row in zip(
+            classes.tolist(), positions.tolist(), rows, strict=True
+        ):
+            yield class_number, position, *row
 
 
 def passthrough_error() -> InvalidParameter:
-    """Return the error for retained columns that cannot travel through the client."""
+    """Return the error for ``kept_columns="client"`` where passthrough is not supported."""
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
         " PostgreSQL database.",
@@ -475,5 +487,5 @@ def job_running_error(
 
 
 def is_integer_key(attributes: Sequence[Attribute]) -> bool:
-    """Return True for a key of one integer column, which needs no numbering."""
+    """Return True for a key of one integer column, which needs no key map."""
     return len(attributes) == 1 and attributes[0].kind is Kind.INTEGER

@@ -27,14 +27,17 @@ from dbanon.sessions.names import RelationName, quote, released_name
 
 
 class PassthroughInterface:
-    """Session methods for columns that are copied through the client; by default they refuse."""
+    """Session methods for passthrough columns; these defaults raise InvalidParameter.
+
+    The client copies the values of passthrough columns without parsing them.
+    """
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that values of these columns can be copied through the client unread.
+        """Check that these columns can be passthrough columns.
 
         Raises
         ------
-        InvalidParameter : this database does not support it, or not with this interface.
+        InvalidParameter : the database, or the interface that runs the job, does not support it.
         UnsupportedType : a column's type does not support it.
         """
         raise passthrough_error()
@@ -47,11 +50,11 @@ class PassthroughInterface:
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
-        """Read as ``read_chunks``, and store the unread values of ``passthrough`` columns.
+        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
 
         Raises
         ------
-        MemoryLimit : the values need more memory than allowed.
+        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
         """
         raise passthrough_error()
 
@@ -64,11 +67,12 @@ class PassthroughInterface:
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        """Fill a table with shuffled passthrough values and the values of their classes.
+        """Fill a table with rows in random order: passthrough values, and their class's values.
 
         Parameters
         ----------
-        released : name, SQL type and SQL expression over staged classes, of each class column.
+        released : name, SQL type and SQL expression of each column with class values; the
+            expressions use the staging table of classes.
         columns : the released values of each class.
         passthrough : names of the passthrough columns, in order.
 
@@ -80,13 +84,16 @@ class PassthroughInterface:
 
 
 class Dialect(Protocol):
-    """A module that renders a database's types and values as SQL."""
+    """A module that renders a database's types and values as SQL.
 
-    def bounded(self, attribute: Attribute, low: str, high: str) -> str: ...
+    ``SessionInterface`` documents its functions in the methods of the same names.
+    """
+
+    def bounded_number(self, attribute: Attribute, low: str, high: str) -> str: ...
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str: ...
 
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]: ...
+    def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]: ...
 
     def type_of(self, attribute: Attribute) -> str: ...
 
@@ -95,24 +102,25 @@ class SessionInterface(PassthroughInterface, ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
-    # How a release is published: ``transaction``: at the session's commit, with everything else;
-    # ``swap``: by a separate statement at the end of the session, followed by the ledger entry.
+    # How releases become visible. With ``transaction``, the session's commit publishes the release
+    # and its ledger entry together; with ``swap``, a separate statement at the end of the session
+    # renames the release into place, and the ledger entry follows.
     atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # Seconds that readers may block a swap.
+    # How long a swap waits for readers of the table that it replaces, in seconds.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
-    # SQL types of ledger columns, from the type's name to the database's.
+    # This database's SQL types for ledger columns, by the ledger's name of the type.
     ledger_types: ClassVar[Mapping[str, str]]
     # SQL that follows the definition of a temporary table.
     staging_suffix: ClassVar[str] = ""
-    # False if the database disappears with the run, so that its ledger knows no earlier releases.
+    # False if the database is discarded after the run, so its ledger has no earlier releases.
     is_persistent: ClassVar[bool] = True
-    # URL of the files that were loaded here; None for databases.
+    # URL of the files whose rows were loaded into this database; None if there are no such files.
     file_url: str | None = None
-    # The rows of files that this transaction has staged, as the source of a chain.
+    # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
-    # From a capability that this database lacks to the error to raise.
+    # The capabilities that this database lacks, with the error to raise for each.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
@@ -128,20 +136,26 @@ class SessionInterface(PassthroughInterface, ABC):
         """Execute a query and fetch all of its rows."""
 
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
-        """Describe how the columns of a CSV file were read; empty for typed sources."""
+        """Describe how the columns of a CSV file were read; empty if the source declares types."""
         return ()
 
     def require_typed(self, columns: Iterable[str]) -> None:
-        """Check that a file's columns have types; raises AmbiguousValues, FileMalformed."""
+        """Check that the types of a file's columns could be inferred from their values.
+
+        Raises
+        ------
+        AmbiguousValues : a column can be read in several ways.
+        FileMalformed : a column has values of different types.
+        """
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
-        """The number of rows copied from elsewhere, and how; empty if the rows are local."""
+    def copied_rows_summary(self) -> Mapping[str, Any]:
+        """How many rows were copied here from another system, and how; empty for local rows."""
         return {}
 
     @abstractmethod
     def find_source(self, name: RelationName) -> Relation:
-        """Look up a relation, without locator.
+        """Look up a relation; the result has no row locator yet.
 
         Raises
         ------
@@ -149,8 +163,18 @@ class SessionInterface(PassthroughInterface, ABC):
         """
 
     @abstractmethod
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        """Return the source with a locator for its rows; ``key`` names key columns, or is empty."""
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
+        """Return the source with a locator that addresses its rows.
+
+        Parameters
+        ----------
+        key : names of the key columns that the job declares; empty to choose one.
+
+        Raises
+        ------
+        KeyRequired : no key was declared, and the rows have no other address.
+        ColumnNotFound : a column of the key does not exist.
+        """
 
     @abstractmethod
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
@@ -165,8 +189,10 @@ class SessionInterface(PassthroughInterface, ABC):
         """Return those of the columns that this role may read; all if there are no roles."""
         return frozenset(columns)
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """Refine the attributes by what only their values show, such as an undeclared scale.
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
+        """Complete the attributes by looking at their values, such as an undeclared decimal scale.
 
         Raises
         ------
@@ -178,8 +204,8 @@ class SessionInterface(PassthroughInterface, ABC):
     def text_of(self, attribute: Attribute) -> str:
         """SQL for a column's values as text that sorts by code point."""
 
-    def compared(self, attribute: Attribute) -> str:
-        """SQL for a column's values, over the alias s, in a form that GROUP BY can distinguish."""
+    def grouping_sql(self, attribute: Attribute) -> str:
+        """SQL for a column's values, over the alias s, by which GROUP BY tells them apart."""
         if attribute.kind is Kind.OTHER:
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
@@ -223,35 +249,35 @@ class SessionInterface(PassthroughInterface, ABC):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Yield chunks: keys, int64 (n_rows, n_key_columns), and the rows with these columns."""
 
-    def read_pieces(
+    def read_batches(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[Any]:
-        """Yield the values of these columns in chunks: rows, or Arrow batches if available."""
+        """Yield the values of these columns as lists of rows, or as Arrow batches if supported."""
         return (rows for _, rows in self.read_rows(source, columns, chunk_rows))
 
-    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
-        """SQL for a number, boolean or timestamp of the alias s as a double between two bounds.
+    def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
+        """SQL for a number, boolean, date or timestamp as a double, over the alias s.
 
-        NULL for NULL, NaN and values that do not match the column's type; it never fails. Integers,
-        booleans and types without limits may exceed the bounds. Dates and timestamps are days or
-        microseconds since 1970.
+        The SQL never fails: values that cannot be converted are clipped to the bounds first.
+        Other values may lie outside the bounds. It is NULL for NULL, NaN and values that do not
+        match the column's type. Dates are days and timestamps microseconds since 1970.
 
         Parameters
         ----------
-        low, high : SQL of the bounds.
+        low, high : the bounds, as text in the column's SQL type.
         """
-        return self.dialect.bounded(attribute, low, high)
+        return self.dialect.bounded_number(attribute, low, high)
 
     def cast_parameter(self, sql_type: str) -> str:
         """SQL that casts a bind parameter, a text, to a type."""
         return f"CAST(? AS {sql_type})"
 
     @abstractmethod
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         """SQL for a query that returns these texts, and the bind parameter for it."""
 
     @abstractmethod
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         """Yield the rows of a query of doubles in chunks, float64 (n_rows, n_columns).
 
         NULL becomes NaN.
@@ -271,19 +297,31 @@ class SessionInterface(PassthroughInterface, ABC):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
-        """Create and fill the staging table of labels: key columns, class, position."""
+        """Create and fill the staging table of labels: key columns, class, position.
+
+        Parameters
+        ----------
+        keys : the row keys, int64 (n_rows, n_key_columns).
+        classes : the class of each row, int32 (n_rows,).
+        positions : the position of each row in the release, int32 (n_rows,).
+        types : SQL types of the key columns.
+        """
 
     @abstractmethod
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         """Create and fill the staging table of class values."""
 
     @abstractmethod
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         """Create and fill the staging table of copied rows.
 
         Parameters
         ----------
-        pieces : triples of the classes, int32 (n_rows,), positions, int32 (n_rows,), and rows.
+        attributes : the columns of the rows.
+        batches : triples: the class of each row, int32 (n_rows,); its position in the release,
+            int32 (n_rows,); and the rows.
         """
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -299,14 +337,14 @@ class SessionInterface(PassthroughInterface, ABC):
         raise NotImplementedError
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        """Fill the table of ``create_file_rows`` with rows, in their order.
+        """Fill the table that ``create_file_rows`` created, in the order of the rows.
 
         Parameters
         ----------
         attributes : the columns of the file.
-        pieces : lists of rows.
+        batches : lists of rows.
 
         Raises
         ------
@@ -319,9 +357,12 @@ class SessionInterface(PassthroughInterface, ABC):
         """SQL that converts the class value at this position to the column's own type."""
         return self.dialect.released_expression(position, column)
 
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        """SQL for quotient and remainder by n.size of an integer or unscaled decimal."""
-        return self.dialect.wide_parts(attribute)
+    def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
+        """SQL for quotient and remainder of a value divided by its class size, ``n.size``.
+
+        The value is an integer: a decimal without its point, or a timestamp in its smallest unit.
+        """
+        return self.dialect.quotient_and_remainder(attribute)
 
     def type_of(self, attribute: Attribute) -> str:
         """Return this database's SQL type for a column that may come from another one.
@@ -353,7 +394,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        """Create the table of a release, with dbanon's mark.
+        """Create the table of a release, with a comment that marks it as one.
 
         Parameters
         ----------
@@ -384,7 +425,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        """Return the same as ``digest_rows`` for some columns of the rows of a source."""
+        """Return the same as ``digest_rows``, but over these columns of a source only."""
 
     @abstractmethod
     def digest_probe(self) -> str:
@@ -399,8 +440,8 @@ class SessionInterface(PassthroughInterface, ABC):
         """Create the ledger, or migrate it to this version."""
 
     @abstractmethod
-    def tie_releases(self) -> None:
-        """Update ledger entries to the relations' current ids, where the database has ids."""
+    def update_release_oids(self) -> None:
+        """Update the object IDs of relations in ledger entries, if the database has such IDs."""
 
     def has_ledger(self) -> bool:
         """Return True if this database has a ledger."""
@@ -408,11 +449,11 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def require_trusted_ledger(self) -> None:
-        """Check that accessing the ledger cannot run another role's code.
+        """Check that reading or writing the ledger cannot run another role's code.
 
         Raises
         ------
-        LedgerNotTrusted : it could run such code.
+        LedgerNotTrusted : it could, for example because the ledger's tables have triggers.
         """
 
     def record_release_as_owner(
@@ -426,19 +467,22 @@ class SessionInterface(PassthroughInterface, ABC):
         Parameters
         ----------
         row, columns : from ledger column to value; JSON as text, times in ISO format.
-        run : the interface that started the run, and its duration so far in seconds.
+        run : the columns of the run's entry, such as its duration so far in seconds.
         """
         return None
 
     def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        """Record a run without release with the ledger owner's rights; False if not supported."""
+        """Record a run that wrote no release, with the ledger owner's rights.
+
+        Returns False if this session must record it with its own rights.
+        """
         return False
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        """Spend budget with the ledger owner's rights; False if too little is left.
+        """Spend epsilon of a privacy budget with the ledger owner's rights.
 
-        Returns None if this session must record it with its own rights, as on databases without
-        roles.
+        Returns False if too little is left, and None if this session must record the spending with
+        its own rights, as on databases without roles.
         """
         return None
 
@@ -447,18 +491,24 @@ class SessionInterface(PassthroughInterface, ABC):
         return True
 
     def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        """Return GRANT statements for missing rights to read the columns; empty without roles."""
+        """Return the GRANT statements that would let this role read the columns.
+
+        Empty if no right is missing, or on databases without roles.
+        """
         return []
 
     def find_missing_write_grants(self, output: RelationName) -> list[str]:
-        """Return GRANT statements for missing rights to write an output; empty without roles."""
+        """Return the GRANT statements that would let this role write the output.
+
+        Empty if no right is missing, or on databases without roles.
+        """
         return []
 
     def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         """Return True if both names refer to the same relation."""
         return name == other_name
 
-    def require(self, capability: str) -> None:
+    def require_capability(self, capability: str) -> None:
         """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
 
         Raises
@@ -504,7 +554,7 @@ class SessionInterface(PassthroughInterface, ABC):
         self.run(f"DROP VIEW {relation.quoted}")
 
     def find_orphaned_tables(self) -> list[RelationName]:
-        """Return tables left by workers whose cluster driver is dead; empty without workers."""
+        """Return tables that cluster workers left behind and whose driver no longer runs."""
         return []
 
     def drop_table(self, relation: RelationName) -> None:

@@ -1,6 +1,6 @@
-"""Parse, quote and check the names of relations and columns. No other module quotes names.
+"""Parse, quote and check the names of relations and columns; all names are quoted here.
 
-Also writes values and arrays as text for PostgreSQL statements.
+The module also writes values and arrays as text for PostgreSQL statements.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class RelationName:
 
     Parameters
     ----------
-    catalog : the database, if the schema alone is ambiguous; ignored in comparisons.
-    staged : the staging table with the rows of files; ignored in comparisons.
+    catalog : the database, if the name would be ambiguous without it; ignored in comparisons.
+    staged : the name of the staging table to read instead, if this is a file whose rows were
+        staged; ignored in comparisons.
     """
 
     schema: str | None
@@ -65,7 +66,7 @@ def quote(identifier: str) -> str:
 
 
 def quote_list(identifiers: Iterable[str], prefix: str = "") -> str:
-    """Join identifiers to a SQL list, each after ``prefix``."""
+    """Quote identifiers and join them with commas; ``prefix``, such as ``s.``, precedes each."""
     return ", ".join(prefix + quote(identifier) for identifier in identifiers)
 
 
@@ -116,7 +117,12 @@ def require_length(identifier: str, limit: int | None, label: str) -> None:
 
 
 def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
-    """Name a release's own table: the output's name, truncated if necessary, with a suffix."""
+    """Name the table of a release: the output's name, truncated if necessary, with a suffix.
+
+    Parameters
+    ----------
+    limit : maximum length in bytes, None for no limit.
+    """
     suffix = "_r" + release_id.replace("-", "")[:12]
     base_name = name.name
     if limit is not None:
@@ -125,7 +131,7 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
 
 def _parse_quoted_part(text: str) -> tuple[str, str]:
-    """Parse a part that begins with a quote; return it, unquoted, and the remaining text."""
+    """Parse the quoted part at the start of a text; return its name and the remaining text."""
     position, part = 1, ""
     while True:
         end = text.find('"', position)
@@ -139,7 +145,7 @@ def _parse_quoted_part(text: str) -> tuple[str, str]:
 
 
 def _parse_unquoted_part(text: str) -> tuple[str, str]:
-    """Parse a part up to the next dot; return it and the remaining text."""
+    """Parse the part before the first dot; return it and the remaining text."""
     part, dot, remainder = text.partition(".")
     if '"' in part or not part or (dot and not remainder):
         raise _invalid_name_error()
@@ -167,11 +173,11 @@ def literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
     # Unlike plain strings, E'' does not depend on standard_conforming_strings.
-    return "E'" + plain_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
+    return "E'" + to_sql_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def plain_text(value: Any) -> str:
-    """Write a value, or a list of values, as text that its SQL type can parse.
+def to_sql_text(value: Any) -> str:
+    """Write a value, or a list of values, as text that PostgreSQL casts back to the value.
 
     Raises
     ------
@@ -186,9 +192,9 @@ def plain_text(value: Any) -> str:
 
 
 def array_text(values: NDArray[Any]) -> str:
-    """Write an array as text; floats are parsed back exactly."""
+    """Write an array, (n,), as the text of a PostgreSQL array; PostgreSQL parses floats exactly."""
     if values.dtype == np.float64:
-        # Hexadecimal digits avoid decimal conversion on both sides.
+        # Hexadecimal floats are faster to write and to parse than decimal ones.
         text = kernels.floats_text(np.ascontiguousarray(values))
         return "{" + (str(values.tolist())[1:-1] if text is None else text.decode("ascii")) + "}"
     if values.dtype == np.bool_:
@@ -206,7 +212,7 @@ def _array_element(value: Any) -> str:
 
 
 def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
-    """Return the error for a strict release into a missing schema.
+    """Return the error for a release with ``--strict`` into a missing schema.
 
     Parameters
     ----------

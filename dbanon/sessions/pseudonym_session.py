@@ -1,4 +1,10 @@
-"""The part of a session that chains need: keyed tags and an unpredictable row order."""
+"""The part of a session that chains need: keyed tags and an unpredictable row order.
+
+A chain is a series of releases of one source that keeps persons together: a cell is one of its
+lasting classes, and a member is a person who was admitted to a cell. A tag is the keyed hash of a
+person's identifier. The displayed rows of a cell are its rows in the newest release. A person's
+history is the sequence of cells that displayed the person's rows.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +25,13 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 
-# Names of the staging tables of a chain's release. A cell is a class of the chain.
+# Names of the staging tables of a chain's release.
+
 # The two blocks of the key for tags.
 SECRET = "dbanon_secret"
+# The random secret that determines the row order.
+SHUFFLE = "dbanon_shuffle"
+
 # All persons in the source or the chain, with their tags; only on PostgreSQL.
 TAGGED_PERSONS = "dbanon_tagged"
 # Persons in the source, with their tags, and with their cells if they are members.
@@ -30,45 +40,49 @@ PRESENT_PERSONS = "dbanon_present"
 ABSENT_MEMBERS = "dbanon_missing"
 # Persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
-# Newcomers who are not admitted, with the start of their wait.
+# Newcomers who are not admitted yet, with the time since which they have been waiting.
 WAITING_NEWCOMERS = "dbanon_waiting"
-# Per displayed cell, the number of members in the source, and whether their rows changed.
-CELL_COUNTS = "dbanon_counted"
 # Row keys, tags and cells of persons that the client loaded.
 LOADED_PERSONS = "dbanon_matched"
+# The tags of persons to withdraw; in chains that only measure, the tags of all persons, with their
+# histories.
+PERSON_TAGS = "dbanon_traces"
+# Members of the chain that this one succeeds, with their cells there.
+PREDECESSOR_MEMBERS = "dbanon_before"
+
+# Per displayed cell, the number of members in the source, and whether their rows changed.
+CELL_COUNTS = "dbanon_counted"
 # The next state of every cell.
 NEXT_CELL_STATES = "dbanon_verdict"
-# The rows that the release writes anew.
+# The rows that the release replaces or adds.
 NEW_ROWS = "dbanon_current"
 # Per cell, the number of rows that differ from the last release.
 CHANGED_CELLS = "dbanon_differing"
-# Cells with returned persons whose rows differ from the displayed ones.
+# Cells with members who returned to the source with other rows than the displayed ones.
 CELLS_WITH_RETURNED = "dbanon_returned"
 # Cells whose rows in the source would violate a privacy model.
 FAILING_CELLS = "dbanon_unfit"
-# Tags of persons: of those to withdraw, or, in chains that only measure, of all persons with their
-# histories.
-PERSON_TAGS = "dbanon_traces"
-# The random secret that determines the row order.
-SHUFFLE = "dbanon_shuffle"
-# For the recount of a release: cells that display persons who are not in the source,
+
+# The following three are for the recount of a release.
+# Cells that display rows of persons who are not in the source.
 CELLS_WITH_ABSENT = "dbanon_absent"
-# the rows that these cells displayed before,
+# The rows that ``CELLS_WITH_ABSENT`` displayed in the last release.
 EARLIER_ROWS = "dbanon_shown"
-# and the number of persons who share each history.
+# The number of persons who share each history.
 HISTORY_SIZES = "dbanon_histories"
-# Members of the preceding chain, with their cells there.
-PREDECESSOR_MEMBERS = "dbanon_before"
-# For persons with several rows: these rows from the source,
+
+# The following six are for sources with several rows per person.
+# All rows of the persons in the source.
 SOURCE_ROWS = "dbanon_entries"
-# the rows that may be displayed of persons who exceed the row limit,
+# The rows that may be displayed, for persons who have more rows than the limit.
 LIMITED_ROWS = "dbanon_chosen"
-# the persons who are not members yet, one row each, with the values that classes use,
+# The newcomers, one row each, with the values by which they are grouped into classes.
 NEWCOMER_RECORDS = "dbanon_persons"
-# the displayed persons, one row each, with a digest of their displayed rows,
+# The persons with displayed rows, one row each, with a digest of these rows.
 DISPLAYED_PERSONS = "dbanon_displayed"
-# and the persons whose rows the release writes anew, with their numbers in it.
+# The persons whose rows the release replaces or adds.
 RENEWED_PERSONS = "dbanon_renewed"
+# The renewed persons with their numbers in the release.
 NUMBERED_PERSONS = "dbanon_numbered"
 STAGING = (
     SECRET,
@@ -98,10 +112,10 @@ STAGING = (
     LOADED_PERSONS,
 )
 
-# The values of a fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
+# The values of a fetched column: int64 (n_rows,); or the halves of 16 bytes, uint64 (n_rows, 2).
 ColumnArray: TypeAlias = "NDArray[Any]"
 
-# Columns of the staged key.
+# Names of the columns of the table ``SECRET``.
 INNER_BLOCK, OUTER_BLOCK = "inner_block", "outer_block"
 
 
@@ -111,8 +125,9 @@ class PseudonymSession(SessionInterface):
     bytes_type: ClassVar[str] = "BLOB"
     # Appended to a subquery so that its expressions are computed once per row.
     compute_once_clause: ClassVar[str] = ""
-    # Whether the staged key is for an HMAC, with an inner and an outer hash.
+    # Whether the staged key is for an HMAC, which hashes with the inner and then the outer block.
     _hashes_twice = True
+    # Whether a key is staged.
     _has_key = False
 
     @abstractmethod
@@ -128,45 +143,52 @@ class PseudonymSession(SessionInterface):
         return f"substr({self.keyed_tag(text)}, 1, 8)"
 
     def stage_salt(self, salt: bytes) -> None:
-        """Stage the salt of ``salted_hash``, replacing a staged key."""
+        """Stage the salt of ``salted_hash``; it replaces a key that is staged already."""
         if self._has_key:
             self.stage_other_key(salt, b"")
         else:
             self.stage_key(salt, b"")
 
     def has_padding(self, attribute: Attribute) -> bool:
-        """Return whether fixed-length values are read with padding that their text lacks."""
+        """Return whether reading a column adds padding that casting it to text would not add."""
         return False
 
     @abstractmethod
     def random_order_key(self, alias: str) -> str:
-        """SQL to order the rows of a table unpredictably."""
+        """SQL of a sort key that puts the rows of a table in an unpredictable order.
+
+        Parameters
+        ----------
+        alias : the alias of the table.
+        """
 
     @contextmanager
     def prepare_tagging(self) -> Iterator[None]:
-        """Prepare the database to compute a tag for each of many rows."""
+        """Tune the database in the block for computing a tag for each of many rows."""
         yield
 
     @contextmanager
     def prepare_sorting(self) -> Iterator[None]:
-        """Prepare the database to join or group one row per person, by nearly sorted keys."""
+        """Tune the database in the block for joining or grouping by nearly sorted keys."""
         yield
 
     @contextmanager
     def prepare_lookup(self) -> Iterator[None]:
-        """Prepare the database to look up some of many recently read rows."""
+        """Tune the database in the block for looking up few of the rows that it has just read."""
         yield
 
     def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        """Return the kind, name and query of staging tables: present persons and missing members.
+        """Return kind, name and query of ``PRESENT_PERSONS``, ``ABSENT_MEMBERS`` and their inputs.
+
+        The kind is TABLE or VIEW.
 
         Parameters
         ----------
-        persons : SQL of the persons in the source: ``person``, ``tag`` and further columns.
-        columns : the names of the further columns.
-        members : SQL of all members of the chain: ``tag``, ``cell`` and ``left_at``.
+        persons : query of the persons in the source: ``person``, ``tag`` and ``columns``.
+        columns : the names of the other columns of ``persons``.
+        members : query of all members of the chain: ``tag``, ``cell`` and ``left_at``.
         """
         person_columns = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
         return [
@@ -200,40 +222,42 @@ class PseudonymSession(SessionInterface):
         )
 
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
-        """FROM clause for rows r of cells with each cell's values v, and SQL of a random order.
+        """Return a FROM clause that joins rows to the values of their cells, and a random sort key.
 
-        Rows with equal values may be adjacent, but the order must not reveal cells.
+        The aliases are r for rows and v for values. Rows with equal values may be adjacent, but the
+        order must not reveal which of them are in the same cell.
 
         Parameters
         ----------
-        rows, values : the tables, the first one quoted; both have a column ``cell``.
+        rows : the quoted table of rows, with a column ``cell``.
+        values : the table with one row of released values per ``cell``.
         """
         return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.random_order_key(
             "r"
         )
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        """SQL for a freshly salted hash of columns, over the alias s; None if not supported.
+        """SQL for a hash of columns with a new random salt, over the alias s.
 
-        Rows that differ in any byte have different hashes.
+        Rows that differ in any byte have different hashes. Returns None if not supported.
 
         Parameters
         ----------
-        relation : a relation with columns of these names and types.
+        relation : a relation that has these columns; it determines their types.
         """
         return None
 
     def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
-        """SQL for a number computed from these columns, over the alias s, as ``row_hash``.
+        """SQL for a hash of these columns as a number, over the alias s; see ``row_hash``.
 
-        Different multisets of rows have different sums, except by chance.
+        Two sets of rows have the same sum of these numbers only if they are equal, or by chance.
         """
         hash_sql = self.row_hash(relation, names)
         assert hash_sql is not None
         return hash_sql
 
     def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
-        """Return True if texts of a column are equal only if all their bytes are."""
+        """Return True unless the column's collation equates different texts, such as a and A."""
         column = f"s.{quote(attribute.name)}"
         [(equates_spellings,)] = self.rows(
             f"SELECT count(*) FROM (SELECT {column} AS value FROM {source.name.quoted} AS s"
@@ -242,11 +266,11 @@ class PseudonymSession(SessionInterface):
         return not equates_spellings
 
     def comparison_value(self, attribute: Attribute, column: str) -> str:
-        """SQL for a value as privacy models compare it: equal numbers are one value.
+        """SQL for a value as privacy models compare it: numbers by value, all else by its text.
 
         Parameters
         ----------
-        column : of the alias s, with the attribute's values.
+        column : the name of a column of the alias s that holds the attribute's values.
         """
         if attribute.kind.is_numeric:
             return f"s.{quote(column)}"
@@ -256,15 +280,21 @@ class PseudonymSession(SessionInterface):
         """SQL for the natural logarithm of a positive SQL number."""
         return f"ln({number})"
 
-    # Whether the next six methods are supported. Their columns have fixed width, of the types
-    # ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold
-    # no NULL.
+    # Whether the next six methods are supported, which exchange columns as arrays. The columns hold
+    # no NULL, and values of a fixed width: ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of
+    # 16 bytes, or ``text`` of 4 bytes.
     supports_arrays: ClassVar[bool] = False
     # SQL for the tag of a row without a person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
-        """Fetch columns, given by SQL and type, from a FROM clause, in any order; no texts."""
+        """Fetch columns as arrays, with the rows in any order.
+
+        Parameters
+        ----------
+        columns : pairs of SQL and type; texts are not supported.
+        rows : the FROM clause.
+        """
         raise NotImplementedError
 
     def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
@@ -276,41 +306,51 @@ class PseudonymSession(SessionInterface):
         raise NotImplementedError
 
     def secret_code(self, hashed: str) -> str:
-        """SQL for an unpredictable hash of a SQL hash; equal inputs give equal hashes."""
-        raise NotImplementedError
-
-    def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
-        """Load the classes of rows for ``insert_cells``; False if not supported."""
-        return False
-
-    def insert_cells(
-        self, table: RelationName, values: Mapping[str, str], source: Relation, reads: Sequence[str]
-    ) -> bool:
-        """Insert rows class by class, in random order within each, if classes were loaded.
+        """SQL that hashes a hash with a secret: equal inputs stay equal, others are unpredictable.
 
         Parameters
         ----------
-        values : SQL by column, over the aliases s of the source and c, whose ``class`` is the
-            class.
-        reads : source columns that the values use.
+        hashed : SQL of the input.
+        """
+        raise NotImplementedError
+
+    def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
+        """Load the class of each row for ``insert_cells``; returns False if not supported."""
+        return False
+
+    def insert_cells(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation,
+        source_columns: Sequence[str],
+    ) -> bool:
+        """Insert the source's rows class by class, in random order within each class.
+
+        Returns False if ``load_cells`` has not loaded the classes.
+
+        Parameters
+        ----------
+        values : SQL of each column by name, over the aliases s (source) and c, whose column
+            ``class`` is the row's class.
+        source_columns : columns of the source that the values use.
         """
         return False
 
     def keys_as_read(self, source: Relation) -> list[str]:
-        """SQL for the columns of a row's key, as the numbers that ``read`` returns."""
+        """SQL for the columns of a row's key, as the integers of ``Microdata.keys``."""
         return list(source.required_locator.expressions)
 
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        """Return row keys in a given order, each followed by an integer.
-
-        The array is int64 (n_rows, n_key_columns + 1).
+        """Return the row keys, each followed by an integer, int64 (n_rows, n_key_columns + 1).
 
         Parameters
         ----------
-        joined : SQL that follows the source in FROM.
-        number, order : SQL of the integer, and of the sort key.
+        joined : JOINs that follow the source in the FROM clause.
+        number : SQL of the integer.
+        order : SQL of the key by which the rows are sorted.
         """
         keys = ", ".join(self.keys_as_read(source))
         rows = self.rows(
@@ -332,11 +372,11 @@ class PseudonymSession(SessionInterface):
         self.insert_rows(RelationName(None, SECRET), [INNER_BLOCK, OUTER_BLOCK], [(inner, outer)])
 
     def stage_other_key(self, inner: bytes, outer: bytes) -> None:
-        """Replace the staged blocks by those of another keyed hash."""
+        """Replace the staged key blocks by those of another key."""
         self.run(f"DROP TABLE {quote(SECRET)}")
         self.stage_key(inner, outer)
 
 
 def staged_block(name: str) -> str:
-    """SQL for a block of the staged key."""
+    """SQL for a block of the staged key: ``INNER_BLOCK`` or ``OUTER_BLOCK``."""
     return f"(SELECT {name} FROM {quote(SECRET)})"

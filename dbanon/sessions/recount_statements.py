@@ -1,6 +1,7 @@
 """SQL that counts the classes of a written relation, and the persons in them.
 
-``keys`` is SQL, over the alias s, that distinguishes the values of each column.
+``keys`` has one tuple per column: SQL expressions, over the alias s, that together distinguish the
+column's values.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dbanon.sessions.names import RelationName, quote
 
 
 def recount_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> str:
-    """SELECT the histogram of class sizes, separately for classes with and without a NULL.
+    """Query the number of classes of each size, separately for classes with and without a NULL.
 
     Parameters
     ----------
-    keys : SQL, over the alias s, that distinguishes the values of each column.
+    keys : for each column of a class, SQL over the alias s that distinguishes its values.
     """
     source, columns = rows_with_keys(f"{relation.quoted} AS s", keys)
     null = statements.any_null(column[0] for column in columns)
@@ -30,22 +31,22 @@ def recount_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> 
 def rows_with_keys(
     source: str, keys: Sequence[tuple[str, ...]], further_columns: str = ""
 ) -> tuple[str, list[tuple[str, ...]]]:
-    """FROM clause for rows that are grouped by expressions, and the columns that hold these.
+    """Build a FROM clause for grouping rows by expressions, and return the columns to group by.
 
     Parameters
     ----------
     source : FROM clause for the rows, with an alias.
-    keys : the expressions of each column.
-    further_columns : other columns that are needed, each after a comma.
+    keys : the expressions that distinguish the values of each column.
+    further_columns : SQL of other columns to select, each after a comma.
     """
     if all(len(column) == 1 and column[0].startswith("s.") for column in keys):
         return source, list(keys)
     aliased, columns = [], []
     for position, column in enumerate(keys):
-        names = tuple(f"shown{position}_{part}" for part in range(len(column)))
+        names = tuple(f"key{position}_{part}" for part in range(len(column)))
         aliased += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
         columns.append(names)
-    return f"(SELECT {', '.join(aliased)}{further_columns} FROM {source}) AS shown", columns
+    return f"(SELECT {', '.join(aliased)}{further_columns} FROM {source}) AS keyed_rows", columns
 
 
 def comma_list(columns: Iterable[tuple[str, ...]]) -> str:
@@ -54,9 +55,9 @@ def comma_list(columns: Iterable[tuple[str, ...]]) -> str:
 
 
 def recount_entities(keys: Sequence[tuple[str, ...]]) -> str:
-    """Query class sizes in rows, the number of classes per size, and their fewest persons.
+    """Query, for each class size in rows, the number of classes and the fewest persons in one.
 
-    Classes are those of the staged released values, where each row has its person.
+    The classes are those of the staging table ``ENTITIES``, which has a column ``person``.
     """
     source, columns = rows_with_keys(f"{quote(statements.ENTITIES)} AS s", keys, ", s.person")
     return (
@@ -79,12 +80,13 @@ def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
 def create_release_persons(
     keys: Sequence[tuple[str, ...]], identifiers_table: str, hash_sql: str, suffix: str
 ) -> str:
-    """CREATE TABLE for the staged persons, once for each of their classes.
+    """CREATE TABLE with each staged person once for each class in which the person has rows.
 
     Parameters
     ----------
-    identifiers_table : staging table of the identifiers.
+    identifiers_table : the staging table with the dictionary of person identifiers.
     hash_sql : SQL for an identifier's hash, over the alias s.
+    suffix : SQL that follows the table's name, as ``SessionInterface.staging_suffix``.
     """
     columns, aliases = _number_expressions(keys)
     return (
@@ -96,26 +98,28 @@ def create_release_persons(
     )
 
 
-def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, same: str) -> str:
-    """Query class, value, rows and persons of a sensitive column of the staged rows.
+def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, grouping_key: str) -> str:
+    """Query class, value, row count and person count for each value of a sensitive column.
 
     Parameters
     ----------
+    keys : as in ``recount_classes``, for the staged rows.
     text : SQL of the value as text.
-    same : SQL that is equal for equal values.
+    grouping_key : SQL that is equal for values that count as one.
     """
     values, aliases = _number_expressions(keys)
     return (
         f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size, persons FROM"
         f" (SELECT {aliases}, min(value) AS value, count(*) AS size,"
         f" count(DISTINCT person) AS persons FROM (SELECT {values}, {text} AS value,"
-        f" {same} AS same, person FROM {quote(statements.ENTITIES)} AS s) AS released"
-        f" GROUP BY {aliases}, same) AS cells"
+        f" {grouping_key} AS grouping_key, person"
+        f" FROM {quote(statements.ENTITIES)} AS s) AS released"
+        f" GROUP BY {aliases}, grouping_key) AS cells"
     )
 
 
 def _number_expressions(keys: Sequence[tuple[str, ...]]) -> tuple[str, str]:
-    """Give the expressions numbered names; return SQL lists of ``expression AS name`` and names."""
+    """Number the expressions: return the SQL lists ``expression AS v0, …`` and ``v0, …``."""
     parts = [part for column in keys for part in column]
     names = [statements.value_column(position) for position in range(len(parts))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
@@ -128,11 +132,12 @@ def count_entities() -> str:
 
 
 def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text: str) -> str:
-    """Query class, value and row count of a sensitive column; ``text`` is SQL of it as text.
+    """Query class, value and row count for each value of a sensitive column.
 
     Parameters
     ----------
-    keys : SQL, over the alias s, that distinguishes the values of each column of a class.
+    keys : as in ``recount_classes``.
+    text : SQL of the sensitive column as text.
     """
     columns, aliases = _number_expressions(keys)
     return (
@@ -143,15 +148,15 @@ def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text
     )
 
 
-def homogeneity(
+def count_homogeneous_classes(
     relation: RelationName, keys: Sequence[tuple[str, ...]], value: tuple[str, ...]
 ) -> str:
-    """Query the number of classes and rows, in total and in classes with a single value.
+    """Query the number of classes and rows: in total, and where a column has a single value.
 
     Parameters
     ----------
     keys : as in ``recount_classes``, for the columns that define classes.
-    value : as in ``recount_classes``, for the examined column.
+    value : one element of such ``keys``, for the column whose values are examined.
     """
     columns, aliases = _number_expressions(keys)
     value_names = [f"g{index}" for index in range(len(value))]
@@ -171,17 +176,18 @@ def homogeneity(
 def unique_profiles(
     relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], max_rows: int
 ) -> str:
-    """Query the values of a column that several rows share, and those with unique profiles.
+    """Count the values of a column that several rows share, and those with unique profiles.
 
-    A profile is a row's values in other columns. Groups of up to four rows agree in row count and
-    in the sum, sum of squares, minimum and maximum of profile numbers only if their profiles are
-    the same; larger groups may agree by chance, and then do not count as unique. Groups of more
-    than ``max_rows`` rows are skipped because their sums of squares might overflow.
+    A profile is a row's combination of values in other columns; profiles are numbered. The rows
+    that share a value are a group. Two groups of up to four rows agree in row count and in the sum,
+    sum of squares, minimum and maximum of their profile numbers only if their profiles are the
+    same. Larger groups may also agree by chance, and then do not count as unique.
 
     Parameters
     ----------
-    max_rows : maximum number of rows in a group.
-    group : SQL that distinguishes the values of the column, as in ``keys``.
+    keys : as in ``recount_classes``, for the columns of the profile.
+    group : one element of such ``keys``, for the column whose values are counted.
+    max_rows : groups with more rows are skipped, because their sums of squares might overflow.
     """
     names = [f"g{index}" for index in range(len(group))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(group, names, strict=True))

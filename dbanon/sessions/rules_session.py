@@ -1,4 +1,8 @@
-"""The part of a session that rules need: a table's owner and the comments on its columns."""
+"""The part of a session that declared rules need: a table's owner, and comments on its columns.
+
+A rule declares for a column of a table how releases treat it, such as as a quasi-identifier. Only
+the owner of the table may declare rules.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dbanon.sessions.names import RelationName
 
 
 class RulesSession(SessionInterface):
-    """The part of a session that rules of tables need."""
+    """The part of a session that declared rules need."""
 
     def require_owner(self, source: RelationName) -> None:
         """Check that this role owns a table, or is a member of the owning role.
@@ -23,13 +27,13 @@ class RulesSession(SessionInterface):
         """
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
-        """Check that a table's owner may read another table, whose values its rules would release.
+        """Check that the owner of ``source`` may read ``table``, which rules of ``source`` name.
 
         Does nothing on databases without roles.
 
         Raises
         ------
-        InsufficientRights : the owner may not read it.
+        InsufficientRights : the owner may not read it, so rules must not release its values.
         """
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
@@ -37,32 +41,36 @@ class RulesSession(SessionInterface):
 
         Parameters
         ----------
-        change : either ``set``, rules by column, or ``remove``, a list of columns or None for all.
+        change : one key and its value: ``set``, with rules by column; or ``remove``, with a list of
+            columns, or None for all columns.
         """
         return False
 
     def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
-        """Return the rules of a table, or of all, and whether they apply; None without roles.
+        """Return the rules of a table, or of all tables, and whether they apply.
 
         Each row has the table and column of the declaration, the rule as JSON, its time and author,
         the oids of table and owner, then the current name of that table, the rule's state, whether
         it applies, whether it was declared for this table, and its rank among the column's rules.
+
+        Returns None on databases without roles, where the caller queries the ledger itself.
         """
         return None
 
     def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
-        """Return what the ledger records about a table and the role that declares a rule for it."""
+        """Return the ledger's columns for a new rule's table, and the role that declares it."""
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
 
-    def tie_rules(self, source: RelationName) -> None:
-        """Update a table's rules to its current oids, on databases with oids."""
+    def update_rule_oids(self, source: RelationName) -> None:
+        """Update the oids in a table's rules to the current ones, if the database has oids."""
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        """Summarize a table, without reading it, so that replacements and writes can be detected.
+        """Summarize a table, without reading it, so that a later run can detect changes.
 
-        The keys are ``oid``; ``writes``, the numbers of rows inserted, updated and deleted, and
-        ``since``, when counting started; ``file``, which changes when the table is emptied or
-        rewritten. Empty if the database counts nothing.
+        The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
+        rows inserted, updated and deleted; ``since``, when the database began to count these; and
+        ``file``, which changes if the table is emptied or rewritten. Empty if the database does not
+        count writes.
         """
         return {}
 

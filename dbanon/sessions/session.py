@@ -42,17 +42,18 @@ class PersonsSession(SessionInterface):
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table from staging with one row per released row.
+        """Fill a table with one row per released row, from staging tables and the source.
 
         Parameters
         ----------
-        values : SQL expression by column.
-        source, joins : where expressions take values from; None for rows copied from another
-            database.
-        reads : source columns that the expressions and joins use.
+        values : SQL expression by column name.
+        source : the source from which expressions take retained values; None if these were copied
+            from another database to a staging table.
+        source_columns : columns of the source that the expressions and joins use.
+        joins : further JOINs of the query.
         """
 
     def recount_entities(
@@ -62,22 +63,24 @@ class PersonsSession(SessionInterface):
         person: str,
         joins: str,
         further_columns: Sequence[tuple[str, str]] = (),
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         *,
         keys: Sequence[tuple[str, ...]],
     ) -> EntityCount:
-        """Count the persons in each class of released values, after staging both.
+        """Stage the released values and the person of each row, and count the persons per class.
 
-        The values are staged under their types in the release, so that classes are those that
-        readers see.
+        The values are staged in their types in the release, so that classes are those that readers
+        see.
 
         Parameters
         ----------
         columns : SQL type and SQL expression of each column that defines a class.
-        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
+        person : SQL of a row's person number.
+        source, joins, source_columns : where ``person`` and expressions take values from, as in
             ``insert``.
-        further_columns : SQL type and SQL expression of columns to stage after them.
-        keys : SQL, over the alias s, that distinguishes the values of each column of a class.
+        further_columns : SQL type and SQL expression of other columns to stage. If there are any,
+            the result includes the number of persons in each class.
+        keys : for each column of a class, SQL over the alias s that distinguishes its values.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
         types = [self.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
@@ -92,7 +95,7 @@ class PersonsSession(SessionInterface):
             zip(names, (expression for _, expression in (*columns, *further_columns)), strict=True)
         )
         table = RelationName(None, statements.ENTITIES)
-        self.insert(table, values | {"person": person}, source, reads, joins)
+        self.insert(table, values | {"person": person}, source, source_columns, joins)
         entity_count = self.recount_staged_entities(keys)
         if not further_columns:
             return entity_count
@@ -102,17 +105,16 @@ class PersonsSession(SessionInterface):
         return replace(entity_count, persons_per_class=persons_per_class)
 
     def stage_release_persons(
-        self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
+        self, keys: Sequence[tuple[str, ...]], identifiers_table: str, hash_sql: str
     ) -> None:
-        """Stage the members of each class from staged persons.
+        """Stage the hashes of the persons in each class; call ``recount_entities`` before.
 
-        Parameters
-        ----------
-        keys, hashed : as in ``create_release_persons``.
-        values : the staging table of the identifiers.
+        The parameters are those of ``create_release_persons``.
         """
         self.run(
-            recount_statements.create_release_persons(keys, values, hashed, self.staging_suffix)
+            recount_statements.create_release_persons(
+                keys, identifiers_table, hash_sql, self.staging_suffix
+            )
         )
 
     def joint_histories(
@@ -121,21 +123,28 @@ class PersonsSession(SessionInterface):
         k: int,
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
-        """Count joint histories over releases in the database if it can; else None.
+        """Count persons by their joint history: the classes in which they are in several releases.
+
+        Returns None if this database cannot count them; the client then does.
 
         Parameters
         ----------
         releases : ids of the releases.
-        in_progress : id, written table and source of the release whose persons are staged.
+        k : a joint history that fewer than k persons share is counted as below k.
+        in_progress : id, written table and source of the release whose persons are staged; None if
+            none is being written.
         """
         return None
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        """Have the database record the staged persons of a release; False if not supported."""
+        """Record the staged persons of a release by a function of the database.
+
+        Returns False if this is not supported.
+        """
         return False
 
     def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
-        """Count the persons in each combination of values of some staged columns."""
+        """Count the persons in each combination of values of these columns of the staged rows."""
         rows = self.rows(recount_statements.recount_entities(keys))
         return EntityCount(
             persons=int(self.rows(recount_statements.count_entities())[0][0]),
@@ -144,11 +153,11 @@ class PersonsSession(SessionInterface):
         )
 
     def declared_type(self, sql_type: str) -> str:
-        """Return a column's type as CREATE TABLE accepts it."""
+        """Return a column's type in a form that CREATE TABLE accepts."""
         return sql_type
 
     def normalized_sql(self, attribute: Attribute, value: str) -> str:
-        """SQL for an identifier's value, with different spellings of one person made equal."""
+        """SQL for an identifier's value, normalized so that spellings of one person are equal."""
         if not attribute.normalize:
             return value
         for space in WHITE_SPACE[1:]:
@@ -164,14 +173,16 @@ class PersonsSession(SessionInterface):
 class RecountSession(SessionInterface):
     """The part of a session that counts classes.
 
-    Values that compare equal may be displayed differently: 7.5 and 7.50, texts under a
-    case-insensitive collation, intervals. Readers can distinguish them, so all counts do.
+    Values that compare equal may be displayed differently, such as 7.5 and 7.50, texts under a
+    case-insensitive collation, or intervals. Readers can tell them apart, so they are counted as
+    different values.
     """
 
     def display_key(self, attribute: Attribute, column: str) -> tuple[str, ...]:
         """SQL expressions that distinguish a column's values as readers see them.
 
-        The first expression is NULL if the value is. Just the column if equal values look the same.
+        The first expression is NULL if the value is. If equal values always look the same, the
+        column itself is the only expression.
 
         Parameters
         ----------
@@ -183,11 +194,11 @@ class RecountSession(SessionInterface):
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        """Return ``display_key`` of expressions with the types of a relation's columns.
+        """Return ``display_key`` of expressions that have the types of a relation's columns.
 
         Parameters
         ----------
-        columns : from the name of the relation's column to SQL of the expression.
+        columns : SQL of each expression, by the name of the column whose type it has.
         """
         source = self.find_source(relation)
         return [
@@ -211,7 +222,9 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         self._on_sql = on_sql
         # The partition whose labels are staged.
         self._staged_partition: Partition | None = None
+        # The result of ``class_numbers``.
         self._class_numbers: NDArray[np.int32] | None = None
+        # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
 
     def report_sql(self, sql: str) -> None:
@@ -230,10 +243,9 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check that the role may create tables in the output's schema, or a missing schema.
+        """Check that the role may create tables in the output's schema, or create the schema.
 
-        Does nothing on databases without roles. Returns True if the schema is missing and the
-        database can tell before creating it.
+        Returns True if the schema is known to be missing. Does nothing on databases without roles.
 
         Raises
         ------
@@ -249,7 +261,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def lock_output(self, name: RelationName) -> None:
         """Lock the output against other runs until the transaction ends; call before reading.
 
-        Does nothing on databases with a single writer, or that lock the output during planning.
+        Does nothing on databases that allow only one writer, or if planning has locked the output.
 
         Raises
         ------
@@ -266,9 +278,10 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        """Pin these columns of the source to one snapshot until the transaction ends.
+        """Return the source with these columns fixed in one snapshot until the transaction ends.
 
-        Does nothing if the transaction has one snapshot, as transactions of clients do.
+        If statements of the transaction see different snapshots, the columns are copied; else the
+        source is returned as it is.
         """
         return source
 
@@ -285,11 +298,17 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     ) -> Microdata:
         """Read only the row keys and the requested attributes, in record order.
 
-        Rows with a NULL in a required column are counted, not read. Values are spilled to ``disk``
-        if it is given. ``passthrough`` columns are those of ``read_passthrough``.
+        Rows with a NULL in a required column are not read, but counted as withheld.
+
+        Parameters
+        ----------
+        memory_limit : in bytes; None for no limit.
+        progress : called with the share of rows that have been read.
+        disk : spills values to disk; None keeps them in memory.
+        passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
         """
         locator = source.required_locator
-        if key_columns := locator.mapped_columns or locator.unchecked_columns:
+        if key_columns := locator.mapped_columns or locator.columns_to_check:
             self._require_unique_keys(source, key_columns)
         if locator.mapped_columns:
             sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped_columns]
@@ -325,11 +344,11 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """Count the rows that are not read because a required column is NULL."""
         if not source.required_columns:
             return 0
-        query = statements.count_incomplete(source.relation, source.completeness_condition)
+        query = statements.count_incomplete(source.relation_to_read, source.completeness_condition)
         return int(self.rows(query)[0][0])
 
     def _require_unique_keys(self, source: Relation, keys: Sequence[str]) -> None:
-        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
+        nulls, repeated = self.rows(statements.key_problems(source.relation_to_read, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {pluralize(repeated, 'key')} more than"
@@ -342,8 +361,8 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     ) -> list[tuple[str, ...]]:
         """Number the values of every non-numeric attribute, and return the sorted dictionaries.
 
-        The database encodes values, so that rows are transferred as codes, each value once, and
-        identifiers never.
+        The database then transfers a code for each row, and each distinct value only once. The
+        values of identifiers are not transferred: their dictionaries are empty.
         """
         dictionaries: list[tuple[str, ...]] = []
         for position, attribute in enumerate(attributes):
@@ -352,7 +371,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
             table = statements.values_table(position)
             self.run(
                 statements.create_values(
-                    f"{source.relation.quoted} AS s",
+                    f"{source.relation_to_read.quoted} AS s",
                     position,
                     self.value_of(attribute),
                     f"s.{quote(attribute.name)}",
@@ -369,7 +388,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         return dictionaries
 
     def value_joins(self, attributes: Sequence[Attribute]) -> str:
-        """JOINs with the dictionaries of ``stage_values``, for the FROM clause of a read."""
+        """JOINs with the dictionaries that ``stage_values`` staged, for a query that reads rows."""
         return "".join(
             statements.join_values(position, self.value_of(attribute))
             for position, attribute in enumerate(attributes)
@@ -379,7 +398,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def value_of(self, attribute: Attribute) -> str:
         """SQL for an attribute's values as its dictionary stores them.
 
-        Identifiers are compared as the database compares them, other values as texts.
+        Identifiers are compared as the database compares their type, other values as texts.
         """
         if attribute.role is Role.IDENTIFIER:
             return self.normalized_sql(attribute, f"s.{quote(attribute.name)}")
@@ -395,16 +414,20 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         return (*statements.STAGING, *STAGING, *self._value_tables)
 
     def sort_key(self, attribute: Attribute) -> str:
-        """SQL to sort a key column: texts by code point, regardless of collation."""
+        """SQL of a key column that sorts texts by code point, regardless of the collation."""
         return f"s.{quote(attribute.name)}"
 
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Stage the class of every released record once, under random class numbers.
+        """Stage the class of every released record under random class numbers, if not yet staged.
 
-        Rows are written in key order, which makes the join with the source fast; random positions
-        next to them determine the order of the release.
+        The records are staged in key order, which makes the join with the source fast. Each has a
+        random position, which determines the row order of the release.
+
+        Parameters
+        ----------
+        types : SQL types of the key columns.
         """
         if self._staged_partition is partition:
             return
@@ -419,7 +442,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         self._staged_partition = partition
 
     def unstage_labels(self) -> None:
-        """Drop the staged classes so that others can replace them."""
+        """Drop the staged labels, so that those of another partition can be staged."""
         if self._staged_partition is not None:
             self.run(f"DROP TABLE {quote(statements.LABELS)}")
             self._staged_partition = self._class_numbers = None
@@ -427,18 +450,21 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """FROM clause for the released rows of a source, with the alias s."""
         if not (partition.n_suppressed or microdata.n_withheld):
-            return f"{source.relation.quoted} AS s"
+            return f"{source.relation_to_read.quoted} AS s"
         self.stage_labels(microdata, partition, source.required_locator.types)
         return statements.released_rows(source.from_clause, source.required_locator.expressions)
 
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
-        """Return the random staging number of each class, int32 (n_classes,), fixed per session."""
+        """Return the random number of each class in staging tables, int32 (n_classes,).
+
+        The numbers are drawn once per session.
+        """
         if self._class_numbers is None:
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)
         return self._class_numbers
 
     def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
-        """Return the class of each staging number, int64 (n_classes,)."""
+        """Return the inverse of ``class_numbers``: the class of each number, int64 (n_classes,)."""
         classes = np.empty(partition.n_classes, np.int64)
         classes[self.class_numbers(partition)] = np.arange(len(classes))
         return classes
@@ -450,7 +476,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         partition: Partition,
         columns: Sequence[ReleasedColumn],
     ) -> None:
-        """Stage everything a release is written from: classes of records and their values."""
+        """Stage the class of each record and the released values of each class."""
         self.stage_labels(microdata, partition, source.required_locator.types)
         self.stage_classes(partition, columns)
 
@@ -461,7 +487,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def parts_by_class(
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
-        """Return the parts of released columns to stage, ordered by class number."""
+        """Return the columns to stage, such as both bounds of a range, ordered by class number."""
         order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.parts]
 
@@ -485,20 +511,20 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """Sum wide attributes in each class, by exact arithmetic in SQL.
+        """Sum attributes in each class by exact integer arithmetic in SQL.
 
-        Returns, by attribute name, object arrays (n_classes,) of Python integers in units of
-        10**-scale; 0 for NULL.
+        Returns object arrays (n_classes,) of Python integers by attribute name, in units of
+        10**-scale. NULL counts as 0.
         """
         self.stage_labels(microdata, partition, source.required_locator.types)
-        parts = [self.wide_parts(attribute) for attribute in attributes]
+        parts = [self.quotient_and_remainder(attribute) for attribute in attributes]
         totals = {attribute.name: np.zeros(partition.n_classes, object) for attribute in attributes}
         query = statements.exact_sums(
             parts, source.from_clause, source.required_locator.expressions
         )
         labels_by_number = self.classes_by_number(partition)
-        for number, *sums in self.rows(query):
-            label = labels_by_number[number]
+        for class_number, *sums in self.rows(query):
+            label = labels_by_number[class_number]
             size = int(partition.sizes[label])
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]
@@ -527,18 +553,10 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table from staging with one row per released row.
-
-        Parameters
-        ----------
-        values : SQL expression by column.
-        source, joins : where expressions take values from; None for rows copied from another
-            database.
-        reads : source columns that the expressions and joins use.
-        """
+        """Fill a table with one row per released row; see ``PersonsSession.insert``."""
         names, expressions = list(values), list(values.values())
         if source is None:
             self.run(statements.write_from_copies(table, names, expressions))

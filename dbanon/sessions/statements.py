@@ -9,35 +9,43 @@ from collections.abc import Iterable, Sequence
 
 from dbanon.sessions.names import RelationName, quote, quote_list
 
-# Names of staging tables.
+# Names of staging tables, which are temporary.
+
+# The class of each released row, by row key.
 LABELS = "dbanon_labels"
+# The released values of each class.
 CLASSES = "dbanon_classes"
+# Numbers of row keys that are not a single integer.
 KEY_MAP = "dbanon_key_map"
+# Retained values that were copied from another database.
 ROWS = "dbanon_rows"
+# The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"
+# Arrays that the client passes to PostgreSQL.
 ARRAYS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
-# The salt of these hashes if no staged key is used.
+# The salt of the hashes in ``RELEASE_PERSONS`` if no key is staged.
 SALT = "dbanon_salt"
-VALUES = "dbanon_values_"
-# The rows of files whose chain the database keeps.
+# Rows of files, if the database keeps a chain that reads these files.
 FILE_ROWS = "dbanon_file_rows"
+# The start of the names of dictionaries, one per column.
+VALUES = "dbanon_values_"
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)
 
 
 def value_column(position: int) -> str:
-    """The staging column of the quasi-identifier at this position."""
+    """The name of the staging column for the quasi-identifier at this position."""
     return f"v{position}"
 
 
 def kept_column(position: int) -> str:
-    """The staging column of the copied column at this position."""
+    """The name of the staging column for the retained column at this position."""
     return f"k{position}"
 
 
 def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = "") -> str:
-    """CREATE for a temporary table; columns are pairs of name and SQL type."""
+    """CREATE a temporary table; columns are pairs of name and SQL type."""
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in columns)
     return f"CREATE TEMPORARY TABLE {quote(name)} ({body}){suffix}"
 
@@ -49,13 +57,14 @@ def create_key_map(
     suffix: str = "",
     comparison_sql: Sequence[str] = (),
 ) -> str:
-    """CREATE TABLE that numbers the rows of a source by a key that is not an integer.
+    """CREATE TABLE that numbers the rows of a source in the order of a key.
 
     Parameters
     ----------
     sort_keys : SQL of the key columns that sorts them bytewise, so that numbers follow the record
         order on every database.
-    comparison_sql : SQL of the key columns as the map stores them; empty if it is the same.
+    comparison_sql : SQL of the key columns in the form that the map stores and joins compare; empty
+        for the columns themselves.
     """
     values = ", ".join(
         f"{value} AS key{position}"
@@ -71,15 +80,20 @@ def create_key_map(
 def create_values(
     source: str, position: int, text: str, column: str, suffix: str = "", condition: str = ""
 ) -> str:
-    """The dictionary of a column as a temporary table; ``condition`` as in ``numbered_values``."""
+    """CREATE a temporary table with the dictionary of a column; see ``numbered_values``."""
     create = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
     return f"{create} {numbered_values(source, text, column, condition)}"
 
 
 def numbered_values(source: str, text: str, column: str, condition: str = "") -> str:
-    """The dictionary of a column: its values as text, numbered by code point.
+    """Query the dictionary of a column: its distinct values as text, numbered from 0.
 
-    ``text`` is SQL of the column as text in code point order; ``condition`` restricts the rows.
+    Parameters
+    ----------
+    source : FROM item with the rows.
+    text : SQL of the column as text that sorts by code point.
+    column : SQL of the column.
+    condition : SQL that restricts the rows, after AND.
     """
     return (
         "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
@@ -89,7 +103,10 @@ def numbered_values(source: str, text: str, column: str, condition: str = "") ->
 
 
 def distinct_values(relation: RelationName, column: str, text: str, condition: str = "") -> str:
-    """The distinct non-NULL values of a column as text; ``condition`` restricts the rows."""
+    """Query the distinct non-NULL values of a column; ``text`` is SQL of the column as text.
+
+    ``condition`` restricts the rows and begins with AND.
+    """
     return (
         f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
         f" WHERE s.{quote(column)} IS NOT NULL{condition}"
@@ -102,18 +119,18 @@ def count_incomplete(relation: RelationName, complete: str) -> str:
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
-    """The rows of a hierarchy as text; ``texts`` are SQL of its columns as text."""
+    """Query up to ``limit`` rows of a hierarchy; ``texts`` are SQL of its columns as text."""
     columns = ", ".join(f"{text} AS {value_column(i)}" for i, text in enumerate(texts))
     return f"SELECT {columns} FROM {relation.quoted} AS s LIMIT {limit}"
 
 
 def values_table(position: int) -> str:
-    """The staging table with the dictionary of the quasi-identifier at this position."""
+    """The name of the staging table with the dictionary of the column at this position."""
     return f"{VALUES}{position}"
 
 
 def join_values(position: int, text: str) -> str:
-    """The JOIN that gives each row the code of its value; see ``code_column``."""
+    """JOIN each row with the dictionary entry of its value, which has the code."""
     alias = f"d{position}"
     # The text comes first so that its collation decides about equality.
     return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {text} = {alias}.value"
@@ -125,7 +142,7 @@ def code_column(position: int) -> str:
 
 
 def join_key_map(keys: Sequence[str], comparison_sql: Sequence[str] = ()) -> str:
-    """The JOIN that gives each source row its number; ``comparison_sql`` as in the map."""
+    """JOIN each source row with its number; ``comparison_sql`` as in ``create_key_map``."""
     join_condition = " AND ".join(
         f"{value} = m.key{position}"
         for position, value in enumerate(_comparison_sql(keys, comparison_sql))
@@ -157,8 +174,8 @@ def write_from_source(
 ) -> str:
     """INSERT for the release: retained columns from the source, the others from class values.
 
-    Staged class numbers and positions are random, and so is the row order: rows of a class are
-    adjacent, and nothing shows where a row came from.
+    Rows of a class are adjacent. As staged class numbers and positions are random, the row order
+    does not reveal the order in the source.
     """
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
@@ -181,10 +198,14 @@ def write_from_copies(
 def exact_sums(
     columns: Iterable[tuple[str, str]], from_source: str, key_expressions: Sequence[str]
 ) -> str:
-    """Sum quotients and remainders by class size, per class, of integer expressions.
+    """Query, for each class, the exact sums of integer columns, as quotients and remainders.
 
-    ``columns`` are pairs of expressions for quotient and remainder, in terms of the integer
-    ``n.size``. Sums cannot overflow: a class's quotients add up to at most its largest value.
+    Each value is divided by the size of its class, ``n.size``. Then sums cannot overflow: the
+    quotients of a class add up to at most its largest value.
+
+    Parameters
+    ----------
+    columns : for each column, SQL of the quotient and of the remainder.
     """
     join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
@@ -198,7 +219,7 @@ def exact_sums(
 
 
 def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
-    """Query the class and value of a column, row by row."""
+    """Query the class of each released row, and its value in a column."""
     join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
@@ -216,16 +237,18 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
 
 
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:
-    """Count the groups of equal values of a column by size, NULL separately.
+    """Count the groups of rows with equal values of a column, by group size.
 
-    For each size: whether it is the NULL group, the number of groups, how many have few persons,
-    and how many have a single value of each of ``originals``; all NULL counts as a single value.
+    The result has a row for each size, and another one for the group of NULL: whether it is that
+    group, the size in rows, the number of groups, how many of them have few persons, and for each
+    of ``originals`` how many groups have a single value of it. Only NULLs count as a single value.
 
     Parameters
     ----------
+    from_rows : FROM clause for the rows.
     value : SQL of the column.
     originals : SQL of other columns.
-    few_condition : SQL that is true for a group of few persons.
+    few_condition : SQL aggregate that is true for a group of few persons.
     """
     single_value = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
@@ -242,14 +265,15 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condi
 
 
 def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> str:
-    """Count the rows of a relation and, per column, its non-NULL and distinct values.
+    """Count the rows of a relation and, per column, the non-NULL and the distinct values.
 
-    For texts, also average the length and the presence of a space.
+    Two further results per column are, for texts, the average length and the share of values with a
+    space; 0 for other types.
 
     Parameters
     ----------
-    columns : per column its quoted name, SQL that counts its distinct values, and SQL of its text;
-        the last one empty for other types.
+    columns : per column its quoted name, SQL that counts its distinct values, and SQL of the column
+        as text, which is empty for columns of other types.
     """
     counts = "".join(
         f", count(s.{name}), {distinct_count}, "
@@ -264,17 +288,23 @@ def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> 
     return f"SELECT count(*){counts} FROM {relation.quoted} AS s"
 
 
-def different_values(sample: str, values: Sequence[str]) -> str:
-    """Count the rows of a sample and, per column, its non-NULL and distinct values."""
+def count_sample_values(sample: str, values: Sequence[str]) -> str:
+    """Count the rows of a sample and, per column, the non-NULL and the distinct values.
+
+    Parameters
+    ----------
+    sample : FROM clause of the sample, which is evaluated once.
+    values : SQL of the columns.
+    """
     columns = ", ".join(f"{value} AS {value_column(i)}" for i, value in enumerate(values))
     counts = ", ".join(
-        f"(SELECT count({name}) FROM drawn) AS n{name}, (SELECT count(*) FROM"
-        f" (SELECT {name} FROM drawn WHERE {name} IS NOT NULL GROUP BY {name}) AS q) AS d{name}"
+        f"(SELECT count({name}) FROM sampled) AS n{name}, (SELECT count(*) FROM"
+        f" (SELECT {name} FROM sampled WHERE {name} IS NOT NULL GROUP BY {name}) AS q) AS d{name}"
         for name in map(value_column, range(len(values)))
     )
     return (
-        f"WITH drawn AS MATERIALIZED (SELECT {columns} FROM {sample})"
-        f" SELECT (SELECT count(*) FROM drawn) AS n, {counts}"
+        f"WITH sampled AS MATERIALIZED (SELECT {columns} FROM {sample})"
+        f" SELECT (SELECT count(*) FROM sampled) AS n, {counts}"
     )
 
 
@@ -286,7 +316,7 @@ def any_null(columns: Iterable[str]) -> str:
 def value_ranks(relation: RelationName, column: str, text: str) -> str:
     """Query the texts of a numeric column with their ranks in numeric order.
 
-    Equal numbers have one rank, however they are written. ``text`` is SQL of the column as text.
+    Texts of equal numbers, such as 1 and 1.0, share a rank. ``text`` is SQL of the column as text.
     """
     return (
         "SELECT value, dense_rank() OVER (ORDER BY low) FROM"
@@ -296,7 +326,7 @@ def value_ranks(relation: RelationName, column: str, text: str) -> str:
 
 
 def value_counts(relation: RelationName, text: str) -> str:
-    """Count the rows of each value of a column, as text."""
+    """Count the rows of each value of a column; ``text`` is SQL of the column as text."""
     return (
         "SELECT value, count(*) AS size FROM"
         f" (SELECT {text} AS value FROM {relation.quoted} AS s) AS released GROUP BY value"
@@ -304,10 +334,16 @@ def value_counts(relation: RelationName, text: str) -> str:
 
 
 def persons_of_values(relation: RelationName, text: str, person: str) -> str:
-    """The distinct pairs of a column's value, as text, and its person, without NULL."""
+    """Query the distinct pairs of a column's value and a person, without NULLs.
+
+    Parameters
+    ----------
+    text : SQL of the column as text.
+    person : SQL of the person.
+    """
     return (
         "SELECT value, person FROM"
-        f" (SELECT {text} AS value, {person} AS person FROM {relation.quoted} AS s) AS of_persons"
+        f" (SELECT {text} AS value, {person} AS person FROM {relation.quoted} AS s) AS pairs"
         " WHERE value IS NOT NULL AND person IS NOT NULL GROUP BY value, person"
     )
 
@@ -318,13 +354,16 @@ def shared_values(relation: RelationName, text: str, min_rows: int) -> str:
 
 
 def rare_values(relation: RelationName, text: str, min_rows: int) -> str:
-    """Count the rarer values and their rows; no value leaves the database."""
+    """Count the values that fewer than ``min_rows`` rows share, and their rows.
+
+    No value leaves the database.
+    """
     rare = f"{value_counts(relation, text)} HAVING count(*) < {int(min_rows)}"
     return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
 
-def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The query with which anyone can recount a release."""
+def reader_recount_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
+    """The query that is shown to readers so that they can recount a release themselves."""
     names = quote_list(quasi_identifiers)
     return (
         "SELECT min(size) AS smallest_class, count(*) AS classes, sum(size) AS rows\n"

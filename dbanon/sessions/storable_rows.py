@@ -1,4 +1,4 @@
-"""Converts retained values of another database for storage."""
+"""Conversion of retained values from another database to values that this one can store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def storable_rows(
     Parameters
     ----------
     attributes : the columns of the retained values.
-    first_value_index : the index of the first retained value in a row.
     to_storable : converts a value, or raises UnsupportedType.
+    first_value_index : the index of the first retained value in a row; 0 for rows without class and
+        position.
 
     Raises
     ------

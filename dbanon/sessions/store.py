@@ -10,7 +10,7 @@ from dbanon.sessions.session import Session
 
 
 class Store(Protocol):
-    """A database on which sessions can be opened."""
+    """A database that opens sessions."""
 
     @property
     def url(self) -> str:
@@ -18,7 +18,7 @@ class Store(Protocol):
 
     @property
     def is_persistent(self) -> bool:
-        """False if the database disappears with the run because its rows are copies."""
+        """False if the database holds copies of rows for one run, and is discarded after it."""
 
     def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
         """Open a transaction that commits at the end of the block and rolls back on an exception.
@@ -27,12 +27,12 @@ class Store(Protocol):
         """
 
     def planning(self, *, staging: bool, create: bool = False) -> AbstractContextManager[Session]:
-        """Open a session that changes nothing, after the checks for one that writes.
+        """Open a session that changes nothing, but makes the same checks as one that writes.
 
         Parameters
         ----------
-        staging : whether temporary tables may be created, as reading needs them.
-        create : whether a missing file may be created; it is planned as an empty database.
+        staging : whether temporary tables may be created, which reading needs.
+        create : whether a later run would create a missing file; it counts as an empty database.
         """
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
@@ -43,11 +43,11 @@ class Store(Protocol):
         Parameters
         ----------
         directory : where to spill; None for the default.
-        memory : the limit in bytes; None for the default.
+        memory_bytes : the memory limit; None for the default.
         """
 
-    def same_database(self, other: Store) -> bool:
-        """Return True if both are the same database, so that one transaction can do everything."""
+    def is_same_database(self, other: Store) -> bool:
+        """Return True if both are the same database, so that one transaction can read and write."""
 
 
 class ClientStore(Store, Protocol):

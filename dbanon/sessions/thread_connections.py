@@ -1,4 +1,4 @@
-"""The connections of a thread's runs, which end in time even if the network does not answer.
+"""The connections of a thread's runs, so that runs end in time even if a server does not answer.
 
 A thread blocked on a stalled connection never returns, and a request to cancel its statement blocks
 too. So a run registers its connections here. When a signal or the time limit asks the run to end,
@@ -17,10 +17,13 @@ from typing import Protocol, TypeVar
 
 from dbanon.errors import DatabaseUnreachable
 
-# Seconds after the request to end until waiting connections are cut, and until all work stops.
+# Seconds from the request to end: when waiting connections are cut, and when all work must have
+# stopped.
 CUT_SECONDS, END_SECONDS = 1.2, 3.0
-# Time limit for opening a connection after that request, and the minimum time for an answer.
-CONNECT_SECONDS, MIN_SECONDS = 1.0, 0.2
+# The most seconds for opening a connection after that request.
+CONNECT_SECONDS = 1.0
+# The fewest seconds that a server gets to answer.
+MIN_SECONDS = 0.2
 
 Connection = TypeVar("Connection")
 
@@ -60,7 +63,7 @@ class _CuttableSocket:
                     self._socket.shutdown(self._shutdown_mode)
 
     def cut_after(self, seconds: float) -> None:
-        """Cut the socket after so many seconds unless it is closed before."""
+        """Cut the socket after this many seconds unless it is closed first."""
         if self._timer is None:
             self._timer = threading.Timer(max(seconds, MIN_SECONDS), self.cut)
             self._timer.daemon = True
@@ -121,7 +124,7 @@ class ThreadConnections:
 
     @contextlib.contextmanager
     def limit_time(self, seconds: float) -> Iterator[None]:
-        """Ask the run in the block to end after so many seconds, from another thread."""
+        """From another thread, ask the run in the block to end after this many seconds."""
         outer_timer = self._limit_timer
         self._limit_timer = threading.Timer(seconds, self._cancel_statements)
         self._limit_timer.daemon = True
@@ -150,7 +153,7 @@ class ThreadConnections:
 
     @contextlib.contextmanager
     def cut_new_connections_after(self, seconds: float) -> Iterator[None]:
-        """Cut connections that are opened in the block, so many seconds from now."""
+        """Cut connections that are opened in the block at ``seconds`` from now."""
         outer_deadline, self._deadline = self._deadline, time.monotonic() + seconds
         try:
             yield
@@ -172,7 +175,10 @@ class ThreadConnections:
                 socket.cut_after(seconds_left)
 
     def unregister(self, wire: Wire) -> bool:
-        """Unregister a connection before it is closed or returned; True if it had to be cut."""
+        """Unregister a connection before it is closed or returned to its pool.
+
+        Returns True if it had to be cut.
+        """
         socket = self._sockets.pop(id(wire), None)
         if socket is None:
             return False
@@ -200,7 +206,7 @@ class ThreadConnections:
 def _connect_in_thread(
     seconds: float, connect: Callable[[], Connection], close: Callable[[Connection], None]
 ) -> Connection:
-    """Connect in a thread, because name lookup and handshakes can block where nothing cuts them."""
+    """Connect in a thread: name lookup and handshakes can block before there is a socket to cut."""
     connections: list[Connection] = []
     errors: list[BaseException] = []
     lock = threading.Lock()

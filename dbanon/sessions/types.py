@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Types of one family differ only in the width of their values, so changing them is harmless.
+# Replacing a column's type by another of its family is harmless: only the width changes.
 _TYPES_OF_FAMILY = {
     "integer": (
         "tinyint", "smallint", "mediumint", "int", "integer", "bigint", "hugeint", "int2", "int4",

@@ -112,7 +112,7 @@ class DataFrameSource:
             required_columns=required,
         )
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Check the types of quasi-identifiers; no rows of a DataFrame are looked up later.
 
         Raises
@@ -136,7 +136,9 @@ class DataFrameSource:
         """Return the DataFrame; ``lay_out_rows`` caches it if its rows could change."""
         return relation
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Return the attributes; the declared types are sufficient."""
         return tuple(attributes)
 

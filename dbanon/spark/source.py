@@ -94,13 +94,13 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
         source = SqlSource(snapshot_session)
         relation = source.describe(job)
         require_roles(job, relation)
-        relation = source.locate(relation, job, job.columns_to_read)
+        relation = source.with_row_locator(relation, job, job.columns_to_read)
         key = job.key or pieces.primary_key_columns(relation)
         findings = SourceFindings.of(source, relation, job)
         column_names = {*job.columns_to_read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.
         read_attributes = [a for a in relation.schema.attributes if a.name in column_names]
-        attributes = source.inspect(relation, read_attributes)
+        attributes = source.refine_attributes(relation, read_attributes)
         [(snapshot,)] = snapshot_session.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
         queries = pieces.range_queries(snapshot_session, relation, attributes, tasks)

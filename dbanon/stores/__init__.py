@@ -1,1 +1,1 @@
-"""Databases and data frames: two ports that all of them answer, and the ledger."""
+"""Stores: databases, files and data frames that runs read and write."""

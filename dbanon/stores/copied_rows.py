@@ -1,4 +1,4 @@
-"""Rows to copy from the source into another database, with the class of each record."""
+"""Retained values to copy from the source into another database, with the class of each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.stores.ports import PreparedRelease, Progress, Source
 
 
 def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
-    """The columns to copy, with their staged types, in source order."""
+    """The columns to copy, in source order, with the types of their staging columns."""
     pseudonyms = draft.job.pseudonyms
     return [
         pseudonym_attribute(a) if a.name in pseudonyms else a
@@ -27,7 +27,7 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
 
 
 def staged_person_column(draft: PreparedRelease) -> list[Attribute]:
-    """The staged column of person identifiers; empty if the job has no entity."""
+    """The staging column of person numbers, in a list; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
@@ -38,10 +38,10 @@ def read_copied_rows(
     attributes: Sequence[Attribute],
     progress: Progress,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-    """Yield batches of classes, random positions and retained values, one of each per released row.
+    """Yield batches of released rows: their classes, random positions, and retained values.
 
-    Person identifiers are never copied: if the job has an entity, a random number per person is the
-    last value of each row.
+    Classes and positions are int32 (n_rows,). Person identifiers are never copied: if the job has
+    an entity, the last value of each row is a random number of its person.
     """
     microdata, partition = draft.microdata, draft.release.partition
     released_records = np.flatnonzero(partition.labels >= 0)
@@ -53,7 +53,7 @@ def read_copied_rows(
         person_order = random_order(int(microdata.entities.max(initial=-1)) + 1)
         person_numbers = person_order[microdata.entities].astype(np.int32)
 
-    def append_persons(
+    def append_person_numbers(
         records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
     ) -> Sequence[tuple[Any, ...]]:
         if person_numbers is None:
@@ -66,7 +66,7 @@ def read_copied_rows(
         yield (
             classes[released_records],
             positions[released_records],
-            append_persons(released_records, empty_rows),
+            append_person_numbers(released_records, empty_rows),
         )
         return
     names, n_read = [attribute.name for attribute in attributes], 0
@@ -79,7 +79,7 @@ def read_copied_rows(
         yield (
             classes[records],
             positions[records],
-            append_persons(records, [rows[i] for i in released_indexes.tolist()]),
+            append_person_numbers(records, [rows[i] for i in released_indexes.tolist()]),
         )
 
 

@@ -2,9 +2,9 @@
 
 The database adds up one hash per row, so row order is irrelevant and equal rows do not cancel each
 other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
-for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash
-of fixed values: if it differs, the database version hashes differently, and the rows need not have
-changed.
+for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash of
+fixed values: if it differs, this version of the database hashes differently, so digests cannot be
+compared.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
+# The results of ``compare``.
 UNCHANGED = "unchanged"
 CHANGED = "changed"
 NOT_RECORDED = "not recorded"
@@ -23,13 +24,13 @@ OTHER_VERSION = "recorded by another version of the database"
 
 def digest_relation(session: Session, relation: RelationName) -> str:
     """Compute the digest of a relation's current rows under a new salt."""
-    return _compute(session, relation, random_salt())
+    return _compute_digest(session, relation, random_salt())
 
 
 def hash_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """Hash the rows that a run reads, over these columns only.
+    """Hash these columns of the rows that a run reads.
 
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.
@@ -39,15 +40,15 @@ def hash_columns(
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
-    """Compare a recorded digest with the current rows; returns one of the four constants above."""
+    """Compare a recorded digest with the current rows; None as digest if none was recorded."""
     if recorded is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded.split(":")
     if (method, probe) != (session.digest_method, session.digest_probe()):
         return OTHER_VERSION
-    return UNCHANGED if _compute(session, relation, int(salt)) == recorded else CHANGED
+    return UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded else CHANGED
 
 
-def _compute(session: Session, relation: RelationName, salt: int) -> str:
+def _compute_digest(session: Session, relation: RelationName, salt: int) -> str:
     n_rows, hash_sum = session.digest_rows(relation, salt)
     return f"{session.digest_method}:{salt}:{session.digest_probe()}:{n_rows}:{hash_sum}"

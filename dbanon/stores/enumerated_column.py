@@ -1,7 +1,7 @@
 """Columns with a public list of values, which are read as indexes into the list.
 
-The list is staged, and the database looks each value up in it. A value outside the list is never
-read, and cannot make the query fail.
+The list is loaded into a staging table, in which the database looks up each value. A value that is
+not in the list is never read, and cannot make the query fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ListedColumn:
 
     @property
     def bounds(self) -> list[str]:
-        """The bounds of a number column; empty here, because a list has none."""
+        """The bounds as SQL text; always empty, because only columns without a list have bounds."""
         return []
 
     def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
@@ -90,7 +90,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
 
 def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database returns these texts unchanged."""
-    query, parameter = session.texts(labels)
+    query, parameter = session.texts_query(labels)
     try:
         return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:
@@ -98,7 +98,10 @@ def _round_trips(session: Session, labels: Sequence[str]) -> bool:
 
 
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
-    """Stage the lists as columns of one table, where row i holds the i-th value of each list."""
+    """Stage the lists as columns of one table: row i holds the i-th value of each list.
+
+    Shorter lists are padded with empty texts.
+    """
     n_rows = max(len(column.labels) for column in columns)
     session.load_classes(
         [
@@ -124,7 +127,7 @@ def index_expression(session: Session, list_index: int, listed: ListedColumn) ->
 
     Parameters
     ----------
-    list_index : the position of the list among the staged lists.
+    list_index : the index of the list among the staged lists.
     """
     alias, value = f"d{list_index}", statements.value_column(list_index)
     index = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
@@ -132,7 +135,7 @@ def index_expression(session: Session, list_index: int, listed: ListedColumn) ->
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
         f" ON {session.text_of(listed.source)} = {alias}.{value}"
-        # Further rows are padding, as a longer list has more rows.
+        # The rows after the list are padding.
         f" AND {alias}.class < {len(listed.labels)}"
     )
     return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

@@ -1,4 +1,4 @@
-"""Base classes of databases in files, which are opened and locked as files and have no roles."""
+"""Base classes for DuckDB and SQLite: databases in files, which have no roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from dbanon.sessions.session import Session
 from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
 
-# The content of a lock file: process ID and time. Only the account that created it can write it.
+# The content of a lock file: process ID and time. Only the account that created the file can write
+# it, so both can be trusted.
 _HOLDER_LINE = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
 
 
@@ -36,7 +37,7 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
 
     Parameters
     ----------
-    database : the file; None for a database in memory, which needs no lock.
+    database : the path of the database file; None for a database in memory, which needs no lock.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A process that has just opened the file notices that the path no longer leads to it.
+        # A process that has just opened the file notices that it is no longer at this path.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
@@ -110,13 +111,14 @@ class FileDatabase(ABC):
 
     kind: ClassVar[str]
     is_persistent = True
-    # Replaces "in a view" in hints, if columns of views have no declared types.
-    view_replacement: ClassVar[str | None] = None
+    # Replaces "in a view" in hints such as "Cast it to text in a view", if views would not help;
+    # None if they do.
+    where_to_cast: ClassVar[str | None] = None
 
     @property
     @abstractmethod
     def _path(self) -> Path | None:
-        """The file; None for a database in memory and for an open connection."""
+        """The path of the file; None for a database in memory or a caller's connection."""
 
     @abstractmethod
     def _session(
@@ -136,7 +138,7 @@ class FileDatabase(ABC):
             interruptible_until_commit() as before_commit,
             ensure_database_file(self._path, self.kind, write=write, create=create),
             self._session(write, before_commit) as session,
-            hints_without_views(self.view_replacement),
+            hints_without_views(self.where_to_cast),
         ):
             yield session
 
@@ -153,7 +155,7 @@ class FileDatabase(ABC):
         with (
             ensure_database_file(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
-            hints_without_views(self.view_replacement),
+            hints_without_views(self.where_to_cast),
         ):
             yield session
 
@@ -165,18 +167,19 @@ class FileDatabase(ABC):
 class FileSession(Session):
     """One transaction on a file database."""
 
-    # The schema of temporary tables.
-    temporary: ClassVar[str] = "temp"
+    # The schema of temporary tables, as SQL.
+    temporary_schema: ClassVar[str] = "temp"
 
     # False if the connection is closed after the transaction, which drops temporary tables.
     stays_open = True
 
-    # A query that is true for a read-only connection; empty if the database has none.
+    # A query that returns whether the connection is read-only; empty if the database has none.
     read_only_query: ClassVar[str] = ""
 
-    # True if the store has found the file to be read-only.
+    # Set to True by the store if the file cannot be written.
     is_read_only = False
 
+    # Whether ``has_ledger`` has returned True before.
     _has_seen_ledger = False
 
     @abstractmethod
@@ -191,7 +194,9 @@ class FileSession(Session):
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
+        return self.digest(
+            relation.relation_to_read, [relation.attribute(name) for name in names], salt
+        )
 
     def has_ledger(self) -> bool:
         # Cache a positive result: no one can drop the ledger in this transaction.
@@ -215,7 +220,7 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # A connection that dbanon opened itself is writable, or read-only for a plan on purpose.
+        # Check only the caller's connections: dbanon opens its own read-only just for planning.
         may_be_read_only = self.stays_open and self.read_only_query
         if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
@@ -230,9 +235,9 @@ class FileSession(Session):
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
-        """Drop the tables that link rows to classes, which a caller's connection would keep."""
+        """Drop all staging tables, which link rows to classes: a caller's connection stays open."""
         for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
+            self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 
     def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         return str(name).lower() == str(other_name).lower()
@@ -254,5 +259,5 @@ class FileSession(Session):
     def require_trusted_ledger(self) -> None:
         """Do nothing: there are no other roles whose code a ledger could run."""
 
-    def tie_releases(self) -> None:
+    def update_release_oids(self) -> None:
         """Do nothing: tables have no persistent identifiers to record in ledger entries."""

@@ -1,7 +1,7 @@
 """Checks of database files, their creation and removal after failed runs, and database URLs.
 
-Given a file of another kind, a database client may open an empty database in memory instead. A
-release written there would pass verification and vanish, so the file is checked first.
+If a file is not a database, a database client may open an empty database in memory instead. A
+release that is written there would pass its recount and then be lost, so the file is checked first.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ DUCKDB, SQLITE = "duckdb", "sqlite"
 
 _NEW_FILE_ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
 _HEADER_BYTES = 16
-# Whether os.access can check the rights of the effective user.
+# Whether os.access can check the rights of the effective user, instead of the real one.
 _CHECKS_EFFECTIVE_USER = os.access in os.supports_effective_ids
 # Files that DuckDB and SQLite write next to a database file.
 _COMPANION_ENDINGS = (".wal", "-wal", "-journal", "-shm")
-# Row files that DuckDB can load, and all row files; a database must not have such an ending.
+# Row files that DuckDB can load.
 _LOADABLE_ENDINGS = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
+# All row files; a new database must not have such an ending.
 _ROW_FILE_ENDINGS = _LOADABLE_ENDINGS | {".txt", ".xlsx", ".arrow", ".feather"}
 _COMPRESSED_ENDINGS = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
-# For md:, s3: or postgres: DuckDB would load an extension. A single letter is a Windows drive.
+# For a path that begins with md:, s3: or postgres:, DuckDB would load an extension. A single letter
+# before the colon is a Windows drive.
 _URL_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_+-]+:")
 
 
@@ -138,8 +140,9 @@ def _create_empty(path: Path, kind: str) -> bool:
         return True
     import duckdb
 
-    # DuckDB rejects an empty file, and would open one that another process has just created. So
-    # create the database under another name: linking it fails if the file exists.
+    # DuckDB rejects an empty file, and would open a file that another process has just created. So
+    # create the database under a temporary name, and link it to its path: this fails if the path
+    # exists.
     temporary_path = path.with_name(f".{path.name[:100]}-{uuid.uuid4().hex[:12]}")
     try:
         duckdb.connect(str(temporary_path)).close()
@@ -163,7 +166,7 @@ def _create_error(path: Path, error: Exception) -> DbanonError:
             hint="Make room there, or write to a database on another disk, and run it again. df -h"
             " and ulimit -f show the limits.",
         )
-    # DuckDB often gives no reason. Without a lack of rights, a retry may succeed.
+    # DuckDB often gives no reason. If no right is missing, a retry may succeed.
     is_denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER)
     error_class = InsufficientRights if is_denied else DatabaseUnreachable
     return error_class(f"The database file {path} cannot be made.", detail=type(error).__name__)
@@ -185,7 +188,7 @@ def require_database(path: Path, kind: str) -> None:
     except PermissionError:
         raise InsufficientRights(f"The database file {path} may not be read.") from None
     actual_kind = _kind_of(header)
-    # To SQLite an empty file is an empty database.
+    # SQLite takes an empty file for an empty database.
     if actual_kind == kind or (kind == SQLITE and not header):
         return
     if actual_kind is not None:
@@ -231,7 +234,7 @@ def _hint_to_load(path: Path) -> str:
 
 
 def _require_encoded_at(url: URL) -> None:
-    """Refuse a second @ after a password: the host in messages would be part of the password."""
+    """Refuse a second @ after a password: messages would show a part of it as the host."""
     later_parts = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in later_parts):
         raise InvalidParameter(

@@ -1,8 +1,8 @@
-"""Lists of row files at a path, in a folder or for a pattern, with columns from folder names.
+"""Lists of row files: at a path, in a folder, or matching a pattern.
 
-As in Hive, a folder ``year=2025`` is a column ``year`` of all files below it. Names that begin with
-a dot or an underscore are skipped, as by readers of data lakes. Any other file that is not a row
-file is an error, so that no rows are left out silently.
+As in Hive, a folder ``year=2025`` adds a column ``year`` to all files below it. Names that begin
+with a dot or an underscore are skipped, as readers of data lakes do. Any other file that is not a
+row file is an error, so that no rows are left out silently.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 FILE = "file:"
 CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
 ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
-# In a folder, a .txt file is taken for a note; it is only read if it is named explicitly.
+# In a folder, a .txt file is probably a note, so it is only read if the user names it.
 _TEXT_ENDING = ".txt"
+# Descriptions for error messages.
 _KIND_NAMES = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
 GZIP, ZSTD = COMPRESSED_ENDINGS = (".gz", ".zst")
+# The value in the name of a folder, year=…, that stands for NULL.
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+# The table format that a folder of this name belongs to.
 _LAKE_OF_FOLDER = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _LAKE_URLS = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
@@ -69,7 +72,7 @@ def is_pattern(location: FileLocation) -> bool:
 
 
 def find_root(location: FileLocation) -> FileLocation:
-    """The folder above the first wildcard; a path without wildcards itself."""
+    """The folder above the first wildcard; a path without wildcards is returned as it is."""
     while is_pattern(location):
         location = location.parent
     return location
@@ -81,9 +84,10 @@ class SourceFile:
 
     Parameters
     ----------
-    state : device, inode, size in bytes and modification time in nanoseconds; or the equivalents
-        of an object store.
-    folder_columns : names and texts of columns from folder names; None for NULL.
+    state : device, inode, size in bytes and modification time in nanoseconds, as in
+        ``os.stat_result``; for an object, those of ``ObjectStat``.
+    folder_columns : the columns that the names of its folders define: pairs of name and text, None
+        for NULL.
     root : the folder that the user named; None if the user named the file.
     policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
     """
@@ -138,7 +142,7 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
 
 
 def require_room(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
-    """Check that a file fits into memory; raises MemoryLimit."""
+    """Check that a file that must be held in memory fits; raises MemoryLimit."""
     if needed_bytes > memory_bytes:
         raise MemoryLimit.exceeded(
             f"The file {path} is read from memory, and needs",
@@ -253,12 +257,12 @@ def _walk(folder: Path, policy: str) -> Iterator[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether readers of data lakes skip a name; names of columns and values are not hidden."""
+    """Whether readers of data lakes skip a name; they do not skip folders such as ``_x=1``."""
     return name[:1] in (".", "_") and "=" not in name
 
 
 def _raise_error(error: OSError) -> None:
-    """Raise an error of ``os.walk``, which it would ignore."""
+    """Raise an error that ``os.walk`` would otherwise ignore."""
     try:
         raise error
     finally:
@@ -285,11 +289,15 @@ def _relative_names(root: FileLocation, path: FileLocation) -> list[str]:
 def _select_row_files(
     root: FileLocation, paths: Sequence[FileLocation], includes_text_files: bool
 ) -> list[FileLocation]:
-    """Select the row files; raises FileMalformed for any other file that is not hidden.
+    """Select the row files among paths below ``root``.
 
     Parameters
     ----------
     includes_text_files : whether .txt files are row files.
+
+    Raises
+    ------
+    FileMalformed : another file is among them that is not hidden.
     """
     row_files = []
     for path in paths:
@@ -307,7 +315,7 @@ def _select_row_files(
 
 
 def _require_no_lake(root: FileLocation) -> None:
-    """Refuse the files of a Delta or Iceberg table, as some of them contain deleted rows."""
+    """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for name, lake in _LAKE_OF_FOLDER.items():
@@ -320,8 +328,7 @@ def _require_no_lake(root: FileLocation) -> None:
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also contain deleted rows.",
                     hint=f"Name the source {_LAKE_URLS[lake]}, and let its rows travel through this"
-                    f" program:"
-                    ' `kept_columns="client"`.',
+                    ' program: `kept_columns="client"`.',
                 )
         folder = folder.parent
 
@@ -348,7 +355,7 @@ def _status_state(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
 
 
 def _folder_values(root: FileLocation, path: FileLocation) -> tuple[tuple[str, str | None], ...]:
-    """The columns that the folders of a file name, with their texts; None for NULL."""
+    """The ``folder_columns`` of a file, from the names of the folders between root and file."""
     if root == path:
         return ()
     folder_columns = []

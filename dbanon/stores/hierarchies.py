@@ -1,4 +1,7 @@
-"""Hierarchies in a database: in tables and views, or stored by name in the ledger's schema."""
+"""Hierarchies in a database: in the user's tables and views, or stored by name in the ledger.
+
+``pulse`` is called repeatedly while a hierarchy is loaded; an exception that it raises stops this.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,13 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# A limit, because Python builds the tree in memory; this many rows take a few seconds.
+# The most rows of a table with a hierarchy. Python builds the tree in memory; this many rows take a
+# few seconds.
 MAX_ROWS = 1_000_000
 
-# Nodes written by one statement.
+# The number of nodes that one statement writes.
 _NODES_PER_STATEMENT = 200
+# The ledger's column ``kind`` of stored hierarchies.
 _STORED_KIND = "tree"
 
 
@@ -64,15 +69,11 @@ class Stored:
 def resolve(
     session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Return a hierarchy, or load the one that a specification names.
-
-    Parameters
-    ----------
-    pulse : called repeatedly while loading; an exception that it raises stops the load.
+    """Load the hierarchy that a specification names; a hierarchy is returned as it is.
 
     Raises
     ------
-    InvalidParameter : the hierarchy is built from a column.
+    InvalidParameter : the specification builds the hierarchy from a column's values.
     """
     if isinstance(source, Hierarchy):
         return source
@@ -83,8 +84,8 @@ def resolve(
     raise InvalidParameter(
         f'A hierarchy of kind "{source.kind}" is made from a column.',
         hint=(
-            "Store a tree, levels, a table or a file, or give this one to the run that anonymizes"
-            " the column: `hierarchies`."
+            "Only trees, levels, tables and files can be stored. Pass this one to the run that"
+            " anonymizes the column: `hierarchies`."
         ),
     )
 
@@ -92,10 +93,10 @@ def resolve(
 def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulses) -> Hierarchy:
     """Read a hierarchy from a table or view, in the form that its column names indicate.
 
-    The columns are either ``child`` and ``parent``, where the root's parent is NULL or not a child
-    in any row; or ``leaf``, ``level1``, … up to the root, where NULL skips a level. If there is a
-    column ``position``, it orders the rows and thereby the leaves; otherwise they are ordered by
-    code point. All other columns are ignored.
+    The columns are either ``child`` and ``parent``, where the root's parent is NULL or is not a
+    child in any row; or ``leaf``, ``level1``, … up to the root, where a NULL skips the level. If
+    there is a column ``position``, the leaves are in its order; otherwise they are ordered by code
+    point. All other columns are ignored.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
     session.require_rights(source, [a.name for a in (*columns, *position_columns)])
-    columns = session.inspect(source, columns)
+    columns = session.refine_attributes(source, columns)
     for attribute in columns:
         if attribute.kind in (Kind.TIMESTAMP, Kind.OTHER):
             raise UnsupportedType(
@@ -119,7 +120,9 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     if position_columns and position_columns[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
     text_expressions = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
-    text_rows = session.rows(statements.read_tree(source.relation, text_expressions, MAX_ROWS + 1))
+    text_rows = session.rows(
+        statements.read_tree(source.relation_to_read, text_expressions, MAX_ROWS + 1)
+    )
     if len(text_rows) > MAX_ROWS:
         raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
     if position_columns:
@@ -142,7 +145,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
 
 
 def _exists_error(name: str) -> HierarchyExists:
-    """The error for a name that another hierarchy has."""
+    """The error for a name that another stored hierarchy has."""
     return HierarchyExists(
         f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
     )
@@ -209,7 +212,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The tables were edited by hand; building it from edges names the mistake.
+        # The ledger's tables were edited: ``tree_of`` raises an error that names the mistake.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
             for label, parent in zip(labels, parents, strict=True)
@@ -230,7 +233,7 @@ def drop(session: Session, name: str) -> None:
 
 def list_hierarchies(session: Session) -> list[Stored]:
     """List the stored hierarchies, ordered by name."""
-    if not _has_table(session):
+    if not _has_stored_hierarchies(session):
         return []
     nodes = session.ledger_name("hierarchy_node").quoted
     stored_rows = session.rows(
@@ -260,12 +263,12 @@ def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
 
 
 def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
-    """Edges from rows of child and parent."""
+    """Convert rows of child and parent to edges."""
     return [(child, parent, 0) for child, parent in rows if child is not None]
 
 
 def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
-    """Edges from rows that lead from a leaf to the root; adjacent equal labels are one node."""
+    """Convert rows of labels from a leaf to the root to edges; equal neighbours are one node."""
     edges: list[Edge] = []
     for leaf, *levels in with_pulses(rows, pulse):
         if leaf is None:
@@ -286,7 +289,7 @@ def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
     return (position is None, int(position or 0), _code_point_key(row))
 
 
-def _has_table(session: Session) -> bool:
+def _has_stored_hierarchies(session: Session) -> bool:
     session.require_trusted_ledger()
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
@@ -297,7 +300,7 @@ def _stored_names(session: Session) -> list[str]:
 
 
 def _require_stored(session: Session, name: str) -> None:
-    names = _stored_names(session) if _has_table(session) else []
+    names = _stored_names(session) if _has_stored_hierarchies(session) else []
     if name not in names:
         raise HierarchyNotFound(
             f'There is no stored hierarchy "{name}".', hint=nearest_names(name, names)

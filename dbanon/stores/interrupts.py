@@ -1,4 +1,7 @@
-"""Context managers that defer signals, so that a block such as a commit is not interrupted."""
+"""Context managers that defer signals, so that a block such as a commit is not interrupted.
+
+Also checks of a caller's connection for an open transaction.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def open_transaction_error(database_name: str) -> InvalidParameter:
 def find_shared_connection(engine: Engine) -> Any | None:
     """Return the driver connection that all users of an engine share; None if they share none.
 
-    Do not check the connection out of the pool, which would roll it back on return.
+    The connection is not checked out of the pool, which would roll it back when it is returned.
     """
     from sqlalchemy import StaticPool
 
@@ -48,9 +51,10 @@ def find_shared_connection(engine: Engine) -> Any | None:
     return None if record is None else record.driver_connection
 
 
-# The first two are sent by operators to end the process; SIGALRM enforces the time limit.
+# Signals by which users and operators end the process.
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+# SIGALRM enforces the time limit of a run.
+_DEFERRED_SIGNALS = (*_END_SIGNALS, signal.SIGALRM)
 
 # The arguments of a signal handler: the number of the signal, and the interrupted frame.
 _DeferredSignal = tuple[int, FrameType | None]
@@ -58,7 +62,7 @@ _DeferredSignal = tuple[int, FrameType | None]
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer signals to the end of the block, so that it always returns what it created.
+    """Defer signals to the end of the block, so that resources it creates cannot be leaked.
 
     Raises
     ------
@@ -86,7 +90,8 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
     Raises
     ------
-    KeyboardInterrupt : or whatever else the handler raises, if the block failed.
+    KeyboardInterrupt : if the block failed; or whatever else the handler of a deferred signal
+        raises.
     """
     deferred_signals: list[_DeferredSignal] = []
     handlers: dict[int, Any] = {}
@@ -101,7 +106,8 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)
         raise
-    # The time limit ends with the commit; its handler has a method ``over``.
+    # The time limit ends with the commit; its signal handler may have a method ``over``, to be
+    # called then.
     for handler in handlers.values():
         getattr(handler, "over", lambda: None)()
     is_interrupted = any(signal_number != signal.SIGALRM for signal_number, _ in deferred_signals)
@@ -117,9 +123,9 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let signals interrupt the block even if signals are deferred around it.
+    """Let signals interrupt the block even within a block that defers signals.
 
-    This is for work that a later run can repeat.
+    Use this for work that a later run can repeat.
 
     Raises
     ------
@@ -142,7 +148,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
-    """Append signals to ``deferred_signals`` from now on; saves their handlers in ``handlers``."""
+    """Append signals to ``deferred_signals`` from now on; save former handlers in ``handlers``."""
 
     def record_signal(signal_number: int, frame: FrameType | None) -> None:
         deferred_signals.append((signal_number, frame))

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 
-# The package for each scheme.
+# The Python package that implements the file system of each URL scheme.
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 # Names of these schemes in Hadoop and other programs.
 _SCHEME_OF_ALIAS = {
@@ -34,7 +34,7 @@ _SCHEME_OF_ALIAS = {
 }
 # The optional dependency of dbanon that installs each package.
 _EXTRA_OF_PACKAGE = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
-# The keys under which the file systems report what changes with an object.
+# The keys of ``file_system.info`` whose values change if an object is replaced.
 _VERSION_KEYS = (
     "ETag",
     "etag",
@@ -50,12 +50,12 @@ _CREDENTIALS_HINT = (
     "Credentials and addresses come from the environment, as each cloud has it: AWS_ACCESS_KEY_ID,"
     " AWS_ENDPOINT_URL, …."
 )
-# Parts of the names of exception classes for missing rights.
+# Words in the class names of exceptions that mean missing rights.
 _DENIED_WORDS = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
 def is_object(url: str) -> bool:
-    """Whether a URL names objects; raises InvalidParameter for an alias of a scheme."""
+    """Whether a URL has the scheme of an object store; raises InvalidParameter for ``s3a:`` etc."""
     scheme, separator, _ = url.partition("://")
     if separator and scheme.lower() in _SCHEME_OF_ALIAS:
         raise InvalidParameter(
@@ -74,7 +74,7 @@ def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
 class ObjectStat:
     """The status of an object, with the field names of ``os.stat_result``.
 
-    ``st_ino`` is a text that changes with the object.
+    ``st_ino`` is not an inode, but a text that changes if the object is replaced.
     """
 
     st_size: int
@@ -156,7 +156,10 @@ class ObjectPath:
         return ObjectStat(int(info["size"]), state)
 
     def age(self, now: float) -> float:
-        """Seconds from its modification, by the store's clock, to ``now``; raises OSError."""
+        """Return the seconds from the object's modification to ``now``, a time since 1970.
+
+        The modification time is by the store's clock. Raises OSError.
+        """
         with translate_client_errors():
             return now - float(self.file_system.modified(self.key).timestamp())
 
@@ -168,7 +171,7 @@ class ObjectPath:
         return stream
 
     def download(self) -> BinaryIO:
-        """Download the object into an anonymous memory file; raises OSError."""
+        """Download the object into an anonymous file in memory; raises OSError."""
         memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
             with translate_client_errors():

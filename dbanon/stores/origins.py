@@ -1,7 +1,8 @@
-"""Sources that no store supports: ADBC connections, Arrow streams, and series of data frames.
+"""Origins: sources without a store of their own, such as ADBC connections and Arrow streams.
 
-Each is read once, from beginning to end, in Arrow batches. If possible, its rows are counted before
-and after. Reports quote ``consistency``, which says why the rows are from one state of the source.
+A run reads an origin once, from beginning to end, in Arrow batches. If possible, it counts the rows
+before and after. Reports quote ``consistency``, which says why the rows are from one state of the
+source.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import parse_relation, quote_list
 
+# The start of ``RowStream.consistency`` for rows that one statement selects.
 SINGLE_STATEMENT = "one statement"
-# The digits of an Arrow decimal that DuckDB supports.
+# The most digits of an Arrow decimal that DuckDB supports.
 _MAX_DECIMAL_DIGITS = 38
 
 
@@ -41,12 +43,12 @@ class RowStream:
 
     Parameters
     ----------
-    columns : all columns of the relation, in order.
-    batches : the requested columns; at least one batch, which may be empty.
+    columns : the names of all columns of the relation, in order.
+    batches : the rows of the requested columns; at least one batch, which may be empty.
     consistency : why the rows are from one state of the source, in words for the report.
     n_rows : the number of rows, counted before reading; None if unknown.
-    recount : counts the rows again, after all batches have been read; None if unknown.
-    numeric_texts : text columns that contain numbers of unknown size.
+    recount : counts the rows again, after all batches have been read; returns None if it cannot.
+    numeric_texts : names of text columns that hold numbers with an unknown number of digits.
     """
 
     columns: tuple[str, ...]
@@ -80,9 +82,11 @@ class Origin(Protocol):
 
 @contextmanager
 def translate_failures(
-    message: str = "The source failed while its rows were drawn; nothing was published.",
+    message: str = "The source failed while its rows were read; nothing was published.",
 ) -> Iterator[None]:
-    """Translate exceptions of other packages; reports only their class, as the text may quote data.
+    """Translate exceptions of other packages into DbanonError.
+
+    Only the class of the exception is reported, because its text may quote data.
 
     Parameters
     ----------
@@ -122,7 +126,7 @@ def value_type_error(name: str, arrow_type: Any) -> UnsupportedType:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Build a batch without rows; it has the columns even if the source is empty."""
+    """Build a batch without rows, which makes the columns known even if the source is empty."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -140,7 +144,7 @@ class AdbcOrigin:
 
     @property
     def url(self) -> str:
-        """The scheme only: a connection does not reveal its address."""
+        """The scheme only: ADBC connections have no attribute with their address."""
         return "adbc:"
 
     @contextmanager
@@ -178,7 +182,7 @@ class AdbcOrigin:
 
 
 class StreamOrigin:
-    """The caller's Arrow stream or series of data frames; it can be read only once."""
+    """The caller's Arrow stream or iterable of data frames; it can be read only once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: Any = stream
@@ -207,13 +211,13 @@ class StreamOrigin:
         yield RowStream(
             columns,
             select_columns(chain([first_batch], batches), names),
-            "a stream, of which nobody counted",
+            "a stream, whose rows were not counted",
             numeric_texts=find_numeric_texts(first_batch.schema),
         )
 
 
 def _read_batches(stream: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream, a frame or a series of frames; the first may be empty."""
+    """Yield the batches of a stream, a frame or an iterable of frames; the first may be empty."""
     if hasattr(stream, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(stream)
         # A stream without batches still has columns.
@@ -256,7 +260,7 @@ def select_columns(
 
 
 def find_numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Find the columns of numbers that arrive as text, as from PostgreSQL through ADBC."""
+    """Find the columns of numbers that arrive as text, as PostgreSQL's do through ADBC."""
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
@@ -298,12 +302,12 @@ def _cast_column(batch: pa.RecordBatch, name: str, arrow_type: pa.DataType) -> p
 
 
 def find_stream_origin(database: Any) -> Origin | None:
-    """Return the origin for an ADBC connection, stream or series of frames; None for others."""
+    """Return the origin for an ADBC connection, stream or iterable of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)
-    is_series = isinstance(database, Iterator) or (
+    is_iterable_of_frames = isinstance(database, Iterator) or (
         isinstance(database, (list, tuple)) and bool(database)
     )
-    if hasattr(database, "__arrow_c_stream__") or is_series:
+    if hasattr(database, "__arrow_c_stream__") or is_iterable_of_frames:
         return StreamOrigin(database)
     return None

@@ -68,18 +68,21 @@ class DeltaOrigin:
         consistency = f"version {delta_table.version()} of the table"
 
         def recount() -> int:
-            # Files are opened by name, so check again that none has been replaced.
+            # The scan opened files by name, so check again that none has been replaced.
             self._require_own_files(delta_table)
             return int(dataset.count_rows())
 
         yield RowStream(columns, batches, consistency, n_rows=n_rows, recount=recount)
 
     def _require_own_files(self, table: Any) -> None:
-        """Check the files that the log lists, as whoever writes the log could list any file.
+        """Check that the files in the table's log are the table's own.
+
+        An account that can write the log could otherwise make a run read any file.
 
         Raises
         ------
-        ForeignFile : a file is outside the table's folder, another account's, or a link.
+        ForeignFile : a file is outside the table's folder, belongs to another account, or is a
+            link, and the policy does not allow it.
         """
         for uri in table.file_uris() if self._folder is not None else ():
             path = Path(uri.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""Databases with an SQLAlchemy dialect but no store of dbanon, as origins of rows."""
+"""Databases that dbanon reads through SQLAlchemy only, as origins of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dbanon.stores.origins import (
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
 
-# Isolation levels in order of preference; reads from a snapshot block no writers.
+# Isolation levels in order of preference; SNAPSHOT comes first because it blocks no writers.
 _PREFERRED_LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
 
 
@@ -123,7 +123,7 @@ class SqlOrigin:
                     connection.execution_options(isolation_level=level)
                 n_rows = int(connection.execute(count_query).scalar_one())
             except Exception:
-                # Some databases accept a level only if an administrator has allowed it.
+                # Some databases accept SNAPSHOT only if an administrator has allowed it.
                 if level is None:
                     raise
                 connection.rollback()
@@ -160,7 +160,7 @@ class SqlOrigin:
 
 
 def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a column, and whether it is text for numbers of unknown size."""
+    """The Arrow type of a column, and whether it is text that holds numbers of unknown size."""
     from sqlalchemy import types as sql_types
 
     sql_type = column.type
@@ -197,10 +197,10 @@ def _to_arrow_array(name: str, arrow_type: pa.DataType, values: list[Any]) -> pa
 
 
 def _to_text(value: Any) -> str | None:
-    """Convert a value to text; decimals without an exponent."""
+    """Convert a value to text; decimals are written without an exponent."""
     if value is None or isinstance(value, str):
         return value
-    # Infinity and NaN stay words, which are not read as numbers.
+    # Infinity and NaN become words, which are not read as numbers.
     return f"{value:f}" if isinstance(value, Decimal) and value.is_finite() else str(value)
 
 

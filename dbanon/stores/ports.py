@@ -1,7 +1,7 @@
-"""The two ports of a run: the source that it reads, and the target that it writes.
+"""The two interfaces of a run: the source that it reads, and the target that it writes.
 
-Databases implement them in ``sql_source`` and ``sql_target``, data frames in ``frame``. Neither
-keeps any state of a run: each step passes its results to the next one as plain values.
+Databases implement them in ``sql_source`` and ``sql_target``, data frames in ``frame``. Sources and
+targets keep no state of a run: each step passes its results to the next one as values.
 """
 
 from __future__ import annotations
@@ -41,18 +41,17 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:
-    """A release that is not written yet, with everything it was made from.
+    """A release that is not written yet, with its inputs.
 
     Parameters
     ----------
     output : where the release will be written.
     relation : the source.
-    roles : the columns that were read from the relation, by role.
+    roles : the columns that were read from the source, by role.
     microdata : the records that were read.
     release : the classes of these records, with their released values.
-    fingerprint : identifies the source rows and the options; None if it was not computed.
-    state : facts about the source, recorded before reading; a later run compares them to
-        recognize an unchanged source.
+    fingerprint : hash of the source rows and of the options; None if it was not computed.
+    state : the result of ``Source.describe_state`` before the rows were read.
     pseudonym_key : the key for columns released as pseudonyms; None if there are none.
     source_counts : the counts to record for the next run of the job, by kind of count.
     """
@@ -80,7 +79,7 @@ class PreparedRelease:
 
 
 def build_request(draft: PreparedRelease) -> dict[str, Any]:
-    """Build the recorded request of a release, with the resolved name of its source."""
+    """Build the request to record with a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
     return request.build_request(job, draft.state)
 
@@ -98,7 +97,7 @@ class SourceCounts:
 
     Parameters
     ----------
-    totals : the numbers of ``rows`` and ``persons``; a kind that was not counted is missing.
+    totals : the numbers of ``rows`` and of ``persons``; a key is missing if it was not counted.
     nulls : the number of rows with NULL, by column.
     """
 
@@ -108,7 +107,7 @@ class SourceCounts:
 
 @dataclass(frozen=True)
 class LastCounts:
-    """The counts of a job's last release."""
+    """The source counts that a job's last release recorded."""
 
     release_id: str
     counts: SourceCounts
@@ -118,8 +117,11 @@ class Source(Protocol):
     """The relation that a run reads, in one snapshot."""
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
-        """How many rows were copied from another system into this process, and how; else empty."""
+    def copied_rows_summary(self) -> Mapping[str, Any]:
+        """How many rows were copied from another system into this process, and how.
+
+        Empty if the source is read directly.
+        """
 
     def describe(self, job: Job) -> Relation:
         """Look up the relation of a job, with the types of all columns that the job names.
@@ -129,7 +131,7 @@ class Source(Protocol):
         TableNotFound, ColumnNotFound : the relation or a column does not exist.
         """
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Check rights and row key, and return the relation with a locator for its rows.
 
         Parameters
@@ -142,16 +144,25 @@ class Source(Protocol):
         """
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
-        """Return facts by which a later run recognizes the relation; call this before reading."""
+        """Return column types and write counters, if available, of the relation.
+
+        A later run compares them to recognize an unchanged source. Call this before reading.
+        """
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """Pin these columns of the relation to one snapshot until the run ends."""
+        """Return the relation with these columns fixed in one snapshot until the run ends."""
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at values, for example an undeclared decimal scale."""
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Load a hierarchy from a table, or one that is stored by name.
+        """Load a column's hierarchy from a table, or one that is stored by name.
+
+        Parameters
+        ----------
+        pulse : called repeatedly while loading; an exception that it raises stops the load.
 
         Raises
         ------
@@ -192,26 +203,26 @@ class Source(Protocol):
         """Profile all columns by counts, without reading a value."""
 
     def find_identifier_columns(self, relation: Relation) -> Mapping[str, str]:
-        """Find columns that look like person identifiers; the values are reasons to show users."""
+        """Find columns that look like person identifiers, with a reason to show users for each."""
 
     def find_direct_identifiers(
         self, relation: Relation, names: Sequence[str]
     ) -> Mapping[str, str]:
-        """Find the columns among these that look like direct identifiers.
+        """Find the columns among these that look like direct identifiers, such as names.
 
-        The values are codes of ``advice.roles.REASONS``.
+        The result has a key of ``advice.roles.REASONS`` for each column.
         """
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """Count the distinct person identifiers under each way of normalizing their text.
+        """Count the distinct person identifiers, by how their text is normalized before.
 
-        The keys are the normalizations: none (empty), that of ``person``, and ``CASEFOLD``.
+        The keys are the normalizations: "" for none, that of ``person``, and ``CASEFOLD``.
         """
 
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read only these columns, in record order, within the job's memory limit."""
+        """Read only the columns with a role, in record order, within the job's memory limit."""
 
     def exact_totals(
         self,
@@ -231,9 +242,9 @@ class Source(Protocol):
         """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
     def has_padding(self, attribute: Attribute) -> bool:
-        """Whether ``read_retained_rows`` pads the column's values with insignificant spaces.
+        """Whether ``read_retained_rows`` pads the column's values with spaces.
 
-        The database itself drops them when it converts such a value to text.
+        The spaces are insignificant: the database drops them if it casts such a value to text.
         """
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
@@ -246,7 +257,7 @@ class Source(Protocol):
 
         Parameters
         ----------
-        columns : retained columns whose values the groups compare.
+        columns : retained columns; the result says how many groups have a single value of each.
         """
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
@@ -284,7 +295,7 @@ class Target(Protocol[W]):
 
         Parameters
         ----------
-        state : from ``Source.describe_state``.
+        state : the result of ``Source.describe_state``.
         """
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
@@ -317,16 +328,16 @@ class Target(Protocol[W]):
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that the client can pass these columns through from the source without parsing.
+        """Check that the client can copy these columns from the source without parsing values.
 
         Raises
         ------
-        InvalidParameter : the target does not support passthrough, or is not the source database.
-        UnsupportedType : a column's type cannot be passed through.
+        InvalidParameter : the target does not support it, or is not the source database.
+        UnsupportedType : a column's type does not support it.
         """
 
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> W:
-        """Write a release in random row order to a hidden table.
+        """Write a release in random row order to a table that readers do not see yet.
 
         Raises
         ------
@@ -337,7 +348,7 @@ class Target(Protocol[W]):
         """Count in the written rows what ``questions`` ask for."""
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that the target can compute keyed hashes without leaving a trace of the key.
+        """Check that the target can compute keyed hashes without logging or keeping the key.
 
         Raises
         ------
@@ -350,20 +361,20 @@ class Target(Protocol[W]):
     def find_unique_columns_in_sample(
         self, staged_release: W, names: Sequence[str]
     ) -> Mapping[str, DisclosiveColumn]:
-        """Find retained columns that provably make rows unique, from a sample of written rows."""
+        """Find retained columns that a sample of written rows proves to be nearly unique."""
 
     def count_profiles(
         self, staged_release: W, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
         """Count values of a column that several written rows share, and those with unique profiles.
 
-        The profile of a value is the set of combinations that its rows have in ``columns``.
+        The profile of a value is the multiset of combinations that its rows have in ``columns``.
         """
 
     def count_homogeneous_classes(
         self, staged_release: W, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
-        """Count the classes in which all written rows share one value of a column, or NULL.
+        """Count the classes in which all written rows have the same value of a column, or all NULL.
 
         Parameters
         ----------
@@ -373,16 +384,21 @@ class Target(Protocol[W]):
     def joint_histories(
         self, staged_release: W, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """Count joint histories over this release and earlier ones of its source and entity.
+        """Count persons by their classes in this release and in earlier ones of the same source.
 
-        None if no record of persons is kept.
+        Returns None if the target does not record which persons a release contains.
+
+        Parameters
+        ----------
+        earlier : the earlier releases, with the same entity column.
+        k : histories that fewer than k persons share are counted as below k.
         """
 
     def digest(self, staged_release: W) -> str | None:
         """Compute the digest of the written rows; None if the target has no digest."""
 
     def publish(self, staged_release: W, report: Report, counts: Counts, elapsed: float) -> str:
-        """Publish the release and record it with its run; returns the recorded time.
+        """Publish the release and record it in the ledger, with its run; returns the recorded time.
 
         Parameters
         ----------

@@ -4,10 +4,10 @@ Files are unlinked as soon as they are open, so a crash cannot leave them behind
 leaves only an empty directory and files that a database wrote there. The next run with the same
 directory removes them, and so does ``clear_leftovers``.
 
-Java opens its files by name, so the driver of a Spark cluster gets a separate directory below a
-shared one. It is locked while its process runs; ``clear_abandoned_directories`` removes unlocked
-ones. Spark workers write a release to a directory next to its destination;
-``clear_staged_directories`` removes those that were abandoned.
+Java opens its files by name, so the driver of a Spark cluster gets a private directory below a
+shared one. The directory is locked while the driver runs, so ``clear_abandoned_directories`` can
+remove directories without a lock. Spark workers write a release to a directory next to its
+destination; ``clear_staged_directories`` removes such directories if they were abandoned.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ from dbanon.errors import (
 from dbanon.stores.interrupts import defer_signals, interruptible_until_commit
 
 _RUN_DIRECTORY_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
-# These directories are locked themselves; for the directory of a run, its parent is locked.
+# Directories with such names are locked themselves. For the directory of a run, its parent is
+# locked.
 _LOCKED_DIRECTORY_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A run's private directory below the one that the user named.
+    """A run's private directory below the directory that the user named.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def open_scratch(directory: str) -> Iterator[Scratch]:
                 os.mkdir(run_name, 0o700, dir_fd=descriptor)
             except OSError as error:
                 raise _creation_error(path, error) from None
-            # Remove by descriptor: the name may then lead to another directory.
+            # Remove it by its parent's descriptor: the parent's path may lead elsewhere by then.
             parent_by_descriptor = Path(f"/dev/fd/{descriptor}")
             cleanup.callback(shutil.rmtree, parent_by_descriptor / run_name, ignore_errors=True)
             files = cleanup.enter_context(ExitStack())
@@ -324,7 +325,7 @@ def _creation_error(path: Path, error: OSError) -> DbanonError:
     return error_class(f"The directory {path} cannot be made.", detail=error.strerror)
 
 
-# Seconds without a change after which a staged directory counts as abandoned.
+# A staged directory counts as abandoned after this many seconds without a change.
 ABANDONED_AFTER_SECONDS = 86_400
 
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -332,7 +333,7 @@ _STAGED_DIRECTORY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The name of a directory while workers write to it; hidden, so that readers skip it."""
+    """The name of a directory while workers write to it; the dot makes readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 

@@ -1,7 +1,7 @@
-"""Counts of a source in a database: column profiles, persons, and reasons to refuse a run.
+"""Counts in a source's database: column profiles, person identifiers, and reasons to refuse a run.
 
-The counts show which columns may be person identifiers, how many persons each class has, and where
-there are NULLs or strata below k. Only counts leave the database, never values.
+The counts show which columns may identify persons, which classes have too few values of a column,
+and where there are NULLs or strata below k. Only counts leave the database, never values.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_forms import detect_forms
 
-# If some of the first classes have too few distinct values, the others are not counted.
+# If some of this many first classes have too few distinct values, the others are not counted.
 FIRST_CLASSES = 5_000
-# The share of distinct rows is estimated from the first rows.
+# The share of distinct rows is estimated from this many first rows.
 COMPARED_ROWS = 1_000_000
 
 
@@ -77,7 +77,7 @@ def profile_columns(
 
     Parameters
     ----------
-    keys : columns that the database declares unique.
+    keys : names of columns that the database declares unique.
     count_distinct_sql : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
@@ -85,7 +85,7 @@ def profile_columns(
         [
             (
                 quote(a.name),
-                count_distinct_sql(session.compared(a)),
+                count_distinct_sql(session.grouping_sql(a)),
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
@@ -112,9 +112,9 @@ def profile_columns(
 def find_direct_identifiers(
     session: Session, relation: Relation, names: Sequence[str]
 ) -> dict[str, str]:
-    """Find columns that look like names, addresses or person identifiers, with reasons.
+    """Find columns that look like names, addresses or person identifiers, with reason codes.
 
-    Only the first rows that the run reads are examined.
+    Only the first ``HEAD_ROWS`` of the rows that the run reads are examined.
     """
     attributes = [relation.attribute(name) for name in names]
     profiles = {a.name: ColumnProfile(a, 0, 0) for a in attributes}
@@ -122,8 +122,10 @@ def find_direct_identifiers(
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name, columns = relation.name, tuple(a.name for a in readable)
-        head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, relation.relation.quoted)
-        forms = detect_forms(session, relation.relation, readable)
+        head = _LeadingRows(
+            name.schema, name.name, columns, HEAD_ROWS, relation.relation_to_read.quoted
+        )
+        forms = detect_forms(session, relation.relation_to_read, readable)
         _, columns_of_head = profile_columns(
             session, head, readable, count_distinct_sql=session.count_distinct_sql
         )
@@ -133,7 +135,7 @@ def find_direct_identifiers(
 
 
 def count_spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
-    """Count the distinct person identifiers, by normalization; the key is empty for none."""
+    """Count the distinct person identifiers; see ``ports.Source.count_spellings``."""
     normalizations = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (
         session.value_of(replace(person, normalize=normalization))
@@ -141,7 +143,7 @@ def count_spellings(session: Session, relation: Relation, person: Attribute) -> 
     )
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
     [row] = session.rows(
-        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+        f"SELECT {counts} FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     )
     return dict(zip(normalizations, map(int, row), strict=True))
 
@@ -149,11 +151,12 @@ def count_spellings(session: Session, relation: Relation, person: Attribute) -> 
 def estimate_distinct_share(session: Session, relation: Relation, names: Sequence[str]) -> float:
     """Estimate the share of distinct value combinations in these columns, from the first rows.
 
-    All NULLs count as equal. The share usually decreases with more rows.
+    NULLs count as equal values. The share among all rows is usually lower.
     """
-    columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
+    columns = ", ".join(session.grouping_sql(relation.attribute(name)) for name in names)
     source = (
-        f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED_ROWS}) AS s"
+        f"(SELECT {quote_list(names)} FROM {relation.relation_to_read.quoted}"
+        f" LIMIT {COMPARED_ROWS}) AS s"
     )
     n_rows, n_groups = session.rows(
         "SELECT coalesce(sum(n), 0), count(*) FROM"
@@ -168,22 +171,22 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     Columns that the current database role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    candidate_names, constant_names = (
-        candidate_identifiers(attributes),
-        find_constant_attributes(attributes),
-    )
+    candidate_names = candidate_identifiers(attributes)
+    # Columns that hardly change for a person, such as a date of birth.
+    constant_names = find_constant_attributes(attributes)
     if not candidate_names:
         return {}
     readable = session.find_readable_columns(relation, [*candidate_names, *constant_names])
     candidates = [a for a in attributes if a.name in readable and a.name in candidate_names]
-    constant = [a for a in attributes if a.name in readable and a.name in constant_names]
+    constant_attributes = [a for a in attributes if a.name in readable and a.name in constant_names]
     if not candidates:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
+    name, columns = relation.name, tuple(a.name for a in (*candidates, *constant_attributes))
     head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, staged=name.staged)
 
     def count_within_values(column: ColumnProfile) -> Iterator[list[int]]:
-        for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
+        query = _dependency_query(session, name, column.attribute, constant_attributes)
+        for row in session.rows(query):
             yield [int(count) for count in row]
 
     _, profiles = profile_columns(
@@ -194,7 +197,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         count_distinct_sql=session.count_distinct_sql,
     )
     return find_person_identifiers(
-        constant,
+        constant_attributes,
         profiles,
         lambda column_name: _equal_pair_share(session, head, relation.attribute(column_name)),
         count_within_values,
@@ -202,26 +205,29 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
 
 
 def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute) -> float:
-    """The share of row pairs with equal values in a column."""
+    """Return the share of pairs of rows that have equal values in a column."""
     sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
-        f" GROUP BY {session.compared(attribute)}) AS g"
+        f" GROUP BY {session.grouping_sql(attribute)}) AS g"
     )[0]
     n = int(n_rows)
     return (int(sum_of_squares) - n) / (n * (n - 1)) if n > 1 else 1.0
 
 
 def _dependency_query(
-    session: Session, relation: RelationName, identifier: Attribute, constant: Sequence[Attribute]
+    session: Session,
+    relation: RelationName,
+    identifier: Attribute,
+    constant_attributes: Sequence[Attribute],
 ) -> str:
-    """Build a query that counts values of other columns, for some repeated values of an identifier.
+    """Build a query that shows whether columns are constant for each value of an identifier.
 
-    Each row of the result belongs to one value of the identifier. It has two counts per column of
-    ``constant``: of its non-NULL and of its distinct values.
+    Each row of the result belongs to a value of the identifier that occurs repeatedly. It has two
+    counts per column of ``constant_attributes``: of its non-NULL and of its distinct values.
     """
-    value = session.compared(identifier)
-    columns = (identifier.name, *(a.name for a in constant))
+    value = session.grouping_sql(identifier)
+    columns = (identifier.name, *(a.name for a in constant_attributes))
     searched_rows = _LeadingRows(
         relation.schema, relation.name, columns, SEARCHED_ROWS, staged=relation.staged
     )
@@ -229,7 +235,8 @@ def _dependency_query(
         relation.schema, relation.name, (identifier.name,), PROBED_ROWS, staged=relation.staged
     )
     counts = ", ".join(
-        f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
+        f"count(s.{quote(a.name)}), count(DISTINCT {session.grouping_sql(a)})"
+        for a in constant_attributes
     )
     return (
         f"SELECT {counts} FROM {searched_rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
@@ -248,12 +255,13 @@ def count_classes_below_k(
 ) -> tuple[int, int]:
     """Count the classes, and those with fewer than k distinct values of a column.
 
-    Each NULL counts as a separate value. If there are many classes, count a random sample of them
-    first (class numbers in staging are random), and all only if no class of the sample is below k.
+    Each NULL counts as a separate value. If there are many classes, a random sample of them is
+    counted first, and all classes only if none of the sample is below k. The sample is random
+    because staged class numbers are.
     """
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
-    value = session.compared(relation.attribute(name))
+    value = session.grouping_sql(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
         n_classes, n_below = session.rows(
@@ -283,7 +291,7 @@ def require_feasible(
     Parameters
     ----------
     rows : the number of all rows.
-    withheld : the number of rows withheld because of a NULL.
+    withheld : how many of them are withheld because of a NULL.
 
     Raises
     ------
@@ -306,7 +314,7 @@ def _count_nulls(
 ) -> dict[str, int]:
     """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
-    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    query = f"SELECT {counts} FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     [null_counts] = session.rows(query)
     return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
@@ -320,10 +328,10 @@ def _require_strata(
     rows: int,
     withheld: int,
 ) -> None:
-    """Check that each stratum has k or may be withheld; raises as the run would.
+    """Check that each stratum has k records or persons, or may be withheld; raises as a run would.
 
-    A person with rows in several merged patterns counts once in each of them, so a run may refuse
-    what this check accepts.
+    If rows with different patterns of NULLs are merged, a person with rows in several patterns
+    counts once in each of them. So a run may refuse a source that this check accepts.
     """
     k = int(policy.k)
     null_flags = [
@@ -343,7 +351,7 @@ def _require_strata(
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
-    source = f"FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    source = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
     order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""
@@ -408,11 +416,11 @@ class _Stratum:
 
 @dataclass(frozen=True, eq=False)
 class _PatternCounts:
-    """Sums the sizes of patterns of NULLs.
+    """Callable that adds up the sizes of some patterns of NULLs, given by their indexes.
 
     Parameters
     ----------
-    sizes : the records or persons with each pattern, int64 (n_patterns,).
+    sizes : the number of records or persons with each pattern, int64 (n_patterns,).
     """
 
     sizes: NDArray[np.int64]
@@ -422,9 +430,9 @@ class _PatternCounts:
 
 
 def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
-    """Merge the rare patterns of NULLs among strata with equal keys.
+    """Merge strata with equal keys whose patterns of NULLs are rare, as a run does.
 
-    Patterns to be withheld stay separate.
+    Strata with a pattern that is to be withheld stay separate.
     """
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from dbanon.measures.unpaired import ColumnMoments
 
 _AS_DOUBLE = "CAST({} AS DOUBLE PRECISION)"
-# The index of the value in rows of class, value and counts.
+# The index of the value in result rows of class, value and counts.
 _VALUE = 1
 
 
 def compute_column_moments(
     session: Session, relation: RelationName, names: Sequence[str]
 ) -> ColumnMoments:
-    """Compute means and covariances of number columns; p columns in the order of ``names``."""
+    """Compute the means and covariances of numeric columns, in the order of ``names``."""
     from dbanon.measures.unpaired import ColumnMoments
 
     p = len(names)
@@ -40,12 +40,12 @@ def compute_column_moments(
     )
     means = mean_min_max[:, 0]
     covariances = np.full((p, p), np.nan)
-    # Subtract means first: for large numbers, rounding of squares would cancel the variance.
+    # Subtract means first: in large numbers, the rounding of squares could exceed the variance.
     centered_columns = ", ".join(
         f"{x} - {_AS_DOUBLE.format('?')} AS c{i}" for i, x in enumerate(number_expressions)
     )
     for i in range(p):
-        # Adding 0 * cj to ci leaves out rows in which cj is NULL.
+        # Add 0 * cj to ci to leave out rows in which cj is NULL.
         pair_aggregates = ", ".join(
             f"count(c{i} + c{j}), sum(c{i} + 0 * c{j}), sum(c{j} + 0 * c{i}), sum(c{i} * c{j})"
             for j in range(i, p)
@@ -75,7 +75,7 @@ def count_rows(session: Session, relation: RelationName) -> int:
 def count_classes_by_size(
     session: Session, relation: RelationName, names: Sequence[str]
 ) -> dict[int, int]:
-    """Count the classes of each size in rows, by size."""
+    """Count the classes by their size in rows: from size to number of classes."""
     return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
@@ -116,7 +116,7 @@ def count_classes(
 def count_sets(
     session: Session, written_relation: RelationName, questions: CountRequests
 ) -> tuple[Recount, ...]:
-    """Count the value combinations of each column set in ``questions.also``, with GROUP BY.
+    """Count the combinations of values of each set of columns in ``questions.further_sets``.
 
     Raises
     ------
@@ -132,9 +132,14 @@ def count_sets(
 
 
 def _require_all_rows(counted: int, rows: int, description: str) -> None:
-    """Check that counts add up to the rows.
+    """Check that counts add up to the number of rows.
 
     A server setting can silently truncate the result of a GROUP BY.
+
+    Parameters
+    ----------
+    counted : the sum of the counts.
+    description : the counted things, for the error message.
 
     Raises
     ------
@@ -145,8 +150,7 @@ def _require_all_rows(counted: int, rows: int, description: str) -> None:
             f"The {description} hold {counted} rows in all, and there are {rows}: the database's"
             " answer is incomplete.",
             hint="Remove settings of the server or the account that limit the rows of an answer,"
-            " then"
-            " run it again.",
+            " then run it again.",
         )
 
 
@@ -160,22 +164,22 @@ def count_class_values(
     relation : the source, for the columns' types.
     written_relation : the table of the release.
     """
-    cells_by_name: dict[str, ClassValueCounts] = {}
+    counts_by_name: dict[str, ClassValueCounts] = {}
     rows: int | None = None
     keys = session.display_keys(written_relation, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        cells = session.rows(recount_statements.recount_values(written_relation, keys, text))
+        value_rows = session.rows(recount_statements.recount_values(written_relation, keys, text))
         ordering_attribute = None if name in questions.leaf_columns else attribute
-        cells_by_name[name] = to_class_value_counts(
-            session, written_relation, ordering_attribute, cells
+        counts_by_name[name] = to_class_value_counts(
+            session, written_relation, ordering_attribute, value_rows
         )
         rows = count_rows(session, written_relation) if rows is None else rows
         _require_all_rows(
-            int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {written_relation}'
+            int(counts_by_name[name].sizes.sum()), rows, f'values of "{name}" in {written_relation}'
         )
-    return cells_by_name
+    return counts_by_name
 
 
 def to_class_value_counts(
@@ -184,7 +188,7 @@ def to_class_value_counts(
     attribute: Attribute | None,
     rows: Sequence[Sequence[Any]],
 ) -> ClassValueCounts:
-    """Convert rows of class number, value, row count and, if counted, person count.
+    """Convert result rows of class number, value, row count and, if counted, person count.
 
     Parameters
     ----------

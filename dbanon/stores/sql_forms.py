@@ -1,6 +1,6 @@
-"""Detection of value forms by counting in SQL, without reading values.
+"""Detection of the form of a column's values, such as IBAN, by counting in SQL.
 
-Patterns are counted first, and check digits only for columns whose values match the pattern.
+No values are read. Check digits are only verified for columns whose values match the pattern.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbanon.sessions.session import Session
 
 # SQLite allows 500 queries in one statement.
 _QUERIES_PER_STATEMENT = 100
-# Nested calls that the parsers of all SQLite versions accept.
+# The number of nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -33,7 +33,7 @@ def detect_forms(
 ) -> dict[str, str]:
     """Detect the form of each column's values, by column name; empty for no known form.
 
-    Only the distinct values among the first ``LOOKED_AT`` non-NULL ones are considered.
+    Only the distinct values among the first ``MAX_EXAMINED_VALUES`` non-NULL ones are considered.
     """
     candidates = [a for a in attributes if can_hold_identifiers(a)]
     form_by_name = {}
@@ -55,7 +55,10 @@ def detect_forms(
 def _pattern_counts_query(
     session: Session, index: int, relation: RelationName, attribute: Attribute
 ) -> str:
-    """Build a query for ``index``, the number of values, and the matches of each form's pattern."""
+    """Build a query that counts a column's values, and those that match the pattern of each form.
+
+    Its first result is ``index``, which identifies the column.
+    """
     counts = ", ".join(f"sum(CASE WHEN {_matches(session, f)} THEN 1 ELSE 0 END)" for f in forms())
     values = _values_subquery(session, relation, attribute)
     return f"SELECT {index}, count(*), {counts} FROM {values} AS v"
@@ -70,7 +73,9 @@ def _apply_check_digits(
 ) -> None:
     """For forms with check digits, count only the values whose check digits are valid.
 
-    Changes ``matches_by_form``, the number of matching values by the index of the form.
+    Parameters
+    ----------
+    matches_by_form : the number of matching values, by the index of the form; this is changed.
     """
     for form_index, form in enumerate(forms()):
         if not form.checks:
@@ -85,7 +90,12 @@ def _apply_check_digits(
 
 
 def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> str:
-    """Build a query that counts the values with valid check digits."""
+    """Build a query that counts the values with valid check digits.
+
+    Parameters
+    ----------
+    rows : the subquery that ``_values_subquery`` builds.
+    """
     # For an IBAN, move the first four characters to the end and replace letters by two digits.
     digits = (
         "substr(v.compact, 5) || substr(v.compact, 1, 4)"
@@ -108,7 +118,8 @@ def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> st
 def _values_subquery(session: Session, relation: RelationName, attribute: Attribute) -> str:
     """Build a subquery of a column's first distinct values.
 
-    Its columns are ``plain``, without outer spaces, and ``compact``, without separators.
+    Its columns are ``trimmed``, the value without outer spaces, and ``compact``, the value without
+    separators, in capitals.
     """
     column = quote(attribute.name)
     # SQLite reads a subquery's column named "true" as the truth value, so rename it.
@@ -117,18 +128,18 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
         f"(SELECT s.{column} AS {quote(value.name)} FROM {relation.quoted} AS s"
         f" WHERE s.{column} IS NOT NULL LIMIT {MAX_EXAMINED_VALUES})"
     )
-    compact = "d.plain"
+    compact = "d.trimmed"
     for separator in SEPARATORS:
         compact = f"replace({compact}, '{separator}', '')"
     return (
-        f"(SELECT d.plain, upper({compact}) AS compact FROM"
-        f" (SELECT DISTINCT trim({session.text_of(value)}) AS plain FROM {rows} AS s) AS d)"
+        f"(SELECT d.trimmed, upper({compact}) AS compact FROM"
+        f" (SELECT DISTINCT trim({session.text_of(value)}) AS trimmed FROM {rows} AS s) AS d)"
     )
 
 
 def _matches(session: Session, form: IdentifierForm) -> str:
     """Build the condition that a value has the form's pattern."""
-    return session.matches("v.compact" if form.compact else "v.plain", f"^({form.pattern})$")
+    return session.matches("v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$")
 
 
 def _check_digit_condition(check: Check) -> str:
@@ -145,5 +156,6 @@ def _check_digit_condition(check: Check) -> str:
 
 
 def _digit_value(character: str, digit_values: Mapping[str, int]) -> str:
+    """Build SQL for a character's term in the sum of the check; 0 for other characters."""
     cases = " ".join(f"WHEN '{c}' THEN {value}" for c, value in digit_values.items() if value)
     return f"CASE {character} {cases} ELSE 0 END" if cases else "0"

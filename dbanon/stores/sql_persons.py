@@ -1,4 +1,4 @@
-"""A release written to a hidden table, and counts of the persons in its classes."""
+"""A release written to a table that readers do not see yet, and its persons per class."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from dbanon.stores.sql_counts import to_class_value_counts
 
 @dataclass(frozen=True, eq=False)
 class StagedSqlRelease(StagedRelease):
-    """A release in a hidden table.
+    """A release in a table that readers do not see yet.
 
     Parameters
     ----------
     columns : the name, SQL type and SQL expression of each released column.
     is_copied : whether retained columns came from another database and were staged row by row.
-    salt : the hexadecimal salt for hashes of recorded persons; None if persons are not recorded.
+    salt : the salt for hashes of persons in the ledger, in hexadecimal digits; None if persons are
+        not recorded.
     """
 
     columns: tuple[tuple[str, str, str], ...]
@@ -32,7 +33,7 @@ class StagedSqlRelease(StagedRelease):
 
     @property
     def relation(self) -> RelationName:
-        """The hidden table."""
+        """The table, which still has its staging name."""
         return self.draft.output.staging_name
 
     @property
@@ -45,19 +46,29 @@ class StagedSqlRelease(StagedRelease):
 def count_persons(
     session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> EntityCount:
-    """Count the persons in each class of a written release, in staging tables."""
+    """Count the persons in each class of a written release.
+
+    The released values are staged once more with the person of each row, because the release itself
+    does not contain persons.
+    """
     draft = staged_release.draft
     class_columns = [
-        (kind, value) for n, kind, value in staged_release.columns if n in questions.columns
+        (sql_type, expression)
+        for name, sql_type, expression in staged_release.columns
+        if name in questions.columns
     ]
-    columns = {name: (kind, value) for name, kind, value in staged_release.columns}
-    class_names = [n for n, _, _ in staged_release.columns if n in questions.columns]
-    names_in_sets = {name for columns in questions.further_sets for name in columns}
+    column_by_name = {
+        name: (sql_type, expression) for name, sql_type, expression in staged_release.columns
+    }
+    class_names = [name for name in column_by_name if name in questions.columns]
+    names_in_sets = {name for names in questions.further_sets for name in names}
     set_only_names = [
-        n for n in columns if n in names_in_sets - {*class_names, *questions.sensitive}
+        name
+        for name in column_by_name
+        if name in names_in_sets - {*class_names, *questions.sensitive}
     ]
     staged_names = [*class_names, *questions.sensitive, *set_only_names]
-    further_columns = [columns[name] for name in (*questions.sensitive, *set_only_names)]
+    further_columns = [column_by_name[name] for name in (*questions.sensitive, *set_only_names)]
     source: Relation | None = None
     if staged_release.is_copied:
         person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
@@ -93,7 +104,7 @@ def count_persons(
         person,
         joins,
         further_columns,
-        reads=columns_to_read,
+        source_columns=columns_to_read,
         keys=class_keys,
     )
     set_counts = tuple(

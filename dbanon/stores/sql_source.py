@@ -64,16 +64,16 @@ class SqlSource:
     disk: Disk | None = None
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         """How many rows were copied from another system, and how; empty if none were."""
-        return self.session.drawn
+        return self.session.copied_rows_summary
 
     def describe(self, job: SourceRequest) -> Relation:
         """Look up the relation of a job; raises as ``ports.Source``."""
         return self._require_columns(job, self.session.find_source(parse_relation(job.table)))
 
     def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
-        """Return the relation after a check that it has all columns that the job names.
+        """Check that a relation has all columns that the job names, and return it.
 
         Declared rules were read in an earlier transaction, so the table may have changed since.
         """
@@ -107,9 +107,9 @@ class SqlSource:
         self.session.require_typed(job.named_columns)
         return relation
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Add the locator of rows to the relation, after all checks; raises as ``ports.Source``."""
-        relation = self.session.locate(relation, job.key)
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """Return the relation with a row locator, after all checks; raises as ``ports.Source``."""
+        relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, required_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
@@ -128,7 +128,8 @@ class SqlSource:
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
-            # A rejected condition raises one of these; subclasses have better messages.
+            # A rejected condition raises exactly these classes. Errors of their subclasses have
+            # better messages.
             is_rejection = type(error) in (DatabaseFailure, SourceChanged)
             if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejection:
                 raise
@@ -141,8 +142,8 @@ class SqlSource:
         return replace(relation, selected_rows=filtered)
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """Whether a condition uses only these columns; an error may abort the transaction."""
-        # Without the alias s, a condition on the whole row fails.
+        """Whether a condition uses only these columns; if not, the transaction may be aborted."""
+        # Give the subquery another alias than s, so that a condition on the whole row s fails.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -156,7 +157,7 @@ class SqlSource:
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
-        """Restrict the rows that a job selects by a further condition, written by dbanon."""
+        """Add a condition, SQL built by dbanon, to the condition of the job."""
         combined_condition = (
             condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
         )
@@ -165,7 +166,7 @@ class SqlSource:
         return replace(relation, selected_rows=filtered)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
-        """Return the column types, and the database's counters of writes to the relation."""
+        """Return the column types, and the database's write counters of the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
         return {"types": types, **self.session.summarize_table_state(relation.name)}
 
@@ -173,9 +174,11 @@ class SqlSource:
         """Pin the relation to the transaction's snapshot."""
         return self.session.pin(relation, names)
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Complete the attributes from their values; raises MixedTypes."""
-        return self.session.inspect(relation, attributes)
+        return self.session.refine_attributes(relation, attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
@@ -192,9 +195,9 @@ class SqlSource:
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """List the distinct non-NULL values of a column in the rows to read, in its order."""
-        [inspected_attribute] = self.session.inspect(relation, [attribute])
+        [inspected_attribute] = self.session.refine_attributes(relation, [attribute])
         query = statements.distinct_values(
-            relation.relation,
+            relation.relation_to_read,
             attribute.name,
             self.session.text_of(inspected_attribute),
             relation.and_condition,
@@ -204,7 +207,7 @@ class SqlSource:
 
     def count(self, relation: Relation) -> int:
         """Count the rows, including those withheld because of a NULL."""
-        query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
+        query = f"SELECT count(*) FROM {relation.relation_to_read.quoted} AS s"
         return int(self.session.rows(query)[0][0])
 
     def count_totals(
@@ -213,7 +216,8 @@ class SqlSource:
         """Count rows, persons and NULLs in SQL."""
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
-        query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
+        selected = ", ".join(["count(*)", *counts])
+        query = f"SELECT {selected} FROM {relation.relation_to_read.quoted} AS s"
         n_rows, *results = map(int, self.session.rows(query)[0])
         nulls = (n_rows - n_present for n_present in results[len(persons) :])
         totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
@@ -232,8 +236,8 @@ class SqlSource:
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
-        rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
-        forms = detect_forms(self.session, relation.relation, attributes)
+        rows, columns = profile_columns(self.session, relation.relation_to_read, attributes, keys)
+        forms = detect_forms(self.session, relation.relation_to_read, attributes)
         return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -278,7 +282,7 @@ class SqlSource:
         )
         ranked = {
             name: recode_in_value_order(
-                self.session, relation.relation, relation.attribute(name), column
+                self.session, relation.relation_to_read, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
             if name not in roles.leaf_columns
@@ -288,8 +292,8 @@ class SqlSource:
     def _microdata_limit_bytes(self, job: Job, columns: Sequence[Attribute]) -> int | None:
         """The memory limit of the microdata in bytes.
 
-        If values can be spilled to disk, half of the job's limit is for the database, and the
-        blocks in progress need some of the other half.
+        If values can be spilled to disk, half of the job's limit is for the database, and blocks of
+        records that threads are working on need a part of the other half.
         """
         limit = job.memory_limit
         if self.disk is None or limit is None:
@@ -305,7 +309,7 @@ class SqlSource:
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """Sum each class by exact arithmetic in SQL."""
+        """Sum the attributes in each class by exact integer arithmetic in SQL."""
         return self.session.exact_totals(relation, microdata, partition, attributes)
 
     def read_retained_rows(
@@ -338,7 +342,7 @@ class SqlSource:
         session, k = self.session, int(draft.job.policy.k)
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
-        value = session.compared(draft.relation.attribute(name))
+        value = session.grouping_sql(draft.relation.attribute(name))
         return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
 
     def group_by_original(
@@ -347,8 +351,8 @@ class SqlSource:
         """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # No group counts as rare: this is not needed for original values.
-        return self._group_rows(draft, name, value, attributes, "1 = 0")
+        # Rare groups need not be counted for original values, so no group is rare.
+        return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
         self,
@@ -358,11 +362,13 @@ class SqlSource:
         compared_columns: Sequence[Attribute],
         is_rare_condition: str,
     ) -> ValueGroups:
-        """Group the released rows by ``value``, and compare their values of further columns.
+        """Group the released rows by ``value``, and find groups with a single value of a column.
 
         Parameters
         ----------
+        name : the column, for error messages.
         value : SQL of the value to group by.
+        compared_columns : the columns of which groups may have a single value.
         is_rare_condition : SQL that is true for groups to be counted as rare.
         """
         session, partition = self.session, draft.release.partition
@@ -380,7 +386,7 @@ class SqlSource:
         return ValueGroups(sizes[present], counts[present], rare[present], groups[present, 4:])
 
     def _original_value(self, attribute: Attribute) -> str:
-        """Build SQL for the original value; the text of coded columns."""
+        """Build SQL for a column's original value: coded columns as text, others as they are."""
         if attribute.kind.is_coded:
             return self.session.text_of(attribute)
         return f"s.{quote(attribute.name)}"
@@ -389,7 +395,7 @@ class SqlSource:
 def _filtered_relation(
     relation: Relation, job: Job, names: Sequence[str], condition: str
 ) -> FilteredRelation:
-    """Describe the rows that meet a condition, with the columns to read and the row locator.
+    """Describe the rows that meet a condition, with the columns to read and to address rows by.
 
     Parameters
     ----------

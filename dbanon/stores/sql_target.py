@@ -48,7 +48,7 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class SqlTarget:
-    """A target that writes in one transaction on a database."""
+    """A target that writes in one transaction of a database session."""
 
     session: Session
 
@@ -106,7 +106,10 @@ class SqlTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that the source is this database, and supports passthrough; raises as ``ports``."""
+        """Check that source and target are one database session, and that it supports passthrough.
+
+        Raises as ``ports.Target``.
+        """
         if self.copies_from(source):
             raise passthrough_error()
         self.session.require_passthrough(relation, columns)
@@ -166,9 +169,9 @@ class SqlTarget:
         return staged_release
 
     def _person_salt(self, draft: PreparedRelease) -> str | None:
-        """The salt for hashes of recorded persons.
+        """Return the salt for hashes of the persons that the ledger will record.
 
-        None if k counts rows, or a chain already records the persons.
+        None if no persons are recorded: k counts rows, or the job has a chain, which records them.
         """
         job = draft.job
         if not draft.roles.persons or job.chain is not None:
@@ -201,7 +204,7 @@ class SqlTarget:
         """
         release_columns: list[tuple[str, str, str]] = []
         recoded_names = {column.source for column in columns}
-        # A column has one staged part per bound; these are the positions of first parts.
+        # A range is staged as two columns; these are the positions of each column's first part.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
             a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns
@@ -247,8 +250,8 @@ class SqlTarget:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
                     hint="Bounds of a range are released as NAME_low and NAME_high. Leave the"
-                    " column of"
-                    ' that name out, or choose `intervals="text"` or `intervals="midpoint"`.',
+                    " column of that name out, or choose"
+                    ' `intervals="text"` or `intervals="midpoint"`.',
                 )
 
     # -- counting ---------------------------------------------------------------------------------
@@ -259,11 +262,11 @@ class SqlTarget:
         questions: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Count what ``questions`` ask for with GROUP BY.
+        """Count what ``questions`` ask for, with GROUP BY.
 
         Parameters
         ----------
-        rows : the counts of classes, if they were counted already.
+        rows : the counts of classes in rows, if they were counted already; None to count them.
         """
         session, relation = self.session, staged_release.relation
         persons = {
@@ -279,9 +282,9 @@ class SqlTarget:
         )
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that this database can compute keyed hashes; copied rows arrive hashed."""
+        """Check that this database can compute keyed hashes; in copied rows they are computed."""
         if not self.copies_from(source):
-            self.session.require("pseudonyms")
+            self.session.require_capability("pseudonyms")
 
     def count_distinct(self, staged_release: StagedSqlRelease, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
@@ -295,15 +298,15 @@ class SqlTarget:
     def find_unique_columns_in_sample(
         self, staged_release: StagedSqlRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
-        """Find retained columns of large releases for which a sample of rows is proof enough."""
+        """Find columns of large releases that a sample of rows proves to be nearly unique."""
         draft, session = staged_release.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
         n_sampled = proof_sample_size(rows)
         if not n_sampled or not names:
             return {}
-        values = [session.compared(draft.relation.attribute(name)) for name in names]
+        values = [session.grouping_sql(draft.relation.attribute(name)) for name in names]
         sample = session.sample(staged_release.relation, n_sampled / rows)
-        n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
+        n_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
         disclosive_columns = (
             prove_nearly_unique(name, rows, int(n_rows), int(n_values), int(n_distinct))
             for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
@@ -332,7 +335,7 @@ class SqlTarget:
         class_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
         )
-        query = recount_statements.homogeneity(relation, class_keys, value_keys[0])
+        query = recount_statements.count_homogeneous_classes(relation, class_keys, value_keys[0])
         [(n_classes, n_rows, n_single_valued, n_rows_of_these)] = self.session.rows(query)
         return ClassHomogeneity(
             name, int(n_single_valued), int(n_rows_of_these), int(n_classes), int(n_rows)
@@ -341,9 +344,9 @@ class SqlTarget:
     def joint_histories(
         self, staged_release: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """Count joint histories over this release and earlier ones, from persons in the ledger.
+        """Count persons by their classes in this release and in earlier ones; see ``ports.Target``.
 
-        None if the persons of this release are not recorded.
+        Returns None if the ledger does not record the persons of this release.
         """
         draft = staged_release.draft
         if staged_release.salt is None:
@@ -369,11 +372,11 @@ class SqlTarget:
         A batch is a list of tuples or an Arrow record batch.
         """
         relation = self.session.find_source(staged_release.relation)
-        relation = self.session.locate(relation, ())
-        attributes = self.session.inspect(relation, relation.schema.attributes)
+        relation = self.session.with_row_locator(relation, ())
+        attributes = self.session.refine_attributes(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
         names = [attribute.name for attribute in attributes]
-        return attributes, self.session.read_pieces(relation, names, chunk_rows)
+        return attributes, self.session.read_batches(relation, names, chunk_rows)
 
     # -- publishing -------------------------------------------------------------------------------
 
@@ -392,14 +395,15 @@ class SqlTarget:
         )
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
-        # Without the source in this database, a refresh would have nothing to read.
-        is_from_elsewhere = staged_release.is_copied or draft.relation.name.staged is not None
-        request = None if is_from_elsewhere else build_request(draft)
+        # A release can only be refreshed if its source is in this database.
+        is_source_elsewhere = staged_release.is_copied or draft.relation.name.staged is not None
+        request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
-        if not is_from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
+        if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        # Exact figures may be stored next to the originals: who can read both learns nothing new.
-        internal = None if is_from_elsewhere else report.internal
+        # Store exact figures only next to the originals: anyone who may read those learns nothing
+        # new from them.
+        internal = None if is_source_elsewhere else report.internal
         published = publish_table(
             self.session,
             draft.job,
@@ -439,9 +443,11 @@ def publish_table(
     recount : the counts of classes of the written table.
     source_attributes : the columns of the source.
     released_columns : pairs of a released quasi-identifier and its source column.
-    request : the recorded request, for a refresh; None if the release cannot be refreshed.
-    identity : further facts about the source and its persons for the entry.
-    internal : exact figures for operators; None if the originals are not in this database.
+    run : the ledger's record of the run.
+    request : the request with which a refresh repeats the release; None if it cannot be refreshed.
+    identity : ledger columns that identify the source, and the salt of its persons.
+    internal : exact measures, which only operators may see; None if the originals are not in this
+        database.
 
     Raises
     ------
@@ -458,16 +464,16 @@ def publish_table(
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()
-    # A released column is recorded with its type in the release, not with that of the source.
+    # Record released columns with their types in the release, and other columns of the source, too.
     types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
-    source_names = [*released_columns, *((name, name) for name in job.by)]
+    names_with_source = [*released_columns, *((name, name) for name in job.by)]
     return entries.record(
         session,
         report,
         output,
         recount,
         types,
-        source_names,
+        names_with_source,
         run,
         request=request,
         identity=identity,
@@ -488,7 +494,7 @@ def build_run_record(
     ----------
     elapsed : seconds since the run began.
     error_code : the code of the error with which the run failed; None if it succeeded.
-    source_attributes : the columns of the source, recorded for jobs from a file.
+    source_attributes : the columns of the source; they are recorded for jobs with a name.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Synthetic rows in a database: reading their input, writing them, and recounting.
+"""Synthetic rows in a database: reading the original values, writing rows, and recounting.
 
-Columns are read as numbers between public bounds, or as indexes into a public list. Values outside
-of bounds and lists are never read, and cannot make a query fail.
+Columns are read as numbers between public bounds, or as indexes into a public list of values.
+Values outside the bounds or the list are never read, and cannot make a query fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
-# Kinds of person identifiers: all databases agree on which of their values are equal.
+# The kinds of person identifiers: all databases agree on which of their values are equal.
 _PERSON_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
 _SUPPORTED_KINDS = (
     Kind.INTEGER,
@@ -37,10 +37,11 @@ _SUPPORTED_KINDS = (
 # 0001-01-01 and 9999-12-31, in days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROSECONDS_PER_DAY = 86_400_000_000
-# Larger bounds are computed with exact Python numbers.
+# Values of columns with larger bounds are computed with exact Python numbers instead of floats.
 _MAX_FLOAT_UNITS = 2**62
 
 
+# A column with bounds, or one with a list of values.
 AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
 
 
@@ -53,7 +54,8 @@ class SyntheticColumn:
     attribute : the column with its type in the release.
     source : the column as the source has it.
     low, high : the bounds of released values as SQL text; empty for booleans.
-    unit_bounds : the bounds in whole units of the type; None for floating point and booleans.
+    unit_bounds : the bounds in units of the type, such as cents for a decimal with scale 2; None
+        for floating point and booleans.
     """
 
     attribute: Attribute
@@ -105,7 +107,7 @@ def require_kind(attribute: Attribute) -> None:
 
 
 def numpy_dtype(attribute: Attribute) -> np.dtype[Any]:
-    """The NumPy type for a column's values; object for types that synthesis does not support."""
+    """The NumPy type for a column's values; object for text and types that are not supported."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
@@ -133,8 +135,8 @@ def to_synthetic_column(
     InvalidParameter : the type does not have two values between the bounds.
     """
     kind = source.kind
-    # A decimal without a declared scale keeps its SQL type but gets the digits of a double: the
-    # scale of the actual values is not public.
+    # The values of a decimal without a declared scale are generated as floats: the scale of the
+    # actual values is not public.
     has_free_scale = kind is Kind.DECIMAL and source.scale < 0
     attribute = replace(
         source,
@@ -159,15 +161,15 @@ def to_synthetic_column(
     unit_bounds = _units_of_bounds(attribute, bounds)
     if unit_bounds[0] >= unit_bounds[1] or not _type_holds(attribute, unit_bounds):
         raise InvalidParameter(
-            f'Between the bounds of "{source.name}" must be at least two values of its type,'
-            f" {source.sql_type}, and no others."
+            f'The bounds of "{source.name}" must be values of its type, {source.sql_type}, with at'
+            " least two values from the lower to the upper one."
         )
     low, high = (_sql_text(attribute, unit_bound) for unit_bound in unit_bounds)
     return SyntheticColumn(attribute, source, low, high, unit_bounds)
 
 
 def _unit(attribute: Attribute) -> int:
-    """The resolution of a date in days, or of a timestamp in microseconds."""
+    """The smallest step of a timestamp, in microseconds; 1 for other columns, such as dates."""
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
 
@@ -216,7 +218,7 @@ def _sql_text(attribute: Attribute, units: int) -> str:
 
 
 def require_entity(entity: Attribute) -> None:
-    """Check that a column can identify the person a row belongs to.
+    """Check that a column can identify the person that a row belongs to.
 
     Raises
     ------
@@ -236,7 +238,14 @@ def require_entity(entity: Attribute) -> None:
 
 
 def count_privacy_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
-    """Count the privacy units: persons, or rows without a person column. The count is public."""
+    """Count the privacy units: persons, or rows if there is no person column.
+
+    The count is published without noise.
+
+    Parameters
+    ----------
+    persons : the name of the person column; empty if there is none.
+    """
     distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
     query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
@@ -251,9 +260,13 @@ def read_numbers(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
     """Read the columns as numbers, and number the persons.
 
-    Returns the columns, float64 (n_columns, n_rows), NaN where NULL; and for each row the number of
-    its person from 1, int64 (n_rows,), or None without a person column. Columns with a list are
-    read as indexes into it, ``UNLISTED`` for other values.
+    Returns the columns, float64 (n_columns, n_rows), NaN where NULL; and the number of each row's
+    person, from 1, int64 (n_rows,), or None without a person column. Columns with a list are read
+    as indexes into the list, or ``UNLISTED`` for values that are not in it.
+
+    Parameters
+    ----------
+    persons : the name of the person column; empty if there is none.
     """
     lists = [column for column in columns if isinstance(column, ListedColumn)]
     expressions: list[str] = []
@@ -263,7 +276,7 @@ def read_numbers(
             expression, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
-            expression = session.bounded(column.source, column.low, column.high)
+            expression = session.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
     for name in persons:
         person_number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
@@ -274,7 +287,7 @@ def read_numbers(
     query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
     if lists:
         stage_lists(session, lists)
-    chunks = list(session.figures(query, chunk_rows))
+    chunks = list(session.read_numbers(query, chunk_rows))
     if lists:
         drop_lists(session)
     numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
@@ -291,24 +304,24 @@ def write_rows(
     columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write rows to a hidden table, in the order in which they were generated.
+    """Write rows to a table that readers do not see yet, in the order of their generation.
 
     Parameters
     ----------
     rows : the generated values, (n_rows,), by column name.
     """
     session.make_schema(output.name)
-    released = [synthetic.to_released(rows[synthetic.attribute.name]) for synthetic in columns]
+    released = [column.to_released(rows[column.attribute.name]) for column in columns]
     session.load_classes(released, len(released[0].values))
     session.create_released(
         output,
-        [(synthetic.attribute.name, synthetic.attribute.sql_type) for synthetic in columns],
+        [(column.attribute.name, column.attribute.sql_type) for column in columns],
         output.release_id,
     )
     values = [session.released_expression(i, column) for i, column in enumerate(released)]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
-        f" ({quote_list(synthetic.attribute.name for synthetic in columns)})"
+        f" ({quote_list(column.attribute.name for column in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
     session.analyze(output.staging_name)
@@ -352,7 +365,7 @@ def recount(
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.listed:
-            texts, parameter = session.texts(domain.listed)
+            texts, parameter = session.texts_query(domain.listed)
             invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
             values.append(parameter)
     [(n_rows, n_invalid)] = session.rows(
@@ -371,7 +384,7 @@ def require_recount(
     n_rows, n_invalid = recount(session, relation, domains)
     if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(
-            f"{n_rows} synthetic rows are there and {n_expected} must be, {n_invalid} of them with"
-            " a NULL or a value outside its bounds; nothing was published.",
+            f"The table has {n_rows} synthetic rows instead of {n_expected}, {n_invalid} of them"
+            " with a NULL or a value outside its bounds; nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )

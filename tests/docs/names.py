@@ -86,11 +86,6 @@ ALLOWED: dict[str, frozenset[str]] = {
         "way": ("bounds/certificate",),
         # The result of clustering: too many places use it.
         "Found": ("data/partition",),
-        # Every source has it, as does its documentation.
-        "drawn": (
-            *("sessions/interface", "stores/duckdb/drawn_source", "stores/frame/source"),
-            *("stores/ports", "stores/sql_source"),
-        ),
         # The name of a staging table.
         "SHOWN": ("sessions/pseudonym_session",),
         # The function that PostgreSQL has installed imports this module.

@@ -175,7 +175,7 @@ def streams() -> Iterator[Any]:
 def test_streams_and_frames(make: Callable[[], Any], target: str) -> None:
     report = dbanon.anonymize(make(), **CLIENT_OPTIONS, target=target)
     assert report.rows_out == 60
-    assert report.arguments["drawn"] == {"rows": 60, "how": "a stream, of which nobody counted"}
+    assert report.arguments["drawn"] == {"rows": 60, "how": "a stream, whose rows were not counted"}
     rows = released(target, "SELECT id, ill FROM release.people ORDER BY id")
     assert rows == list(FRAME[["id", "ill"]].itertuples(index=False, name=None))
 

@@ -304,7 +304,7 @@ def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     assert [*readings] == [*COLUMNS]
     assert readings["Geburtsdatum"] == "date; dates: dmy"
     assert readings["Kosten"].endswith(" % look like numbers with a decimal comma: null_words")
-    assert readings["PLZ"].endswith(" % look like codes, digits with a zero before them")
+    assert readings["PLZ"].endswith(" % look like codes with leading zeros")
     assert (readings["Fallnr"], readings["Geschlecht"]) == ("bigint", "text")
     # Counts cover the entire file, whatever rows and columns are released.
     assert planned(path, where='"Fallnr" % 2 = 0') == readings

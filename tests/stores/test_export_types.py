@@ -149,10 +149,10 @@ def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> N
     )
     with open_store(duckdb_file.url).session(write=False) as session:
         relation = session.find_source(parse_relation("t"))
-        source = session.locate(relation, ())
+        source = session.with_row_locator(relation, ())
         names = [attribute.name for attribute in source.schema.attributes]
-        attributes = session.inspect(source, source.schema.attributes)
-        columns = list(session.read_pieces(source, names, 3))
+        attributes = session.refine_attributes(source, source.schema.attributes)
+        columns = list(session.read_batches(source, names, 3))
         rows = [piece for _, piece in session.read_rows(source, names, 3)]
     assert isinstance(columns[0], pa.RecordBatch)
     from_rows, expected = (

@@ -97,7 +97,7 @@ def open_stores(
     target = (
         None if job.target is None else open_store(job.target, on_sql, memory=job.job.memory_limit)
     )
-    if target is not None and target.same_database(source):
+    if target is not None and target.is_same_database(source):
         target = None
     return source, target
 

@@ -366,7 +366,7 @@ class MariadbCatalog(Session):
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
         return f"dbanon {digest[:48]}"
 
-    def tie_releases(self) -> None:
+    def update_release_oids(self) -> None:
         """Do nothing: MariaDB has no relation ids that a ledger entry could refer to."""
 
     def ledger_name(self, table: str) -> RelationName:

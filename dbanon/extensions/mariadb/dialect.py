@@ -162,7 +162,7 @@ def as_number(position: int, attribute: Attribute) -> str:
     return f"d{position}.code" if attribute.kind.is_coded else column
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """SQL of a column's values as doubles.
 
     The bounds are unused, since the cast cannot overflow.
@@ -295,7 +295,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"c.{statements.value_column(position)}"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     """SQL of two parts of a large number that can be summed without overflow.
 
     Other databases split a number into quotient and remainder. Here sums fit a DECIMAL of 65

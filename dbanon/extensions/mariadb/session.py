@@ -82,7 +82,7 @@ class MariadbSession(MariadbStaging):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         [(table_type, engine, _)] = self._look_up(source.name)
         if table_type == "BASE TABLE" and engine != "InnoDB":
             table = sql_for_hint(mariadb_dialect.quote_dotted(source.name))
@@ -105,7 +105,7 @@ class MariadbSession(MariadbStaging):
         # this column does not exist.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
-            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=unchecked_columns)
+            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unchecked_columns)
         )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -121,7 +121,7 @@ class MariadbSession(MariadbStaging):
         key_names = self._keys.get(source.name, ())
         names = tuple(
             dict.fromkeys(
-                [*columns, *source.required_locator.unchecked_columns, *source.required_columns]
+                [*columns, *source.required_locator.columns_to_check, *source.required_columns]
             )
         )
         attributes = [source.attribute(name) for name in names]
@@ -130,7 +130,7 @@ class MariadbSession(MariadbStaging):
             len(key_attributes) == 1
             and key_attributes[0].kind is Kind.INTEGER
             and key_attributes[0].bits <= 64
-            and not source.required_locator.unchecked_columns
+            and not source.required_locator.columns_to_check
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
@@ -180,7 +180,7 @@ class MariadbSession(MariadbStaging):
         if not invalid_if:
             return
         sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in invalid_if.values())
-        [counts] = self.rows(f"SELECT {sums} FROM {source.relation.quoted} AS s")
+        [counts] = self.rows(f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s")
         for name, count in zip(invalid_if, counts, strict=True):
             if count:
                 attribute = source.attribute(name)
@@ -212,10 +212,10 @@ class MariadbSession(MariadbStaging):
     def value_of(self, attribute: Attribute) -> str:
         return self.normalized_sql(attribute, self.text_of(attribute))
 
-    def compared(self, attribute: Attribute) -> str:
+    def grouping_sql(self, attribute: Attribute) -> str:
         if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
             return self.text_of(attribute)
-        return super().compared(attribute)
+        return super().grouping_sql(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
         # Stored in a table: a query that refers to the sample twice would otherwise draw two.
@@ -226,7 +226,9 @@ class MariadbSession(MariadbStaging):
         )
         return f"{_SAMPLE} AS s"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
@@ -255,7 +257,7 @@ class MariadbSession(MariadbStaging):
                 f"coalesce(sum({is_invalid}), 0)" for is_invalid, _, _ in checks.values()
             )
             [counts] = self.rows(
-                f"SELECT {sums} FROM {source.relation.quoted} AS s{source.where_clause}"
+                f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s{source.where_clause}"
             )
             for (name, check), count in zip(checks.items(), counts, strict=True):
                 if count:
@@ -279,12 +281,12 @@ class MariadbSession(MariadbStaging):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         text_type = f"LONGTEXT {mariadb_dialect.TEXT_OPTIONS}"
         table = f"JSON_TABLE(?, '$[*]' COLUMNS(value {text_type} PATH '$')) AS t"
         return f"SELECT value FROM {table}", json_text(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._fetch_chunks(query, chunk_rows))
 
     # -- output -----------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ class MariadbSession(MariadbStaging):
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
         columns = [relation.attribute(name) for name in names]
-        return self._digest(relation.relation, columns, salt)
+        return self._digest(relation.relation_to_read, columns, salt)
 
     def _digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int

@@ -248,38 +248,42 @@ class MariadbStaging(MariadbCatalog):
             batch = [list(values) for values in column_values]
             self._load(statements.CLASSES, column_types, [batch])
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
             columns.append(
                 (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
             )
         rows = storable_rows(
-            attributes, prepend_class_and_position(pieces), mariadb_dialect.to_storable
+            attributes, prepend_class_and_position(batches), mariadb_dialect.to_storable
         )
         # Sorted by class and position, as in the release, so that the order of statements in the
         # general log does not reveal which row of the source became which.
         by_position = itemgetter(0, 1)
         sorted_batches = iter(lambda: sorted(islice(rows, _BATCH_ROWS), key=by_position), [])
-        batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
-        self._load(statements.ROWS, columns, batches)
+        column_batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
+        self._load(statements.ROWS, columns, column_batches)
 
     def insert(
         self,
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
         if source is None:
-            super().insert(table, values, source, reads, joins)
+            super().insert(table, values, source, source_columns, joins)
             return
         # First join in key order, then sort by output position: joining in output order would look
         # up rows of the copy at random. LIMIT keeps the server from merging the two steps.
         [key] = source.required_locator.expressions
-        read_columns = "".join(f", s.{quote(name)}" for name in reads)
-        class_column, position_column = (unused_name(name, reads) for name in (_CLASS, ROW_NUMBER))
+        read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
+        class_column, position_column = (
+            unused_name(name, source_columns) for name in (_CLASS, ROW_NUMBER)
+        )
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"

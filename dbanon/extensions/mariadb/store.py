@@ -235,7 +235,7 @@ class MariadbStore:
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages memory and temporary tables."""
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Return True if both use the same database and account."""
         if not isinstance(other, MariadbStore):
             return False

@@ -1,1 +1,1 @@
-"""DuckDB."""
+"""DuckDB as source and target, and files whose rows it loads."""

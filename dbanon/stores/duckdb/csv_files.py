@@ -1,8 +1,8 @@
-"""CSV files before DuckDB reads them: header, encoding, and the location of errors.
+"""Preparation of CSV files for DuckDB: header, encoding, and the location of errors.
 
-DuckDB guesses unspecified options, renames duplicate columns, and quotes lines in its errors. So
-this module reads the header, all options are passed to DuckDB, and a rejected file is parsed again
-here to find the line and the column. Errors never quote a value.
+DuckDB guesses options that are not specified, renames duplicate columns, and quotes lines in its
+errors. So this module reads the header, and DuckDB gets all options. If DuckDB rejects a file, the
+file is parsed again here to find the line and the column. Errors never quote a value.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_
 from dbanon.job.reading import RENAME, UTF_8, Reading
 from dbanon.stores.folders import FileLocation, require_room
 
-# No table of persons needs more columns, and inferring types takes time per column.
+# Inferring types takes time per column, and no table of persons has more columns.
 MAX_COLUMNS = 4096
 _DELIMITERS = ",;\t|"
-# The sample that determines the delimiter; a header must fit into it.
+# The start of a file, in bytes and in rows, that determines the delimiter; the header must fit into
+# it.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
+# The number of bytes to convert at a time.
 _PIECE_BYTES = 2**20
+# A line with its line break, or the last line without one.
 _LINE_PATTERN = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _SINGLE_BYTE_ENCODINGS = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# Lone surrogates, which stand for undecodable bytes, and the replacement character of UTF-16.
+# What undecodable bytes are decoded to: lone surrogates, or the replacement character in UTF-16.
 _UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
 _CSV_RULES = (
     "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
@@ -82,7 +85,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
     rows_by_delimiter = {
         candidate: _sample_rows(text, candidate, is_complete, reading) for candidate in _DELIMITERS
     }
-    # Prefer the delimiter that splits the header into most columns, and the rows into as many.
+    # Prefer the delimiter with which all rows have equally many columns, and as many as possible.
     delimiter = max(_DELIMITERS, key=lambda candidate: _column_fit(rows_by_delimiter[candidate][0]))
     rows, n_skipped_lines = rows_by_delimiter[delimiter]
     n_skipped_lines += reading.skip_lines
@@ -124,7 +127,12 @@ def _codec(reading: Reading) -> str:
 def _sample_rows(
     text: str, delimiter: str, is_complete: bool, reading: Reading
 ) -> tuple[list[list[str]], int]:
-    """Return the first rows, and the number of empty lines before them."""
+    """Return the first rows of a text, and the number of empty lines before them.
+
+    Parameters
+    ----------
+    is_complete : whether the text is the whole file; otherwise its last line may be cut off.
+    """
     rows: list[list[str]] = []
     n_skipped_lines = 0
     # Drop an incomplete last line.
@@ -142,7 +150,7 @@ def _sample_rows(
 
 
 def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
-    """Append numbers to repeated names; capitals make no difference."""
+    """Append numbers to repeated names; names that differ only in case count as repeated."""
     numbered_names: list[str] = []
     lower_names = {name.lower() for name in names}
     seen_names: set[str] = set()
@@ -158,7 +166,10 @@ def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
-    """Rate a delimiter: whether all rows have equally many columns, and how many."""
+    """Rate a delimiter by the rows that it yields.
+
+    Returns whether all rows have the same number of columns, and more than one; and this number.
+    """
     n_columns = len(rows[0]) if rows else 0
     return n_columns > 1 and all(len(row) == n_columns for row in rows), n_columns
 
@@ -198,14 +209,14 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
 def open_as_utf8(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
-    """Yield the descriptor of a UTF-8 file; other encodings are converted in memory.
+    """Yield a file descriptor that reads UTF-8; files in other encodings are converted in memory.
 
     Raises
     ------
     MemoryLimit : the converted file would be larger than ``memory_bytes`` bytes.
     FileMalformed : the file is not in the declared encoding.
     """
-    # Any bytes are valid in single-byte encodings: UTF-8 would silently become wrong letters.
+    # All bytes are valid in single-byte encodings, so a UTF-8 file would be read as wrong letters.
     utf8_detector = _Utf8Detector() if reading.encoding in _SINGLE_BYTE_ENCODINGS else None
     if reading.encoding == UTF_8:
         yield file.fileno()
@@ -271,9 +282,9 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Build the error for a header among the rows, and return whether its line was found."""
+    """Build the error for a row that repeats the header, and return whether its line was found."""
     location = "A line"
-    # DuckDB may accept files that this reader rejects.
+    # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error):
         for line, row in read_records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row

@@ -1,7 +1,8 @@
 """Formats in which CSV files write numbers, dates and timestamps.
 
-A format has a condition on values, and SQL that converts them. The values of a column may match
-several formats; ``csv_types`` chooses among them.
+A format has a condition on values, and SQL that converts them. Usual formats, such as ISO dates,
+can be read in one way only; the others are tried if no usual format fits. The values of a column
+may match several formats; ``csv_types`` chooses among them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from dbanon.job.reading import APOSTROPHE, COMMA, DMY, MDY, POINT, SPACE, YMD, Reading
 from dbanon.stores.duckdb.dialect import literal
 
+# The kinds of formats: names of types in the option ``types``.
 INTEGER, DECIMAL, DOUBLE, PERCENT = "integer", "decimal", "double", "percent"
 DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN = "date", "timestamp", "timestamptz", "boolean"
 NUMBER_KINDS = (INTEGER, DECIMAL, DOUBLE)
@@ -26,25 +28,26 @@ SQL_TYPES = {
     BOOLEAN: "BOOLEAN",
 }
 _INTEGER_PATTERN = "(0|[1-9][0-9]*)"
-# A plus with more digits is a telephone number.
+# A plus sign with more than six digits probably begins a telephone number.
 _SIGNED_INTEGER_PATTERN = "[-+](0|[1-9][0-9]{0,5})"
 _ISO_DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 # Spreadsheets write hours before ten with one digit.
 _TIME_PATTERN = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _TIME_ZONE_PATTERN = r"(Z| ?[-+][0-9]{2}(:?[0-9]{2})?)"
-# The patterns of marks; spaces between thousands are often no-break spaces.
+# Patterns of decimal marks and thousands separators; a space may be a no-break space.
 _MARK_PATTERNS = {APOSTROPHE: "['\u2019]", SPACE: "[ \u00a0\u202f]", COMMA: ",", POINT: r"\."}
 _MARK_NAMES = {APOSTROPHE: "apostrophe", SPACE: "space", COMMA: "comma", POINT: "point"}
 
+# The parts of dates: y is a year of two digits, Y of four.
 _DATE_PART_PATTERNS = {"d": "[0-9]{1,2}", "m": "[0-9]{1,2}", "y": "[0-9]{2}", "Y": "[0-9]{4}"}
 _DATE_PART_NAMES = {"d": "dd", "m": "mm", "y": "yy", "Y": "yyyy"}
 _DATE_PARTS = {DMY: ("d", "m", "Y"), MDY: ("m", "d", "Y"), YMD: ("Y", "m", "d")}
 _DATE_SEPARATORS = {DMY: "/.-", MDY: "/-", YMD: "/.-"}
-# Patterns of ``strptime`` for each order, with its first separator.
+# A pattern of ``strptime`` for each order of day, month and year, with its first separator.
 STRPTIME_PATTERNS = {DMY: "%d/%m/%Y", MDY: "%m/%d/%Y", YMD: "%Y/%m/%d"}
 ORDER_NAMES = {DMY: "day first", MDY: "month first", YMD: "year first"}
-# Times of day after a date, by their suffix in names: a regular expression, and patterns of
-# ``strptime``.
+# Formats of a time of day after a date, by what they add to the name of the date's format: a
+# regular expression, and patterns of ``strptime``.
 _TIME_FORMATS = {
     "": ("", ("",)),
     " hh:mm": (f"[ T]{_TIME_PATTERN}", (" %H:%M:%S.%f", " %H:%M:%S", " %H:%M")),
@@ -53,6 +56,7 @@ _TIME_FORMATS = {
         (" %I:%M:%S %p", " %I:%M %p", " %I:%M:%S%p", " %I:%M%p"),
     ),
 }
+# Dates with names of months: {0} stands for the separator, {1} for the directive of the year.
 _NAMED_MONTH_PATTERNS, _NAMED_MONTH_SEPARATORS = ("%d{0}%b{0}%{1}", "%d{0}%B{0}%{1}"), "-/ ."
 
 
@@ -93,12 +97,12 @@ def matches_pattern(column: str, pattern: str) -> str:
 
 
 def _if_then(condition: str, consequence: str) -> str:
-    """Build an AND that evaluates the second condition only if the first is true."""
+    """Build an AND of two conditions that evaluates the second only if the first is true."""
     return f"CASE WHEN {condition} THEN {consequence} ELSE false END"
 
 
 def find_decimal_mark(reading: Reading) -> str:
-    """The decimal mark of the usual formats: a point, unless options say otherwise."""
+    """The decimal mark of the usual formats: a point, unless the options imply a comma."""
     if reading.decimal is None:
         return COMMA if reading.thousands == POINT else POINT
     return reading.decimal
@@ -157,7 +161,7 @@ def _iso_format(column: str, kind: str, name: str, pattern: str) -> ValueFormat:
 
 
 def unusual_formats(column: str, reading: Reading) -> list[ValueFormat]:
-    """The formats of numbers and dates that are tried if no usual format fits."""
+    """The other formats of numbers and dates that the options allow."""
     return [*_number_formats(column, reading), *_date_formats(column, reading)]
 
 
@@ -219,7 +223,7 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
 
 
 def lenient_integer_formats(column: str, reading: Reading) -> list[ValueFormat]:
-    """The formats that are accepted for a column declared as integer."""
+    """The formats for a column that is declared as integer; they also accept leading zeros."""
     formats = [
         ValueFormat(
             INTEGER,
@@ -229,7 +233,7 @@ def lenient_integer_formats(column: str, reading: Reading) -> list[ValueFormat]:
         )
     ]
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
-        # A comma or a point could be the decimal mark of a number that is not an integer.
+        # A comma or a point could also be a decimal mark.
         is_unambiguous = reading.decimal is not None or thousands in (APOSTROPHE, SPACE)
         if reading.decimal != thousands and (
             reading.thousands == thousands or (reading.thousands is None and is_unambiguous)
@@ -257,7 +261,12 @@ def lenient_integer_formats(column: str, reading: Reading) -> list[ValueFormat]:
 def formats_of_strptime_pattern(
     column: str, pattern: str, option: str = "dates"
 ) -> list[ValueFormat]:
-    """The format of a ``strptime`` pattern, in a list."""
+    """The format that a ``strptime`` pattern defines, as a list of one element.
+
+    Parameters
+    ----------
+    option : the option that the pattern comes from: ``dates`` or ``types``.
+    """
     kind = DATE
     if any(f"%{letter}" in pattern for letter in "HIMSfp"):
         kind = TIMESTAMP
@@ -357,7 +366,7 @@ def _named_month_formats(column: str, dates: str | None) -> Iterator[ValueFormat
 
 
 def compact_date_format(column: str) -> tuple[str, str]:
-    """The condition that digits are a date, yyyymmdd, and the ``strptime`` pattern."""
+    """The condition that digits are a date, as yyyymmdd, and the ``strptime`` pattern for it."""
     pattern = "%Y%m%d"
     value = f"try_strptime({column}, {literal(pattern)})"
     return _if_then(

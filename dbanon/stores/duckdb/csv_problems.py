@@ -1,4 +1,7 @@
-"""Columns of CSV files whose type is in doubt, and the errors of runs that use them."""
+"""Columns of CSV files whose type is in doubt, and the errors for runs that use them.
+
+A run that does not use such a column succeeds.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from dbanon.stores.folders import FileLocation
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A file whose rows are in a table of texts.
+    """A file whose rows were loaded, as texts, into a table together with those of other files.
 
     Parameters
     ----------
-    end_row : the number of rows in that table up to the end of this file.
+    end_row : the number of rows in the table up to the end of this file.
     open : opens the file again, decompressed.
     """
 
@@ -40,7 +43,7 @@ class UntypedColumn:
 
     Parameters
     ----------
-    is_ambiguous : whether the values can be read in several ways; otherwise one is malformed.
+    is_ambiguous : whether the values can be read in several ways; otherwise some are malformed.
     """
 
     name: str
@@ -53,7 +56,7 @@ class UntypedColumn:
         error_class = AmbiguousValues if self.is_ambiguous else FileMalformed
         quoted_names = ", ".join(f'"{name}"' for name in other_names)
         detail = (
-            f"There is a question about these columns, too: {quoted_names}."
+            f"The types of these columns are in doubt, too: {quoted_names}."
             if other_names
             else None
         )
@@ -123,7 +126,7 @@ _NUMBER_WORDS = {2: "two", 3: "three", 4: "four"}
 
 
 def _malformed_column(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
-    """Describe a column with a value that differs from the others; ``location`` is in words."""
+    """Describe a column with a malformed value; ``location`` says in words where the value is."""
     hint = (
         'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
@@ -139,7 +142,7 @@ def _describe_location(
     n_rows_before = max((file.end_row for file in files if file.end_row <= row_id), default=0)
     column = f", column {loaded_file.csv_header.names.index(name) + 1} ({name}),"
     has_several_columns = len(loaded_file.csv_header.names) > 1
-    # DuckDB may accept files that this reader rejects.
+    # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error), loaded_file.open() as file:
         rows_left = row_id - n_rows_before
         for line, cells in read_records(file, reading, loaded_file.csv_header):

@@ -1,4 +1,7 @@
-"""Reading CSV files with DuckDB: blanks around fields, lines before a header, missing headers."""
+"""Reading CSV files with DuckDB: blanks around fields, lines before a header, missing headers.
+
+Blanks are spaces and tabs; a tab that is the delimiter is not a blank.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from dbanon.stores.duckdb.csv_files import CsvHeader
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.folders import FileLocation, require_room
 
+# The number of bytes to read at a time.
 _PIECE_BYTES = 2**20
 # The number of rows in which DuckDB looks for a header.
 _SAMPLE_ROWS = 2048
@@ -88,9 +92,9 @@ def has_quotes(descriptor: int) -> bool:
 def strip_blanks(
     descriptor: int, path: FileLocation, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
-    """Copy a file into memory without the blanks around fields; yields a descriptor of the copy.
+    """Copy a file into memory without the blanks around fields; yields the copy's descriptor.
 
-    Blanks within quotes stay.
+    Blanks within quotes are kept.
 
     Raises
     ------
@@ -134,7 +138,7 @@ def read_csv_arguments(csv_header: CsvHeader) -> str:
 
 
 def select_text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
-    """Select the columns as text, with words for missing values as NULL.
+    """Build a SELECT list of the columns as text, with NULL for the option's words for it.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Descriptions of the text columns of a CSV file by the format of most of their values."""
+"""Descriptions of a CSV file's text columns by the format that most of their values have.
+
+They suggest options for columns that should not be text.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
 from dbanon.sessions.base import ColumnReading
 from dbanon.stores.duckdb.csv_forms import date_formats, matches_pattern
 
+# The option that names words for NULL. It is suggested if only such words keep a column from being
+# read as numbers or dates.
 _NULL_WORDS = "null_words"
 
 
@@ -21,7 +26,7 @@ class _TextFormat:
     name : a description for users.
     condition : SQL that a matching value satisfies.
     required_condition : SQL that at least one value must satisfy; empty for no such requirement.
-    option : the option that would read the format; empty if there is none.
+    option : the option to suggest for reading the format; empty if there is none.
     """
 
     name: str
@@ -67,12 +72,12 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
             option=_NULL_WORDS,
         ),
         _TextFormat(
-            "numbers with marks between thousands",
+            "numbers with thousands separators",
             matches_pattern(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"),
             option=_NULL_WORDS,
         ),
         _TextFormat(
-            "codes, digits with a zero before them",
+            "codes with leading zeros",
             matches_pattern(column, "[0-9]+"),
             f"{column} LIKE '0_%'",
         ),
@@ -83,7 +88,7 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
 
 
 def description_query(column: str, reading: Reading) -> str:
-    """Build the aggregates of a text column from which ``describe_texts`` describes it."""
+    """Build the SELECT list of aggregates of a text column that ``describe_texts`` needs."""
     counts = [f"count({column})"]
     for text_format in _text_formats(column, reading):
         counts.append(f"count(*) FILTER (WHERE {text_format.condition})")

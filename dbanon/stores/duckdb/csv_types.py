@@ -1,4 +1,8 @@
-"""Type inference for columns of CSV files."""
+"""Type inference for columns of CSV files.
+
+Columns are loaded as text. A column gets the type of a format that all of its values match; values
+are only counted in SQL, never read.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +37,29 @@ from dbanon.stores.duckdb.dialect import literal
 TEXT = "text"
 # The number of columns whose types are inferred in one statement.
 _COLUMNS_PER_QUERY = 32
-# The number of values of a text column to examine before all of its values.
+# The number of first values of a column that are examined before all of its values.
 _N_SAMPLED_VALUES = 2048
-# Among fewer values, a single one in another format is not considered a mistake.
+# In a column with fewer values, one in another format is not considered a mistake.
 _MIN_VALUES_WITH_OUTLIER = 20
-# Numbers of digits of decimals; with few choices, a larger value rarely changes the type.
+# The precisions that decimals get. There are few of them so that larger values next time rarely
+# change the type.
 _DECIMAL_WIDTHS = (15, 18, 38)
+# ``TypeProblem.expected`` for values that differ from most others in format.
 _FORMAT_OF_OTHER_VALUES = "of the form that other values have ({})"
+# Groups 1 and 2 are the digits before and after the point.
 _DECIMAL_PATTERN = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
 @dataclass(frozen=True)
 class TypeProblem:
-    """The reason why a column has no type.
+    """The reason why the type of a column is in doubt: ambiguous or malformed values.
 
     Parameters
     ----------
-    expected : the format that some values do not have, in words; empty for an ambiguous column.
-    condition : SQL that is true for all but a few values.
-    readings : the possible readings, as pairs of a description and an option to hint at.
+    expected : the format that malformed values do not have, in words; empty if ambiguous.
+    condition : SQL that is false for malformed values; empty if ambiguous.
+    readings : the ways to read ambiguous values, as pairs of a description and the option that
+        chooses it; empty if values are malformed.
     other_type : a type that fits all values.
     """
 
@@ -71,7 +79,8 @@ class InferredType:
     value : SQL of the converted column.
     selected_by : the option that selected the type, such as ``dates: dmy``; empty if none did.
     kind : the name of the type in the option ``types``.
-    deciding_option : the name and argument of an option that gives all files this type.
+    deciding_option : name and argument of an option with which other files are read in the same
+        way, whatever their values; None if there is none.
     problem : why the column stays text; None if there is no doubt.
     """
 
@@ -84,7 +93,7 @@ class InferredType:
 
 
 class TypeInference:
-    """Infers the column types of a table of texts from all values.
+    """Infers the types of the columns of a table of texts from all values.
 
     Parameters
     ----------
@@ -170,7 +179,7 @@ class TypeInference:
     # -- inferred types ---------------------------------------------------------------------------
 
     def _infer_by_usual_formats(self, names: Sequence[str]) -> dict[str, InferredType]:
-        """Infer the types of columns by the usual formats, or else by ``_infer_by_all_formats``."""
+        """Infer the types of columns by the usual formats; try others where none of these fits."""
         formats = {name: self._usual_formats(quote(name)) for name in names}
         expressions = [
             f"bool_and({value_format.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
@@ -197,7 +206,7 @@ class TypeInference:
         return types_by_name
 
     def _usual_formats(self, column: str) -> list[ValueFormat]:
-        """The formats that fit without further options."""
+        """The formats to try first: the usual ones, and a ``strptime`` pattern of the options."""
         dates = self._reading.dates
         pattern = (
             csv_forms.formats_of_strptime_pattern(column, dates) if dates and "%" in dates else []
@@ -205,7 +214,7 @@ class TypeInference:
         return [*pattern, *usual_formats(column, self._reading)]
 
     def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
-        """Return the type of a format that fits, unless the values have another reading."""
+        """Return the type of a format that fits; it has a problem if another reading also fits."""
         column = quote(name)
         if value_format.kind == INTEGER:
             condition, pattern = csv_forms.compact_date_format(column)
@@ -250,11 +259,11 @@ class TypeInference:
         )
         if not n_values:
             return InferredType("VARCHAR", column, kind="")
-        best_format = max(counts)
+        best_count = max(counts)
         likely_formats = [
             value_format
             for value_format, count in zip(formats, counts, strict=True)
-            if count == best_format and 10 * count >= 9 * n_values
+            if count == best_count and 10 * count >= 9 * n_values
         ]
         if not likely_formats:
             contradicted_type = self._text_or_contradiction(name)
@@ -263,7 +272,7 @@ class TypeInference:
                 if contradicted_type.problem is None
                 else contradicted_type
             )
-        digits = (
+        only_digits_sql = (
             f"bool_and({matches_pattern(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
         )
         expressions = [
@@ -273,8 +282,8 @@ class TypeInference:
                 for value_format in likely_formats
             ),
         ]
-        *counts_and_code, is_code = self._select_row([*expressions, digits])
-        n_values, *counts = (int(str(count)) for count in counts_and_code)
+        *count_results, has_only_digits = self._select_row([*expressions, only_digits_sql])
+        n_values, *counts = (int(str(count)) for count in count_results)
         matching_formats = [
             value_format
             for value_format, count in zip(likely_formats, counts, strict=True)
@@ -288,7 +297,7 @@ class TypeInference:
         n_outliers = n_values - max(counts)
         problem = None
         if (
-            not is_code
+            not has_only_digits
             and n_values >= _MIN_VALUES_WITH_OUTLIER
             and (n_outliers == 1 or 20 * n_outliers < n_values)
         ):
@@ -301,7 +310,7 @@ class TypeInference:
         return InferredType("VARCHAR", column, problem=problem)
 
     def _text_or_mixed_formats(self, name: str, formats: Sequence[ValueFormat]) -> InferredType:
-        """Return text, with a problem if all values are numbers, or all dates, in mixed formats."""
+        """Return text, with a problem if values are all numbers or all dates in mixed formats."""
         column = quote(name)
         for kinds in (NUMBER_KINDS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
             formats_of_kinds = [
@@ -336,7 +345,7 @@ class TypeInference:
         )
 
     def _text_or_contradiction(self, name: str) -> InferredType:
-        """Return text, with a problem if all values have a format that the options rule out."""
+        """Return text, with a problem if all values have one format that the options exclude."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
@@ -375,7 +384,7 @@ class TypeInference:
     ) -> InferredType:
         """Return the type of a column whose values match all of these formats.
 
-        It has a problem if the formats would convert the values differently.
+        The result has a problem if the formats convert some values differently.
 
         Parameters
         ----------
@@ -540,7 +549,12 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
 
 
 def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
-    """Return text with the problem that values have several readings, see ``TypeProblem``."""
+    """Return text, with a problem for values that can be read in several ways.
+
+    Parameters
+    ----------
+    readings : as in ``TypeProblem``.
+    """
     return InferredType("VARCHAR", column, problem=TypeProblem(readings=readings))
 
 

@@ -1,4 +1,7 @@
-"""DuckDB's dialect: how column types are read, staged and released, and converted from others."""
+"""DuckDB's dialect: how column types are read, staged and released, and converted from others.
+
+Functions without a docstring implement ``sessions.interface.Dialect``.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ _ARROW_TYPES = {
     np.dtype(np.int64): pa.int64(),
     np.dtype(np.float64): pa.float64(),
 }
+# NumPy's names of Arrow's types, where they differ.
 _NUMPY_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
 
 
@@ -150,15 +154,15 @@ def literal(text: str) -> str:
 
 
 def number_expression(position: int, attribute: Attribute) -> str:
-    """SQL of a quasi-identifier as a number, or as the code of its value; NULL stays NULL.
+    """SQL of a column as a number, or as the code of its value in the dictionary; NULL stays NULL.
 
     Parameters
     ----------
-    position : the position of the column, after which its staged dictionary is named.
+    position : the position of the column, which is part of the name of its staged dictionary.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
-        # Infinite dates have no finite distance to others; mark them by infinity.
+        # DuckDB has infinite dates; subtracting from them would fail.
         finite_value = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind is Kind.TIMESTAMP:
@@ -177,13 +181,13 @@ def _microseconds(attribute: Attribute, timestamp: str) -> str:
     return f"epoch_us({timestamp})"
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.FLOAT:
         return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
     if kind not in (Kind.DATE, Kind.TIMESTAMP):
         return f"CAST({column} AS DOUBLE)"
-    # Clamp before converting: infinite or very distant values would fail to convert.
+    # Clamp before converting: the conversion of infinite or very distant values would fail.
     sql_bounds = (f"CAST('{bound}' AS {attribute.sql_type})" for bound in (low, high))
     clamped_value = "least(greatest({}, {}), {})".format(column, *sql_bounds)
     units_since_1970 = (
@@ -205,7 +209,8 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
             decimals = [Decimal(f"{value}E-{scale}") for value in values]
             array = pa.array(decimals, arrow_type, mask=missing)
         else:
-            # Decimals are unscaled 128-bit integers: the lower 64 bits, and the sign as upper ones.
+            # Arrow stores decimals as 128-bit integers without the point. The upper 64 bits repeat
+            # the sign of the lower ones.
             low_and_high_words = np.column_stack([values, values >> 63])
             array = pa.Array.from_buffers(
                 arrow_type,
@@ -252,7 +257,7 @@ NAN = to_arrow(np.full(1, np.nan))[0]
 
 
 def to_chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
-    """Convert a batch to a chunk; row keys are the columns before those of the attributes."""
+    """Convert a batch to a chunk; its first columns are the row key, the others the attributes."""
     n_key_columns = batch.num_columns - len(attributes)
     keys = np.column_stack(
         [to_numpy(batch.column(i)).astype(np.int64, copy=False) for i in range(n_key_columns)]
@@ -279,7 +284,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"CAST({name} AS {attribute.sql_type})"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         timestamp = _microseconds(attribute, column)
@@ -314,7 +319,7 @@ def type_of(attribute: Attribute) -> str:
 
 DIGEST_METHOD = "duckdb1"
 
-# DuckDB does not guarantee that ``hash`` is stable, so hash constants of all types as a probe.
+# A query that hashes constants of all types: DuckDB does not guarantee that versions hash alike.
 DIGEST_PROBE = (
     "SELECT hash(hash('a', 'longer than what stands in place', 7, 123456789012345, 1.5::DOUBLE,"
     " 2.5::FLOAT, 1.50::DECIMAL(10,2), 1.5::DECIMAL(38,2), DATE '2001-02-03', true, NULL,"
@@ -344,8 +349,9 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
     return f"hash(hash({', '.join(terms)}))"
 
 
-# Catalog queries have few conditions, as planning these costs more than reading all rows. But
-# without a condition on the database, a new connection builds its internal schemas first (6 ms).
+# Catalog queries have few conditions, because planning a condition takes longer than reading all
+# rows. But they do restrict the database: otherwise DuckDB would first build the internal schemas
+# of a new connection, which takes 6 ms.
 _DATABASES_QUERY = "SELECT current_database(), database_name FROM duckdb_databases()"
 TEMPORARY_TABLES_QUERY = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
 _TEMPORARY_RELATION_QUERIES = (
@@ -389,7 +395,13 @@ def qualified_name(
 def create_view(
     name: RelationName, columns: str, released_relation: RelationName, *, replaces: bool
 ) -> str:
-    """Build CREATE VIEW on a relation of the same schema; run it within ``default_schema``."""
+    """Build CREATE VIEW on a relation of the same schema; run it within ``default_schema``.
+
+    Parameters
+    ----------
+    columns : the quoted names of the columns, joined by commas.
+    replaces : whether a view of this name is replaced.
+    """
     view, relation = (
         relation_name.quoted if name.catalog is None else quote(relation_name.name)
         for relation_name in (name, released_relation)

@@ -1,4 +1,4 @@
-"""Keys of DuckDB columns that are equal exactly if readers see the same value."""
+"""SQL that tells the values of DuckDB columns apart as readers see them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dbanon.data.schema import Attribute, Kind
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL expressions that are all equal exactly if two values are displayed alike."""
+    """SQL expressions that are all equal exactly if two values are displayed in the same way."""
     if attribute.kind is Kind.FLOAT:
         return column, f"signbit({column})"
     if attribute.kind is Kind.OTHER:

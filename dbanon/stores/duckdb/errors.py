@@ -62,10 +62,11 @@ _TRANSLATIONS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, st
 
 
 class OutOfMemory(MemoryLimit):
-    """DuckDB has reached its memory limit."""
+    """DuckDB has reached its memory limit, or cannot spill any more rows to disk."""
 
 
-# max_memory is another name of DuckDB's setting memory_limit.
+# The hint names DuckDB's setting memory_limit by its alias, max_memory, because an option of dbanon
+# has the same name.
 _HOW_TO_RAISE_LIMIT = "`memory_limit`, or SET max_memory = '4GB' on a connection that you opened"
 
 
@@ -141,7 +142,7 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
 def source_not_found(
     rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
-    """Build the error for a missing source, which may be temporary, or in a missing schema.
+    """Build the error for a missing source, whose schema may be missing, or which is temporary.
 
     Parameters
     ----------

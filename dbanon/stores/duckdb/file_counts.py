@@ -1,4 +1,4 @@
-"""Recounts of exported files with an independent reader, DuckDB in memory."""
+"""Recounts of exported files, which DuckDB reads; another library has written them."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def count_file(
     attributes: Sequence[Attribute],
     questions: CountRequests,
 ) -> tuple[Counts, dict[str, Attribute]]:
-    """Count in a file what ``questions`` ask for; returns its sensitive columns, too.
+    """Count in a file what ``questions`` ask for; returns the counts and the sensitive columns.
 
-    A CSV file must not contain texts that spreadsheets run as formulas, unless allowed by options.
+    A CSV file must not contain texts that spreadsheets run as formulas, unless the options allow
+    them.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Memory estimates for spreadsheets, made before the library reads them.
 
-A workbook is a ZIP archive. Its directory declares the unpacked size of each member, and unpacking
-stops there. The library then allocates a grid from the first used cell of a sheet to the last one,
-even if all cells between are empty, and copies a shared text for each cell that refers to it. So a
-small file can need a lot of memory.
+A workbook is a ZIP archive. Its directory declares the unpacked size of each member, and the
+library never unpacks more. But then the library allocates a grid from the first used cell of a
+sheet to the last one, even if all cells between are empty, and copies a shared text for each cell
+that refers to it. So a small file can need a lot of memory.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import BinaryIO
 
 WORKBOOK = "xl/workbook.xml"
 
+# The number of bytes to read at a time.
 _PIECE_BYTES = 2**20
-# The bytes per cell of the grid, and per cell with a value.
+# The library's memory per cell of the grid, and additionally per cell with a value.
 _BYTES_PER_GRID_CELL, _BYTES_PER_VALUE = 32, 64
 # The attributes of a tag up to its end; a quoted value may contain ">".
 _ATTRIBUTES_PATTERN = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
@@ -37,16 +38,16 @@ class _Grid:
 
     Parameters
     ----------
-    cells : the number of cells.
+    n_cells : the number of cells so far.
     text_bytes : the size of their shared texts.
-    row, column : the position of the last cell.
+    row, column : the position of the cell that was added last.
     """
 
     first_row: int | None = None
     last_row: int = 0
     first_column: int | None = None
     last_column: int = 0
-    cells: int = 0
+    n_cells: int = 0
     text_bytes: int = 0
     row: int = -1
     column: int = -1
@@ -67,7 +68,7 @@ class _Grid:
         else:
             self.column += 1
             self.row = max(self.row, 0)
-        self.cells += 1
+        self.n_cells += 1
         self.first_row = self.row if self.first_row is None else min(self.first_row, self.row)
         self.last_row = max(self.last_row, self.row)
         previous = self.first_column
@@ -82,7 +83,9 @@ class _Grid:
         height = self.last_row - self.first_row + 1
         width = self.last_column - self.first_column + 1
         return (
-            height * width * _BYTES_PER_GRID_CELL + self.cells * _BYTES_PER_VALUE + self.text_bytes
+            height * width * _BYTES_PER_GRID_CELL
+            + self.n_cells * _BYTES_PER_VALUE
+            + self.text_bytes
         )
 
 
@@ -164,7 +167,7 @@ def _find_tags(
         remainder, offset = b"", 0
         while piece := file.read(_PIECE_BYTES):
             content = remainder + piece
-            # The last tag and the text after it may continue in the next piece.
+            # The last tag, or the text after it, may continue in the next piece.
             complete_end = max(content.rfind(b"<"), 0)
             for tag in tags.finditer(content, 0, complete_end):
                 yield offset + tag.start(), tag

@@ -46,7 +46,9 @@ _FOLDERS_TABLE = quote("dbanon_parts")
 
 
 class FileRows:
-    """Loads row files into a table; ``untyped_columns`` are then those whose type is in doubt.
+    """Loads row files into a table.
+
+    Afterwards, ``untyped_columns`` has the columns whose type is in doubt.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class FileRows:
         self.untyped_columns: Mapping[str, UntypedColumn] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
-        """Load all rows; returns the inferred type of each column, empty for Parquet.
+        """Load all rows; returns the inferred type of each column by name, empty for Parquet.
 
         Raises
         ------
@@ -132,7 +134,7 @@ class FileRows:
     def _infer_folder_columns(
         self, source_files: Sequence[SourceFile]
     ) -> Mapping[str, InferredType]:
-        """Infer the types of the columns that folders name, from the names of all folders."""
+        """Infer the types of columns that folder names define, from the names of all folders."""
         names = [name for name, _ in source_files[0].folder_columns]
         if not names:
             return {}
@@ -160,7 +162,7 @@ class FileRows:
 
         Parameters
         ----------
-        modifiers : words between CREATE and TABLE.
+        modifiers : SQL between CREATE and TABLE, with a space at its end.
         """
         statement_start = (
             f"CREATE {modifiers}TABLE {table} AS" if is_first else f"INSERT INTO {table} BY NAME"
@@ -185,9 +187,9 @@ class FileRows:
             raise
 
     def _load_csv(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
-        """Load all columns as text, then convert each to the type that all of its values have.
+        """Load all columns as text, then convert each to the type that fits all of its values.
 
-        Numbers with leading zeros are codes, and stay text.
+        Numbers with leading zeros are codes and remain text.
         """
         csv_headers: list[CsvHeader] = []
         files: list[LoadedFile] = []
@@ -277,13 +279,14 @@ class FileRows:
         *,
         is_first: bool,
     ) -> None:
-        """Add the rows of a UTF-8 file to the table of texts; strips blanks if the options say so.
+        """Add the rows of a UTF-8 file to the table of texts, and strip blanks if options say so.
 
-        A file with blanks and quotes is stripped field by field, to keep blanks within quotes.
+        DuckDB strips them, unless the file has quotes: blanks within quotes must be kept, so such a
+        file is rewritten in memory first.
 
         Parameters
         ----------
-        folder_expressions : SQL of the columns that folders name, each after a comma.
+        folder_expressions : SQL of the columns that folder names define, each after a comma.
         """
         add_fields = partial(
             self._add_fields,
@@ -297,14 +300,14 @@ class FileRows:
         table = f"read_csv('/dev/fd/{descriptor}', {read_csv_arguments(csv_header)})"
         try:
             if is_first:
-                # Most files have no blanks; these are read only once.
+                # Most files have no blanks, so that they are read only once in this way.
                 add_fields(descriptor)
                 table = _RAW_TABLE
             [(has_blanks,)] = self._connection.execute(
                 f"SELECT {blanks_aggregate(csv_header)} FROM {table}"
             ).fetchall()
         except duckdb.InvalidInputException:
-            # To DuckDB, a quote after a blank is invalid.
+            # DuckDB rejects a quote after a blank.
             has_blanks = True
         if has_blanks and has_quotes(descriptor):
             with strip_blanks(
@@ -337,7 +340,7 @@ class FileRows:
         """Check that no row repeats the header; raises FileMalformed."""
         if not csv_headers[0].has_header:
             return
-        # A single column may contain its own name as a value.
+        # If there is only one column, its name may also be one of its values.
         repeated_header_query = (
             f"SELECT 1 FROM {_RAW_TABLE} WHERE {header_condition(csv_headers[0])} LIMIT 1"
         )
@@ -362,7 +365,7 @@ class FileRows:
 
 
 def _as_column(name: str, text: str | None) -> str:
-    """Build a text column from a folder name."""
+    """Build SQL of a constant text column, whose name and text are from a folder name."""
     return f"CAST({'NULL' if text is None else literal(text)} AS VARCHAR) AS {quote(name)}"
 
 
@@ -374,7 +377,7 @@ def _translate_read_errors(path: FileLocation) -> Iterator[None]:
         try:
             yield
         except duckdb.InvalidInputException:
-            # A DatabaseFailure would be retried.
+            # Not a DatabaseFailure, after which schedulers run the job again.
             raise FileMalformed(message) from None
 
 
@@ -384,7 +387,7 @@ def _require_same_columns(
     reference: SourceFile,
     expected: Mapping[str, str],
 ) -> None:
-    """Check that a file has the columns of the first file, and none that its folders name, too.
+    """Check that a file has the columns of the first file, and that no folder names one of them.
 
     Parameters
     ----------

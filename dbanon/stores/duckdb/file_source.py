@@ -1,4 +1,4 @@
-"""Row files as databases: their rows are loaded into DuckDB in memory, and read there."""
+"""A store for row files: their rows are loaded into DuckDB in memory, and read there."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from dbanon.stores.folders import (
 
 
 class FileStore(DuckdbStore):
-    """A database in memory with the rows of files; the row key numbers rows in file order.
+    """A database in memory with the rows of files, whose key is their order in the files.
 
-    Releases written here vanish with the run, so they are exported or copied to another target.
+    Releases that are written here are lost with the run unless they are exported.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
-    view_replacement = "in a copy of the file"
+    where_to_cast = "in a copy of the file"
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class FileStore(DuckdbStore):
 
 
 class _FileSession(DuckdbSession):
-    """A session that knows the inferred types of columns, and refuses those in doubt."""
+    """A session that refuses to read columns whose inferred type is in doubt."""
 
     is_persistent: ClassVar[bool] = False
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}

@@ -27,11 +27,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    hidden_address_error,
     is_integer_key,
     key_required_error,
-    locate_by_key,
+    row_id_shadowed_error,
     uncopyable_value_error,
+    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -50,6 +50,7 @@ from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.file_session import FileSession
 
+# The name under which Arrow tables are registered for INSERT.
 _INCOMING_VIEW = "dbanon_incoming"
 
 
@@ -60,7 +61,7 @@ class DuckdbSession(FileSession):
     digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
     read_only_query = READ_ONLY_QUERY
-    temporary = "temp.main"
+    temporary_schema = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID",
         "timestamp": "TIMESTAMP WITH TIME ZONE",
@@ -80,7 +81,7 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger_prefix: RelationName | None = None
         self._databases: tuple[str, frozenset[str]] | None = None
-        # Values of settings before this session changed them; the store restores them.
+        # The values that settings had before this session; the store restores them.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -101,7 +102,7 @@ class DuckdbSession(FileSession):
             yield from self._reader
 
     def stop_reading(self) -> None:
-        """Close the current reader, which would keep the file open even after an error."""
+        """Close the current Arrow reader, which would keep the file open even after an error."""
         if self._reader is not None:
             self._reader.close()
 
@@ -133,15 +134,20 @@ class DuckdbSession(FileSession):
         return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
-        keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
+        keys = self._constraint_columns(source, "IN ('PRIMARY KEY', 'UNIQUE')")
         return frozenset(names[0] for names in keys if len(names) == 1)
 
-    def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
-        """The columns of each constraint of these kinds; ``kinds`` is SQL after the type."""
+    def _constraint_columns(self, source: Relation, type_condition: str) -> list[list[str]]:
+        """List the column names of each constraint of some types.
+
+        Parameters
+        ----------
+        type_condition : SQL that follows ``constraint_type`` in the condition.
+        """
         rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            f" AND constraint_type {kinds}",
+            f" AND constraint_type {type_condition}",
             (source.name.schema, source.name.name),
         )
         return [names for (names,) in rows]
@@ -155,20 +161,24 @@ class DuckdbSession(FileSession):
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_declared = bool(key)
         self._has_rowid = source.kind == "table"
         if not is_declared and self._has_rowid:
-            key = next(iter(self._keys(source, "= 'PRIMARY KEY'")), ())
+            key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
         if attributes:
             fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
-            return locate_by_key(
-                source, attributes, "BIGINT", is_used_directly=fits_bigint, is_unchecked=is_declared
+            return with_key_locator(
+                source,
+                attributes,
+                "BIGINT",
+                is_single_integer=fits_bigint,
+                needs_uniqueness_check=is_declared,
             )
         if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required_error(source, hidden="rowid" if self._has_rowid else None)
+        raise key_required_error(source, shadowing_column="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -188,7 +198,7 @@ class DuckdbSession(FileSession):
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
     def count_distinct_sql(self, value: str) -> str:
-        # count(DISTINCT …) would take 2 ms per column, even for few rows.
+        # Faster than count(DISTINCT …), which takes 2 ms per column even for few rows.
         return f"coalesce(list_unique(list({value})), 0)"
 
     def read_chunks(
@@ -212,7 +222,7 @@ class DuckdbSession(FileSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
-        for batch in self.read_pieces(source, columns, chunk_rows, keys):
+        for batch in self.read_batches(source, columns, chunk_rows, keys):
             value_lists = []
             for name, column in zip(columns, batch.columns[1:], strict=True):
                 try:
@@ -222,7 +232,7 @@ class DuckdbSession(FileSession):
             rows = list(zip(*value_lists, strict=True)) if value_lists else [()] * batch.num_rows
             yield to_numpy(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
-    def read_pieces(
+    def read_batches(
         self,
         source: Relation,
         columns: Sequence[str],
@@ -260,10 +270,10 @@ class DuckdbSession(FileSession):
                     hint="Cast it to TIMESTAMP in a view, and anonymize the view.",
                 )
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
             yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
@@ -276,7 +286,7 @@ class DuckdbSession(FileSession):
             else ()
         )
         for name in sorted({*self.staging_tables}.intersection(existing_tables)):
-            self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
+            self.run(f"DROP TABLE {self.temporary_schema}.{quote(name)}")
 
     def _stage(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
         """Create a staging table with these rows."""
@@ -289,7 +299,7 @@ class DuckdbSession(FileSession):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:
-            # DuckDB refuses this in a failed transaction.
+            # DuckDB refuses to unregister in a failed transaction.
             with suppress(duckdb.Error):
                 self._connection.unregister(_INCOMING_VIEW)
 
@@ -313,13 +323,15 @@ class DuckdbSession(FileSession):
             arrays.append(array)
         self._stage(statements.CLASSES, column_types, to_table(arrays))
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
             (statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)
         ]
         self.run(statements.create_staging(statements.ROWS, column_types))
-        for classes, positions, rows in pieces:
+        for classes, positions, rows in batches:
             value_lists = list(zip(*rows, strict=True)) if attributes else []
             arrays = [to_arrow(classes), to_arrow(positions)]
             for attribute, values in zip(attributes, value_lists, strict=True):
@@ -345,14 +357,14 @@ class DuckdbSession(FileSession):
         schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
-            raise hidden_address_error(relation, "rowid")
+            raise row_id_shadowed_error(relation, "rowid")
         self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        for rows in pieces:
+        for rows in batches:
             arrays = []
             for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
                 try:

@@ -20,7 +20,7 @@ from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import DUCKDB
 from dbanon.stores.interrupts import open_transaction_error
 
-# Settings of limits and directories, which a run may change.
+# Settings that a run may change because of its options ``memory_limit`` and ``spill``.
 _RESOURCE_SETTINGS = ("memory_limit", "threads", "temp_directory")
 # The values that settings must have because they change the meaning of statements: equality of
 # texts, default order, and division. The caller may have set others.
@@ -99,7 +99,7 @@ class DuckdbStore(FileDatabase):
                 if self._limit_statements or self._spill_statements:
                     # These settings are shared with other connections of this process to the file.
                     previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
-                    # DuckDB displays the limit cut to one decimal. Add half of the next decimal, so
+                    # DuckDB displays the limit truncated to one decimal. Append the digit 5, so
                     # that the restored limit is displayed in the same way.
                     previous_values["memory_limit"] = re.sub(
                         r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
@@ -140,11 +140,13 @@ class DuckdbStore(FileDatabase):
         return DuckdbSession(connection, self._on_sql)
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
-        """Choose where a database that was opened from a file spills to, and its memory limit.
+        """Choose the directory to which DuckDB spills, and its memory limit, for a file.
+
+        Does nothing for a caller's connection.
 
         Parameters
         ----------
-        directory : None for DuckDB's default, next to the file.
+        directory : None for DuckDB's default, next to the file; then the limit is not changed.
         memory_bytes : the memory limit; None to keep the limit.
         """
         self._spill_statements = []
@@ -156,7 +158,7 @@ class DuckdbStore(FileDatabase):
         if memory_bytes is not None:
             self._spill_statements += duckdb_limit_statements(memory_bytes)
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file or the same connection."""
         if not isinstance(other, DuckdbStore):
             return False
@@ -166,7 +168,7 @@ class DuckdbStore(FileDatabase):
 
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
-    """Open a file, or ``:memory:``."""
+    """Open a database file, or ``:memory:``."""
     with translate_errors(f"The database {database} cannot be opened."):
         connection = duckdb.connect(database, read_only=not write)
         # The progress bar of slow statements would mix with the report on stdout.
@@ -234,5 +236,5 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute("ROLLBACK")
     except duckdb.Error:
-        # The transaction has ended already, with an error that is being raised.
+        # The transaction has ended already; the error that ended it is being raised.
         return

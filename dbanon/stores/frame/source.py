@@ -57,7 +57,7 @@ class FrameSource:
     frame: pd.DataFrame
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         """An empty mapping, since rows are never copied from another source."""
         return {}
 
@@ -95,7 +95,7 @@ class FrameSource:
             required_columns=required,
         )
 
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation unchanged: a frame's rows are identified by position."""
         return relation
 
@@ -107,7 +107,9 @@ class FrameSource:
         """Return the relation unchanged: a frame does not change during the run."""
         return relation
 
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, relation: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         """Determine the types of attributes that ``describe`` has left as ``other``."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a

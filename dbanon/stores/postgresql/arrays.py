@@ -260,7 +260,7 @@ def insert_statement(
     target: RelationName,
     values: Mapping[str, str],
     source: Relation,
-    reads: Sequence[str],
+    source_columns: Sequence[str],
     arrays: ReleaseArrays,
     array_sql: Callable[[int, ArrayColumn], str],
     joins: str,
@@ -270,13 +270,13 @@ def insert_statement(
     Parameters
     ----------
     values : SQL by released column; s is the alias of source rows, c that of class values.
-    reads : source columns that expressions and joins use.
+    source_columns : columns of the source that expressions and joins use.
     array_sql : returns the SQL of an array, from its index in ``arrays.columns`` and the array.
     joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
     columns, slots = arrays.columns, arrays.slots
-    key, class_position = (quote(_unused(name, reads)) for name in ("key", "class_position"))
-    names = [quote(name) for name in reads]
+    key, class_position = (quote(_unused(name, source_columns)) for name in ("key", "class_position"))
+    names = [quote(name) for name in source_columns]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
     index = slots.index.format(key=key, key_range=key_range)
     # OFFSET 0 separates subqueries: the key is computed once per row, class values after sorting.
@@ -407,20 +407,22 @@ class PostgresqlArraySession(Session):
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
-        reads: Sequence[str] = (),
+        source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
         if self._arrays is not None and source is not None:
             self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
-                insert_statement(table, values, source, reads, self._arrays, self.array_sql, joins)
+                insert_statement(
+                    table, values, source, source_columns, self._arrays, self.array_sql, joins
+                )
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
         # Labels are stored in key order but needed in class order. Merge joins take a third less
         # time here than hash joins, which access memory at random.
         self.run("SET LOCAL enable_hashjoin = off")
-        super().insert(table, values, source, reads, joins)
+        super().insert(table, values, source, source_columns, joins)
         self.run("SET LOCAL enable_hashjoin = on")
 
     @property

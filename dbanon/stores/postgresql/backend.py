@@ -31,7 +31,7 @@ from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
-from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
+from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
@@ -117,7 +117,7 @@ class PlpySession(PostgresqlSession):
             f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
             f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
             [
-                plain_text([None if row[i] is None else plain_text(row[i]) for row in rows])
+                to_sql_text([None if row[i] is None else to_sql_text(row[i]) for row in rows])
                 for i in range(len(columns))
             ],
         )
@@ -177,7 +177,7 @@ class PlpySession(PostgresqlSession):
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
         key_columns = (
-            source.required_locator.mapped_columns or source.required_locator.unchecked_columns
+            source.required_locator.mapped_columns or source.required_locator.columns_to_check
         )
         source = replace(source, copy=SOURCE_COPY)
         if key_columns:
@@ -189,7 +189,7 @@ class PlpySession(PostgresqlSession):
         """Check that the key columns of a source, from ``locate``, are unique and never NULL."""
         self._require_unique_keys(
             source,
-            source.required_locator.mapped_columns or source.required_locator.unchecked_columns,
+            source.required_locator.mapped_columns or source.required_locator.columns_to_check,
         )
 
     def require_no_staging(self) -> None:
@@ -230,7 +230,7 @@ class PlpySession(PostgresqlSession):
         )
         joins = self.value_joins(attributes)
         query = packed_rows.select_address_range(
-            source.relation, record, ("$1", "$2"), joins, source.and_condition
+            source.relation_to_read, record, ("$1", "$2"), joins, source.and_condition
         )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
@@ -241,7 +241,7 @@ class PlpySession(PostgresqlSession):
             [record] = self._plpy.execute(plan, address_range)
         return record["string_agg"] or b"", record["count"]
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
         while chunk := list(islice(rows, chunk_rows)):
             yield np.array(chunk, np.float64)
@@ -422,7 +422,7 @@ def copy_source(
         sort_keys = list(locator.expressions)
     is_in_address_order = locator.expressions == ("s.ctid",)
     order = "" if is_in_address_order else f" ORDER BY {', '.join(sort_keys)}"
-    key_columns = locator.mapped_columns or locator.unchecked_columns
+    key_columns = locator.mapped_columns or locator.columns_to_check
     copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
     former_settings = _change_settings(session, _ADDRESS_ORDER if is_in_address_order else _SERIAL)
     n_rows = run(

@@ -35,7 +35,7 @@ class StableSource(SqlSource):
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Check the key, and return the relation unchanged; raises DuplicateKeys."""
-        if relation.required_locator.mapped_columns or relation.required_locator.unchecked_columns:
+        if relation.required_locator.mapped_columns or relation.required_locator.columns_to_check:
             self.session.check_keys(relation)
         return relation
 
@@ -168,6 +168,6 @@ class PlpyStore:
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its memory."""
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Return True only for this object."""
         return other is self

@@ -194,7 +194,7 @@ class PsycopgSession(PassthroughSession):
                 for oid in oids:
                     second_session.require_own_code(oid)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
@@ -231,7 +231,9 @@ class PsycopgSession(PassthroughSession):
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "integer"), ("position", "integer")]
         columns += [
             (statements.kept_column(i), postgresql_dialect.type_of(a))
@@ -240,7 +242,7 @@ class PsycopgSession(PassthroughSession):
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
-            prepend_class_and_position(pieces),
+            prepend_class_and_position(batches),
         )
         self.analyze_staging(statements.ROWS)
 
@@ -252,9 +254,9 @@ class PsycopgSession(PassthroughSession):
         return self.staged_relation(replace(name, staged=statements.FILE_ROWS), int(oid))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        rows = (row for chunk in pieces for row in chunk)
+        rows = (row for batch in batches for row in batch)
         self._copy_rows(f"COPY {quote(statements.FILE_ROWS)} FROM STDIN", rows)
         self.analyze_staging(statements.FILE_ROWS)
 
@@ -372,14 +374,18 @@ class PsycopgSession(PassthroughSession):
         return True
 
     def insert_cells(
-        self, table: RelationName, values: Mapping[str, str], source: Relation, reads: Sequence[str]
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation,
+        source_columns: Sequence[str],
     ) -> bool:
         if self._arrays is None:
             return False
         self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
         self.run_with_arrays(
             arrays.insert_statement(
-                table, values, source, reads, self._arrays, self.array_sql, joins=""
+                table, values, source, source_columns, self._arrays, self.array_sql, joins=""
             )
         )
         self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")

@@ -108,7 +108,7 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
     return "daterange" if attribute.kind is Kind.DATE else "numrange"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     """SQL of a number or timestamp divided by ``n.size``: quotient and remainder.
 
     Decimals and timestamps are first scaled to whole numbers.
@@ -121,8 +121,8 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
     return f"div({column}, n.size)", f"mod({column}, n.size)"
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles, clipped to bounds; see ``SessionInterface.bounded``.
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
+    """SQL of a column's values as doubles, clipped to bounds; see ``SessionInterface``.
 
     Parameters
     ----------

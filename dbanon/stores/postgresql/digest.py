@@ -190,7 +190,7 @@ def digest_columns(
     [(row_hash,)] = run(COLUMNS_HASH, parameters)
     [(rows, total)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
-        f" FROM {relation.relation.quoted} AS s"
+        f" FROM {relation.relation_to_read.quoted} AS s"
     )
     return int(rows), int(total)
 
@@ -346,7 +346,7 @@ class PostgresqlKeyedSession(PseudonymSession):
 class PostgresqlPrivateSession(SessionInterface):
     """Session methods for differential privacy."""
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:

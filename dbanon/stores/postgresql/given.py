@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dbanon.sessions.names import literal, plain_text
+from dbanon.sessions.names import literal, to_sql_text
 
 # A quoted identifier, which may contain question marks, or a parameter with an optional cast.
 _QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
@@ -61,7 +61,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
             return literal(value)
         if not isinstance(value, str):
             return f"{literal(value)}{match[0][1:]}"
-        texts.append(plain_text(value))
+        texts.append(to_sql_text(value))
         return provided_text_sql(len(texts) - 1, cast)
 
     filled = _QUOTED_OR_PARAMETER.sub(fill, sql)

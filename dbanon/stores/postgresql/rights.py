@@ -36,7 +36,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         for expression in locator.expressions
         if expression in ("s.ctid", "s.tableoid")
     ]
-    needed_columns = dict.fromkeys([*columns, *locator.mapped_columns, *locator.unchecked_columns])
+    needed_columns = dict.fromkeys([*columns, *locator.mapped_columns, *locator.columns_to_check])
     for name in needed_columns:
         attribute = source.attribute(name)
         if attribute.foreign_type:

@@ -141,7 +141,7 @@ class PostgresqlRules(RulesSession):
         [author] = self.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
-    def tie_rules(self, source: RelationName) -> None:
+    def update_rule_oids(self, source: RelationName) -> None:
         self.run(tie_rules(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:

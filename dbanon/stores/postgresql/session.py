@@ -38,7 +38,7 @@ from dbanon.sessions.base import (
     choose_key,
     is_integer_key,
     key_required_error,
-    locate_by_key,
+    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, require_length
@@ -266,7 +266,7 @@ class PostgresqlSession(
         schemas = [name.schema] if name.schema is not None else self._search_path
         return catalog.missing_relation_error(self, name, schemas)
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_explicit = bool(key)
         relation = self._relations[source.name]
         if not is_explicit and not (relation.has_children and relation.kind == "r"):
@@ -276,12 +276,12 @@ class PostgresqlSession(
             comparison_sql: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
                 comparison_sql = tuple(map(self.value_of_key, attributes))
-            return locate_by_key(
+            return with_key_locator(
                 source,
                 attributes,
                 "bigint",
-                is_used_directly=is_integer_key(attributes),
-                is_unchecked=is_explicit,
+                is_single_integer=is_integer_key(attributes),
+                needs_uniqueness_check=is_explicit,
                 comparison_sql=comparison_sql,
             )
         if relation.kind == "p" or relation.has_children:
@@ -350,12 +350,12 @@ class PostgresqlSession(
     def text_of(self, attribute: Attribute) -> str:
         return f'{postgresql_dialect.as_text(attribute)} COLLATE "C"'
 
-    def compared(self, attribute: Attribute) -> str:
+    def grouping_sql(self, attribute: Attribute) -> str:
         # As in ``value_of``, user-defined types are compared as text.
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
-            else super().compared(attribute)
+            else super().grouping_sql(attribute)
         )
 
     def display_keys_of(
@@ -373,12 +373,14 @@ class PostgresqlSession(
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         unscaled = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not unscaled:
             return tuple(attributes)
         maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled)
-        from_clause = f"{source.relation.quoted} AS s{source.where_clause}"
+        from_clause = f"{source.relation_to_read.quoted} AS s{source.where_clause}"
         [scales] = self.rows(f"SELECT {maxima} FROM {from_clause}")
         scale_by_name = {a.name: scale or 0 for a, scale in zip(unscaled, scales, strict=True)}
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
@@ -465,7 +467,7 @@ class PostgresqlSession(
         parameters = ", ".join("?::jsonb" for _ in arguments)
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
-    def tie_releases(self) -> None:
+    def update_release_oids(self) -> None:
         self.run(RECORD_OIDS)
         self.run(tie_rules())
 

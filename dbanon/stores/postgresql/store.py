@@ -390,7 +390,7 @@ class PostgresqlStore:
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its own memory."""
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Return True if both have the same host, port, database and role."""
         if not isinstance(other, PostgresqlStore):
             return False

@@ -1,1 +1,1 @@
-"""SQLite."""
+"""SQLite as source and target."""

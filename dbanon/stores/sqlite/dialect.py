@@ -1,4 +1,7 @@
-"""Column types of SQLite: how values are read and released, and how other types are mapped."""
+"""SQLite's dialect: how column types are read, staged and released, and converted from others.
+
+Functions without a docstring implement ``sessions.interface.Dialect``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from dbanon.sessions.base import OnSql, local_type_error, require_years, uncopya
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
-# Words after which SQLite's parser reads a constraint.
+# Words that begin a column constraint for SQLite's parser.
 _CONSTRAINT_KEYWORDS = frozenset(
     [
         "AS",
@@ -77,7 +80,7 @@ def well_formed_condition(attribute: Attribute) -> str:
     return condition
 
 
-def bounded(attribute: Attribute, low: str, high: str) -> str:
+def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """Build SQL for a value as a number; NULL if the stored value does not match the column's type.
 
     ``low`` and ``high`` are ignored, because REAL holds every number and date.
@@ -95,7 +98,10 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
 
 
 def extent_expression(attribute: Attribute) -> str:
-    """Build SQL for the length of the longest timestamp, or the largest absolute decimal."""
+    """Build an aggregate: the length of the longest timestamp, or the largest absolute decimal.
+
+    It is NULL for columns of other kinds.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
         # abs() of the smallest integer is an error.
@@ -235,7 +241,7 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
 
 
 def to_storable(value: Any) -> Any:
-    """Convert a value of another database to one that SQLite can store."""
+    """Convert a value from another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
         # SQLite would silently store NaN as NULL.
         raise uncopyable_value_error()
@@ -274,8 +280,8 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"c.{statements.value_column(position)}"
 
 
-def wide_parts(attribute: Attribute) -> tuple[str, str]:
-    """SQL for quotient and remainder of a value by ``n.size``, in integers; for exact sums."""
+def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
+    """SQL for integer quotient and remainder of a value divided by its class size, ``n.size``."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         # Split whole seconds from the fraction, because SQLite rounds timestamps to milliseconds.
@@ -323,7 +329,7 @@ def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tu
 
 def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
     """Return the number of rows, and the sum of their hashes."""
-    # Look attributes up once and not per row.
+    # Look methods up once instead of for each row.
     salted_hash = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
     copy_hash, dumps, to_integer = salted_hash.copy, marshal.dumps, int.from_bytes
     n_rows = hash_sum = 0
@@ -341,16 +347,18 @@ def digest_probe() -> str:
 
 
 def _wrap_text(value: bytes) -> tuple[bytes]:
-    """Distinguish the bytes of a text from a BLOB."""
+    """Return a text's bytes in a tuple, to distinguish them from a BLOB."""
     return (value,)
 
 
-# Names of SQL functions. The first computes tags of persons, and exists while a key is staged.
+# Names of SQL functions that are written in Python.
+
+# Computes keyed hashes of person identifiers; defined only while a key is staged.
 _TAG_FUNCTION = "dbanon_keyed_tag"
 _LOGARITHM_FUNCTION = "dbanon_ln"
 _DIGEST_FUNCTION = "dbanon_row_digest"
 _MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
-# With so few bytes, the sum over thousands of rows is still a 64-bit integer.
+# The size of row digests: small enough that sums over thousands of rows are 64-bit integers.
 _DIGEST_BYTES = 6
 
 
@@ -416,7 +424,7 @@ class SqliteStagingSession(FileSession):
             row_hash = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
             return int.from_bytes(row_hash.digest(), "big")
 
-        # Each call has a new salt, so digests of different calls cannot be compared.
+        # Each call of row_digest has a new salt, so digests of different calls cannot be compared.
         self._driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
         return f"{_DIGEST_FUNCTION}({', '.join(f's.{quote(name)}' for name in names)})"
 

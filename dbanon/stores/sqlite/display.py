@@ -1,4 +1,4 @@
-"""Keys of SQLite columns that are equal exactly if readers see the same value."""
+"""SQL that tells the values of SQLite columns apart as readers see them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dbanon.data.schema import Attribute, Kind
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL expressions that distinguish a column's values as displayed, regardless of collation."""
+    """SQL expressions that are all equal exactly if two values are displayed in the same way."""
     if attribute.kind is Kind.INTEGER:
         return (column,)
     binary = f"{column} COLLATE BINARY"

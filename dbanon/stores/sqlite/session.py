@@ -48,11 +48,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    hidden_address_error,
     is_integer_key,
     key_required_error,
-    locate_by_key,
     prepend_class_and_position,
+    row_id_shadowed_error,
+    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -85,11 +85,10 @@ def translate_errors() -> Iterator[None]:
                 " published.",
                 detail=name,
                 hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
-                " (/var/tmp if"
-                " it is not set), and run it again.",
+                " (/var/tmp if it is not set), and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
-            # Statements are interrupted only if a signal handler raises in the progress handler.
+            # This happens only if a signal handler raises during the progress handler.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file cannot be written.", detail=name) from None
@@ -100,7 +99,7 @@ def translate_errors() -> Iterator[None]:
         raise DatabaseFailure("The database refused a statement.", detail=name) from None
 
 
-# The names of the row ID, unless a column has the same name.
+# The names of the row ID; each is hidden by a column of the same name.
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
@@ -183,7 +182,7 @@ class SqliteSession(SqliteStagingSession):
             )
         ]
 
-    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         columns = self._columns(source.name)
         if not key:
             positions = {name: position for name, _, _, position in columns if position}
@@ -193,8 +192,12 @@ class SqliteSession(SqliteStagingSession):
             holds_integers = is_integer_key(attributes) and self._holds_integers(
                 source, attributes[0]
             )
-            return locate_by_key(
-                source, attributes, "INTEGER", is_used_directly=holds_integers, is_unchecked=True
+            return with_key_locator(
+                source,
+                attributes,
+                "INTEGER",
+                is_single_integer=holds_integers,
+                needs_uniqueness_check=True,
             )
         names = {name.lower() for name, *_ in columns}
         free_names = [name for name in _ROWID_NAMES if name not in names]
@@ -211,7 +214,7 @@ class SqliteSession(SqliteStagingSession):
     def unique_columns(self, source: Relation) -> frozenset[str]:
         primary_key = [name for name, _, _, position in self._columns(source.name) if position]
         unique_rows = self.rows(
-            # Indexes on a single column.
+            # List the columns of unique indexes on a single column.
             "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
             ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
             (source.name.name,),
@@ -233,7 +236,9 @@ class SqliteSession(SqliteStagingSession):
         threshold = round(share * n_buckets)
         return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
-    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def refine_attributes(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
         typed_attributes = [
             a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
         ]
@@ -245,9 +250,10 @@ class SqliteSession(SqliteStagingSession):
             for a in typed_attributes
         ]
         results = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where_clause}"
+            f"SELECT {', '.join(checks)} FROM {source.relation_to_read.quoted} AS s"
+            f"{source.where_clause}"
         )[0]
-        inspected_by_name = {}
+        refined_by_name = {}
         for attribute, n_invalid, extent in zip(
             typed_attributes, results[::2], results[1::2], strict=True
         ):
@@ -257,8 +263,8 @@ class SqliteSession(SqliteStagingSession):
                     f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
-        return tuple(inspected_by_name.get(a.name, a) for a in attributes)
+            refined_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
+        return tuple(refined_by_name.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -292,13 +298,14 @@ class SqliteSession(SqliteStagingSession):
             yield keys, [row[1:] for row in rows]
 
     def cast_parameter(self, sql_type: str) -> str:
-        # The affinity of the column converts the value. CAST to DATE would yield a number.
+        # SQLite converts the text to the affinity of the column that it is compared with. CAST to
+        # DATE would yield a number instead.
         return "?"
 
-    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT value FROM json_each(?)", json.dumps(values)
 
-    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._batches(query, chunk_rows))
 
     # -- staging ----------------------------------------------------------------------------------
@@ -335,10 +342,12 @@ class SqliteSession(SqliteStagingSession):
             value_lists.append(dialect.stored_values(column))
         self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
 
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, prepend_class_and_position(pieces), dialect.to_storable)
+        rows = storable_rows(attributes, prepend_class_and_position(batches), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -348,16 +357,16 @@ class SqliteSession(SqliteStagingSession):
         column_names = {column.lower() for column, _ in columns}
         free_names = [address for address in _ROWID_NAMES if address not in column_names]
         if not free_names:
-            raise hidden_address_error(relation, _ROWID_NAMES[0])
+            raise row_id_shadowed_error(relation, _ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
         insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
         self.report_sql(insert_statement)
-        rows = (row for batch in pieces for row in batch)
+        rows = (row for batch in batches for row in batch)
         with translate_errors():
             storable = storable_rows(attributes, rows, dialect.to_storable, first_value_index=0)
             self._driver.executemany(insert_statement, storable).close()
@@ -425,7 +434,7 @@ class SqliteSession(SqliteStagingSession):
         if output.kind == "view":
             if output.replaced_kind:
                 self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names, as a name could contain such a mark.
+            # Put the mark before the column names: a name could contain text that looks like it.
             self.run(
                 f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
                 f" ({quote_list(columns)}) AS"

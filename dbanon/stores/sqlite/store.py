@@ -1,4 +1,4 @@
-"""SQLite databases; writing transactions lock at their start, so that they read one snapshot."""
+"""SQLite databases. A writing transaction takes the lock at its start, and so sees one snapshot."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
 from dbanon.stores.sqlite.session import SqliteSession, translate_errors
 
+# The number of SQLite's virtual machine instructions between calls of the progress handler.
 _INSTRUCTIONS_PER_PROGRESS_CALL = 100_000
 
 
@@ -27,7 +28,7 @@ class SqliteStore(FileDatabase):
 
     kind = SQLITE
     # A column of a view has a type only if it is a column of a table, not an expression.
-    view_replacement = "in a copy of the table"
+    where_to_cast = "in a copy of the table"
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None
@@ -76,10 +77,11 @@ class SqliteStore(FileDatabase):
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
-            # Python runs signal handlers only between its own instructions, so call it regularly.
+            # Python runs signal handlers only between its own instructions, so let SQLite call a
+            # Python function regularly.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_PER_PROGRESS_CALL)
             try:
-                # Prevent the driver from beginning and committing transactions, such as around DDL.
+                # Prevent the driver from beginning and committing transactions itself.
                 driver.isolation_level = None
                 connection.begin()
                 with _without_row_counts(driver):
@@ -137,7 +139,7 @@ class SqliteStore(FileDatabase):
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: SQLite already keeps temporary tables on disk and uses little memory."""
 
-    def same_database(self, other: object) -> bool:
+    def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file, engine or connection."""
         if not isinstance(other, SqliteStore):
             return False
@@ -153,7 +155,7 @@ class SqliteStore(FileDatabase):
 
 @contextmanager
 def _default_factories(connection: sqlite3.Connection | None) -> Iterator[None]:
-    """Fetch rows as tuples and texts as str, with a caller's connection, too."""
+    """Fetch rows as tuples and texts as str in the block, even on a caller's connection."""
     if connection is None:
         yield
         return

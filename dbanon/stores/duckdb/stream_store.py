@@ -1,4 +1,7 @@
-"""Rows of a source that no store supports, copied once into DuckDB in memory and read there."""
+"""A store for origins, sources without a store of their own.
+
+Their rows are copied once into a DuckDB database in memory, and read there.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ ProgressReport = Callable[[str, float], None]
 
 
 class StreamStore(DuckdbStore):
-    """A database in memory with the rows of a source; their order of arrival is the row key.
+    """A database in memory with a copy of a source's rows, whose key is their order of arrival.
 
-    Releases written here vanish with the run, so they are exported or copied to another target.
+    Releases that are written here are lost with the run unless they are exported.
 
     Parameters
     ----------
     table : the relation to read, as in the job.
-    columns : the columns to copy; of the others only the names are known.
+    columns : the columns to copy; the table has all other columns, too, but without values.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for the default.
     """
@@ -86,7 +89,7 @@ class StreamStore(DuckdbStore):
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """Return no lock: the target's lock is enough."""
+        """Return a context manager that locks nothing, because the target's lock is enough."""
         return nullcontext()
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
@@ -116,11 +119,11 @@ class StreamStore(DuckdbStore):
         self._provenance = {"rows": n_rows, "how": consistency}
 
     def _load_rows(self, stream: RowStream) -> int:
-        """Load all rows as they arrive; returns the number of rows."""
+        """Load all rows in the order of their arrival; returns the number of rows."""
         n_rows, is_created = 0, False
         self._report_progress(0, stream)
         for batch in stream.batches:
-            with translate_errors("The rows that were drawn could not be kept."):
+            with translate_errors("The rows of the source could not be copied."):
                 self._load_batch(pa.Table.from_batches([batch]), is_first=not is_created)
             is_created = True
             n_rows += batch.num_rows
@@ -159,16 +162,16 @@ class StreamStore(DuckdbStore):
         return UnsupportedType("A column is of a type that cannot be read.")
 
     def _report_progress(self, n_rows: int, stream: RowStream) -> None:
-        """Report the share of copied rows; raises Cancelled if the process is to end."""
+        """Report the share of copied rows; raises Cancelled if the run has been asked to end."""
         if thread_connections().is_ending:
-            # ``ending`` interrupts DuckDB's statements itself, but not the reading of a source.
+            # A signal interrupts DuckDB's statements, but not the reading of a source.
             raise Cancelled
         if self._progress is not None:
             self._progress("draw", min(1.0, n_rows / stream.n_rows) if stream.n_rows else 0.0)
 
     def _create_table(self, stream: RowStream) -> None:
-        """Create the table; columns that were not copied are NULL, as a job may name them, too."""
-        with translate_errors("The rows that were drawn could not be kept."):
+        """Create the table; columns that were not copied are NULL, because a job may name them."""
+        with translate_errors("The rows of the source could not be copied."):
             numeric_texts = [name for name in self._copied_columns if name in stream.numeric_texts]
             inferred_types = TypeInference(
                 self._connection, _RAW_TABLE, is_machine_written=True
@@ -216,5 +219,5 @@ class _StreamSession(DuckdbSession):
         self._provenance = provenance
 
     @property
-    def drawn(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, Any]:
         return self._provenance
