@@ -79,7 +79,7 @@ def complex_numbers_error(name: str) -> UnsupportedType:
     """Build the error for a column of complex numbers."""
     return UnsupportedType(
         f'Column "{name}" holds complex numbers, which have no order.',
-        hint="Give real and imaginary parts as columns of their own.",
+        hint="Pass the real and imaginary parts as separate columns.",
     )
 
 
