@@ -111,7 +111,7 @@ def anonymize_frame(
     progress: ProgressOption = None,
     **options: Unpack[PolicyOptions],
 ) -> tuple[Any, FrameReport]:
-    """Anonymize a data frame. The released rows are verified by recounting before they are returned.
+    """Anonymize a data frame; the released rows are recounted before they are returned.
 
     Rows are returned in a new random order with a new index. Columns without a role are left out.
     NaN and NaT count as NULL. An Arrow table or polars frame is returned as the same type. The
