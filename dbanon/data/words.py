@@ -102,7 +102,7 @@ def with_former_key(key: str, value: Any) -> dict[str, Any]:
     return {key: value, FORMER_KEYS[key]: value}
 
 
-def read_renamed(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
+def read_key_or_former_key(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
     """The value of a key, or of its former key in an entry of an earlier version."""
     return values.get(key, values.get(FORMER_KEYS[key], default))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.data.words import read_renamed
+from dbanon.data.words import read_key_or_former_key
 from dbanon.doors.html.svg import draw_share_bar
 from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
@@ -71,7 +71,7 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
     if "failed" in result:
         return {"rows": [], "failed": result["failed"]}
     rows = []
-    for name, attack in read_renamed(result, "results").items():
+    for name, attack in read_key_or_former_key(result, "results").items():
         interval = attack["interval"]
         rows.append(
             (

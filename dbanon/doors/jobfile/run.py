@@ -289,7 +289,7 @@ def run_job(
     file = read_job_file(path).with_variables()
     selected_job = _select_job(file, job)
     with progress_callback(progress) as phase_progress:
-        result = run_in_file(
+        result = run_job_from_file(
             file,
             selected_job,
             progress=phase_progress,
@@ -301,7 +301,7 @@ def run_job(
     return None if isinstance(result, SkippedJob) else result.report
 
 
-def run_in_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
+def run_job_from_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
     """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
