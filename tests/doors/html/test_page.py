@@ -408,7 +408,7 @@ def test_queries_recount_the_reported_figures() -> None:
         )
     )
     assert "Rows that share all quasi-identifiers: k counts these." in visible
-    assert f"it gave: smallest class {rows_release.report.smallest_class}," in visible
+    assert f"it returned: smallest class {rows_release.report.smallest_class}," in visible
     strata = make_release(evaluated=False, by=["site"], keep=[])
     visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible
@@ -425,7 +425,7 @@ def test_queries_recount_the_reported_figures() -> None:
     visible = unescape(render_page(per_attribute.report, inspection=per_attribute.look))
     assert [query.count("GROUP BY") for _, query in per_attribute.look.counting] == [1] * 4
     assert "height by itself: k counts these." in visible
-    assert f"of whole rows the smallest class {per_attribute.report.k_rows}." in visible
+    assert f"for whole rows, smallest class {per_attribute.report.k_rows}." in visible
 
 
 def test_withheld_nulls_are_reported(full_release: Release) -> None:
