@@ -103,7 +103,7 @@ def also_under_former_key(key: str, value: Any) -> dict[str, Any]:
     return {key: value, FORMER_KEYS[key]: value}
 
 
-def read_renamed(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
+def read_key_or_former_key(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
     """Read the value of a key that was renamed: earlier versions wrote it under another name."""
     return values.get(key, values.get(FORMER_KEYS[key], default))
 

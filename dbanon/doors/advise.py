@@ -89,8 +89,8 @@ def advise(
     kinds : ``nominal`` or ``numeric`` by quasi-identifier; by default nominal for likely codes.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
     key, hierarchies, memory_limit : as in ``anonymize``.
-    progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``) and the fraction
-        of it that is done, 0 to 1; True for a progress bar in a notebook or on a terminal.
+    progress : called with the name of a phase (``profile``, ``read``, ``singling``, ``sweep``) and
+        its completed share, 0 to 1; True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
     reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
         ``anonymize``.
@@ -184,17 +184,17 @@ def certificate(
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Certificate:
-    """Compute the bound of ``lower_bound`` with its proof: a price for each record.
+    """Compute the bound of ``lower_bound`` together with its proof: a price for each record.
 
-    ``certificate.prices`` are shares of SST that add up to the bound. No class of k or more records
-    loses less than the sum of its records' prices; a class that does would refute the bound. See
-    docs/bounds.md.
+    The returned ``prices`` are shares of SST that add up to the bound. Every class of k or more
+    records loses at least the sum of its records' prices; a class that loses less would disprove
+    the bound. See docs/bounds.md.
 
     Parameters
     ----------
     data : as in ``lower_bound``, or a database as in ``anonymize``.
     table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, for databases only.
-    progress : called with the fraction done, 0 to 1; an error that it raises ends the search.
+    progress : called with the completed share, 0 to 1; an error that it raises ends the search.
     reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
         ``anonymize``.
 

@@ -1,4 +1,7 @@
-"""The Python API for arrays and data frames: classes without a release, and their losses."""
+"""The Python API for equivalence classes of arrays and data frames, without making a release.
+
+It groups records into classes, and measures the information that they lose.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from dbanon.job.options import AttributeMethod, ClassOptions, RowMethod
 
 
-# Options of a policy that concern how classes are found; the others concern releases.
+# Options of a policy that say how classes are found; its other options concern releases.
 _CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.concerns_release)
 
 
@@ -69,7 +72,7 @@ def partition(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     **options: Any,
 ) -> Partition | AttributePartition:
-    """Put records into equivalence classes of at least k, in the order they are given.
+    """Group records into equivalence classes of at least k records.
 
     Parameters
     ----------
@@ -84,7 +87,8 @@ def partition(
 
     Returns
     -------
-    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
+    Partition : ``.labels``, the class of each record in the order of ``data``, int32 (n,), -1 where
+    suppressed; ``.sizes``, the records per class; ``.n_classes``. A method
     that groups each attribute separately returns an AttributePartition, with the warning
     ``RowsNotAnonymous``; a full-domain method also returns ``.levels``.
 
@@ -149,7 +153,9 @@ def generalization_loss(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """Compute iloss from ranges and common ancestors of classes, 0 (none) to n * p (all).
+    """Compute iloss, which measures the ranges and common ancestors that classes are released as.
+
+    It is between 0 (nothing is lost) and n * p (everything is lost).
 
     Parameters
     ----------
@@ -187,7 +193,7 @@ def as_partition(class_labels: Any) -> Partition:
         raise InvalidParameter(
             "classes must be a partition, or the label of each record: whole numbers, -1 if"
             " suppressed.",
-            hint="Give what dbanon.partition gave, or its labels.",
+            hint="Pass the result of dbanon.partition, or its labels.",
         )
     dense_labels = np.full(len(labels), SUPPRESSED, np.int32)
     has_class = labels != SUPPRESSED
@@ -197,10 +203,10 @@ def as_partition(class_labels: Any) -> Partition:
 
 @name_missing_extras()
 def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
-    """Select the records that can get a class.
+    """Select the candidates, i.e. the records that can get a class.
 
-    Also returns the position of each record among the candidates, int64 (n,), -1 if it is none;
-    None if all records are candidates.
+    Also returns the position of each record among the candidates, int64 (n,), -1 if the record is
+    not a candidate; None if all records are candidates.
     """
     if not is_frame(data):
         return data, None
@@ -256,12 +262,12 @@ def microdata_of(
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
-    """Convert (n, p) numbers to microdata, whose columns are named by their index."""
+    """Convert (n, p) numbers to microdata, whose attributes are named "column 0" and so on."""
     try:
         array = np.asarray(data)
         if array.dtype.kind == "c":
             raise InvalidParameter(
-                "The data must be numbers, and not complex numbers, which have no order.",
+                "The data must be real numbers, because complex numbers have no order.",
                 hint="Pass the real and imaginary parts as separate columns.",
             )
         numbers = _copy_numbers(array)
@@ -269,7 +275,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
         raise InvalidParameter(
             "The data must be numbers.",
             hint=(
-                "Other columns can only be taken from tables with named columns, such as a data"
+                "Columns that are not numeric need a table with named columns, such as a data"
                 " frame."
             ),
         ) from None

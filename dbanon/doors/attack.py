@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 # Defaults of the membership attack. Half of a target's releases include it, half do not.
 _DEFAULT_TARGETS, _DEFAULT_RELEASES = 2, 40
-# The number of originals among which outliers are sought, and of released rows for comparison.
-_SAMPLE_SIZE = 1000
+# Maximum number of originals among which targets are sought, and of released rows that they are
+# compared with.
+_MAX_SAMPLE_RECORDS = 1000
 
 
 def attack(
@@ -46,28 +47,30 @@ def attack(
     releases: int = _DEFAULT_RELEASES,
     seed: int = 0,
 ) -> Attacks:
-    """Attack released rows, generalized or synthetic, from any tool, and measure the success.
+    """Run attacks on released rows, generalized or synthetic, and measure how often they succeed.
 
-    Attacks do not use the pairing of originals and released rows. The results concern real persons
-    and spend no privacy budget, so they are for those responsible for the data, not for
-    publication.
+    The rows may come from any tool, and the attacks do not need to know which row became which.
+    The results are computed from real persons without spending privacy budget, so they are for
+    those responsible for the data, not for publication.
 
     Parameters
     ----------
     original, released : as ``evaluate`` takes them, with any numbers of rows; ``released`` may be
         a synthesis.
-    control : records of the same kind that the release was not made from, ideally as many as
-        originals; None: attacks are compared only with random guesses.
+    control : records of the same kind that were not used to make the release, ideally as many as
+        originals; if None, attacks are compared only with random guesses.
     make : a function that makes a release of a table such as ``original``, for the membership
         attack; None leaves that attack out. By default it is called 160 times, with rows drawn from
         originals and control records; a privacy budget that it spends is wasted.
     quasi_identifiers : the columns to compare; None for all that both tables have.
-    linked : two lists of columns, which attackers know from different sources; None for the first
-        and the second half of the columns.
+    linked : two lists of columns, each of which an attacker knows from another source and tries to
+        link; None for the first and the second half of the columns.
     orders, hierarchies : as in ``evaluate``.
     guesses : maximum number of guesses per attack and column.
-    targets : number of records whose membership is attacked: those farthest from the others.
-    releases : number of releases per target that include it, and as many that do not; even.
+    targets : number of originals whose membership is attacked: those farthest from the released
+        rows.
+    releases : for each target, ``make`` makes this many releases with it and as many without it;
+        an even number.
 
     Raises
     ------
@@ -118,7 +121,7 @@ def _check_linked(
     if len(candidate_lists) != 2 or len(column_lists) != 2 or not all(column_lists) or not is_valid:
         raise InvalidParameter(
             "linked must be two lists of columns, none of them in both.",
-            hint="Such as [['age', 'sex'], ['zip']], of the columns that are compared.",
+            hint="Name columns that are compared, as in [['age', 'sex'], ['zip']].",
         )
     return column_lists
 
@@ -126,11 +129,14 @@ def _check_linked(
 def _select_outliers(
     attack_data: AttackData, n_targets: int, rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """Select the originals, of a sample, that are farthest from the released rows, int64 (n,)."""
+    """Select from a sample the originals that are farthest from the released rows.
+
+    Returns their indexes, int64 (n_targets,).
+    """
     candidates = rng.choice(
-        attack_data.n_members, min(_SAMPLE_SIZE, attack_data.n_members), replace=False
+        attack_data.n_members, min(_MAX_SAMPLE_RECORDS, attack_data.n_members), replace=False
     )
-    rows = attack_data.random_rows(rng, min(_SAMPLE_SIZE, len(attack_data.weights)))
+    rows = attack_data.random_rows(rng, min(_MAX_SAMPLE_RECORDS, len(attack_data.weights)))
     distances = np.zeros((len(candidates), len(rows)))
     for column in attack_data.columns:
         distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])
@@ -217,9 +223,13 @@ class _AttackedTable:
     def membership_rate(
         self, make: Callable[[Any], Any], target: int, releases: int, rng: np.random.Generator
     ) -> Any:
-        """Measure how often an attacker guesses right whether ``target``, a row, is a member.
+        """Measure how often an attacker guesses right whether a release was made with a record.
 
-        ``make`` is called for ``releases`` samples with the target, and as many without it.
+        Parameters
+        ----------
+        make : makes a release; it is called for ``releases`` samples with the record, and for as
+            many without it.
+        target : index of the record.
         """
         other_rows = np.delete(np.arange(len(self.frame)), target)
         n_sampled = max(len(other_rows) // 2, 1)

@@ -1,10 +1,12 @@
 """Limits of memory and threads for a call inside a PostgreSQL backend.
 
-Many backends call at once, so their users must not choose the limits. An administrator sets them
-for all databases (``ALTER ROLE ALL SET dbanon.memory_limit``, as superuser) or for one
-(``ALTER DATABASE … SET``, as its owner); the smaller limit applies. They are read from
-pg_db_role_setting rather than from the current setting, which every user can change in a session,
-in connection options or for their role. Such a value can only lower the limits.
+Many backends run calls at the same time, so users must not choose the limits themselves. An
+administrator sets them for all databases (``ALTER ROLE ALL SET dbanon.memory_limit``, as superuser)
+or for one (``ALTER DATABASE … SET``, as its owner); the smaller limit applies.
+
+The limits are read from pg_db_role_setting. The session's current settings could be changed by any
+user (in the session, in connection options or for their own role), so they can only lower the
+limits.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
                 session_settings[setting] = _parse_setting(setting, value)
         else:
             allowed_values[name].append(_parse_setting(name, value))
-    # Administrators must allow more than one thread, since other backends need cores, too.
+    # One thread unless administrators allow more, since other backends need cores, too.
     threads = min(allowed_values[THREADS_SETTING], default=1)
     limit_threads(min(threads, session_settings.get(THREADS_SETTING, threads)))
     allowed_bytes = min(allowed_values[MEMORY_SETTING], default=None)

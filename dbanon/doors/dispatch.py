@@ -1,4 +1,4 @@
-"""Run and plan jobs of every kind: classes, releases of chains, synthetic rows."""
+"""Runs and plans jobs of every kind: k-anonymous releases, releases of chains, synthetic rows."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def run_any_job(
 ) -> Report | PrivateReport:
     """Run a job; if it fails, record the failure in the ledger of its target.
 
+    Parameters
+    ----------
+    target : the database for the release; None for the source's.
+    progress : called with a phase and its completed share, 0 to 1.
+
     Raises
     ------
     DbanonError : its class says what went wrong.
@@ -40,7 +45,10 @@ def run_any_job(
 def run_anonymization(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
-    """Run a job that makes classes; if it names a chain, as the chain's next release."""
+    """Run a job of a method that makes classes; if it names a chain, as the chain's next release.
+
+    The parameters are those of ``run_any_job``.
+    """
     runner: Runner = run_in_transactions
     if job.chain is not None:
         from dbanon.chain.run import run_chained
@@ -56,7 +64,7 @@ def run_anonymization(
 
 
 def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
-    """Plan a job that makes classes; ``options`` are passed to ``build_outlook``."""
+    """Plan a job of a method that makes classes; ``options`` are passed to ``build_outlook``."""
     from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)

@@ -22,8 +22,9 @@ class Engine:
     Parameters
     ----------
     name : one of ``ENGINES``.
-    master : URL of its master, as Spark writes it, such as ``spark://host:7077``.
-    tasks : number of tasks that anonymize blocks; None for at least the number of cores.
+    master : URL of the cluster's master in Spark's form, such as ``spark://host:7077``.
+    tasks : number of parallel tasks that anonymize blocks of rows; None to use at least as many as
+        the cluster has cores.
     conf : Spark settings by name; values may be secrets.
     """
 
@@ -51,7 +52,7 @@ class Engine:
             from dbanon.run.rules import apply_table_rules
 
             job = apply_table_rules(job, open_store(source))
-        # Opening a session takes seconds, so check first.
+        # Opening a session takes seconds, so first check that the cluster can run the job.
         job = with_default_blocks(job, source, target)
         session = open_session(self.master, self.conf)
         try:

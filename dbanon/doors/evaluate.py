@@ -58,29 +58,30 @@ def evaluate(
 ) -> Evaluation:
     """Measure the loss and remaining risk of a released table, whatever tool made it.
 
-    Rows are paired by their position, by a key, or by the report of ``anonymize_frame``. A released
-    row with ``*`` in every quasi-identifier counts as suppressed, and so does an original whose key
-    is in no released row. For releases in a database, which have neither order nor keys, use
-    ``evaluate_release``. Rows paired by position are tested against random pairs, see
-    docs/evaluation.md.
+    Each original row is paired with its released row: by position, by a key, or by the report of
+    ``anonymize_frame``. A released row with ``*`` in every quasi-identifier counts as suppressed,
+    and so does an original whose key is in no released row. If rows are paired by position, a test
+    against random pairs detects shuffled rows, see docs/evaluation.md. For releases in a database,
+    which have neither order nor keys, use ``evaluate_release``.
 
     Parameters
     ----------
     original, released : either both (n, p) numbers, or both tables as ``anonymize_frame`` takes
         them. Intervals are text such as ``[20, 30)``; labels are those of ``hierarchies``. NaN
         counts as NULL.
-    quasi_identifiers : the columns to compare; None for all that both tables have, except the
-        key.
-    key : columns of both tables that pair the rows, unique and without NULL; None to pair rows by
-        position.
-    report : the report of the ``anonymize_frame`` call that returned ``released``. It knows in
-        memory which row became which, and supplies quasi-identifiers, orders, strata and the
+    quasi_identifiers : the columns to compare; None for all columns that both tables have, except
+        the key.
+    key : columns of both tables by which rows are paired, unique and without NULL; None to pair
+        rows by position.
+    report : the report of the ``anonymize_frame`` call that returned ``released``. In memory it
+        keeps which row became which. It also supplies quasi-identifiers, orders, strata and the
         person column.
-    classes : the class label of each original, or a partition; None: rows with equal released
-        values are a class.
+    classes : the class label of each original, or a partition; if None, rows with equal released
+        values form a class.
     orders : for text columns, by name: their values from the lowest to the highest.
     hierarchies : by column, as in ``anonymize_frame``.
-    lambdas, taus, gammas : weights of IL_1 to IL_3, of DLD and ID, and of IL and DR.
+    lambdas, taus, gammas : weights of the combined measures in docs/evaluation.md: of the losses
+        IL_1 to IL_3 in IL_s, of the risks DLD and ID in DR, and of IL and DR in the score.
     interval_percents : widths of the intervals for interval disclosure, in percent.
     sample : number of records to link, drawn with ``seed``; None for all records if their number
         permits, otherwise a sample.
@@ -120,7 +121,8 @@ def evaluate(
     if report is not None:
         groups = guarantee_from_ledger(report.k_requested, report.arguments)
         microdata = with_groups(original_frame, microdata, groups.by, groups.persons)
-    # dbanon leaves withheld rows out, so a row of stars is a fully generalized class.
+    # dbanon never writes suppressed rows, so in its own releases a row of stars belongs to a class
+    # that is generalized to the root.
     pairs = _pair_rows(
         microdata,
         released_frame,
@@ -135,14 +137,14 @@ def evaluate(
 
 
 def _require_related(pairs: Pairs, seed: int) -> None:
-    """Refuse rows in random order; raises RowsNotAligned."""
+    """Check that paired rows are closer than random pairs; raises RowsNotAligned."""
     if is_unrelated(pairs, seed):
         raise RowsNotAligned(
             "Original and released rows are paired by position, but are no closer to each other"
             " than rows paired at random.",
             hint=(
                 "Put both in one order, or name a `key` of both tables. After anonymize_frame,"
-                " give its `report`."
+                " pass its `report`."
             ),
         )
 
@@ -160,6 +162,8 @@ def _pair_rows(
 
     Parameters
     ----------
+    microdata : the n originals.
+    classes, tree_sources : as the caller's ``classes``, and the parsed ``hierarchies``.
     released_index : int64 (n,), the released row of each original; -1 if suppressed.
     stars_are_suppressed : whether rows that are ``*`` in every column count as suppressed.
     """
@@ -286,14 +290,14 @@ def _match_rows(
         if len(original_frame) != len(released_frame):
             raise InvalidParameter(
                 f"The original has {len(original_frame)} rows, the release {len(released_frame)}.",
-                hint="Rows are paired by their places; name a `key` to join them by, or give the"
+                hint="Rows are paired by their positions; name a `key` to join them by, or pass the"
                 " `report` of anonymize_frame.",
             )
         return np.arange(len(original_frame))
     indices = []
     for table_name, table in (("original", original_frame), ("release", released_frame)):
         if table[key_columns].isna().any(axis=None):
-            raise InvalidParameter(f"The key of the {table_name} holds NULL.")
+            raise InvalidParameter(f"The key of the {table_name} contains NULL.")
         index = (
             pd.MultiIndex.from_frame(table[key_columns])
             if len(key_columns) > 1
@@ -337,7 +341,13 @@ class ReleasedValues:
 
     @classmethod
     def of(cls, attribute: Attribute, series: pd.Series[Any]) -> ReleasedValues:
-        """Read the released values of an attribute, whose original type tells how to read them."""
+        """Read the released values of an attribute, as numbers if the original holds numbers.
+
+        Parameters
+        ----------
+        attribute : of the original.
+        series : the released values, which may also be text.
+        """
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
         name, missing = attribute.name, series.isna().to_numpy(bool)
@@ -379,7 +389,7 @@ class ReleasedValues:
         return np.where(self.missing, 0, codes)
 
     def to_released_column(self, rows: NDArray[np.int64]) -> ReleasedColumn:
-        """Return the values of the classes, of which ``rows`` names one row each."""
+        """Return the released value of each class; ``rows`` has the index of one row per class."""
         missing = self.missing[rows]
         return ReleasedColumn(self.attribute, self.values[rows], missing if missing.any() else None)
 
@@ -390,7 +400,7 @@ def _label_classes(
     classes: Any,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Label the class of each record, and select one row per class.
+    """Label each record with its class, and select one row per class.
 
     Parameters
     ----------
@@ -400,31 +410,31 @@ def _label_classes(
     Returns
     -------
     labels : int32 (n,), -1 if suppressed.
-    rows : int64 (n_classes,), the index of each class's first row.
+    first_rows : int64 (n_classes,), the index of each class's first row.
     """
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
     rows = np.flatnonzero(~is_suppressed)
-    released_values = combine_codes([column.codes[rows] for column in columns], len(rows))
+    # Equal codes mean that rows are released with equal values in all columns.
+    row_codes = combine_codes([column.codes[rows] for column in columns], len(rows))
     if classes is None:
-        labels_of_rows = released_values
+        row_labels = row_codes
     else:
         class_labels = as_partition(getattr(classes, "labels", classes)).labels
         if len(class_labels) != n:
             raise InvalidParameter(f"The partition has {len(class_labels)} records, the data {n}.")
         has_label = class_labels[rows] >= 0
-        rows, released_values = rows[has_label], released_values[has_label]
-        labels_of_rows = combine_codes([class_labels[rows]], len(rows))
-        if len(np.unique(combine_codes([labels_of_rows, released_values], len(rows)))) > len(
-            np.unique(labels_of_rows)
-        ):
+        rows, row_codes = rows[has_label], row_codes[has_label]
+        row_labels = combine_codes([class_labels[rows]], len(rows))
+        n_classes = len(np.unique(row_labels))
+        if len(np.unique(combine_codes([row_labels, row_codes], len(rows)))) > n_classes:
             raise InvalidParameter(
                 "A class is released with different values.",
-                hint="Leave `classes` out: rows that are released alike are the classes then.",
+                hint="Leave `classes` out: then rows with equal released values form a class.",
             )
-    first_rows = np.unique(labels_of_rows, return_index=True)[1]
-    labels[rows] = labels_of_rows
-    return labels, rows[first_rows]
+    first_positions = np.unique(row_labels, return_index=True)[1]
+    labels[rows] = row_labels
+    return labels, rows[first_positions]
 
 
 def _convert_parameters(**arguments: Any) -> Parameters:

@@ -10,6 +10,7 @@ from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_s
 from dbanon.errors import InstallRefused, InsufficientRights
 from dbanon.version import version
 
+# The control file of an extension, which PostgreSQL reads.
 CONTROL_TEMPLATE = """comment = '{comment}'
 default_version = '{version}'
 schema = dbanon
@@ -17,6 +18,7 @@ relocatable = false
 superuser = true
 """
 
+# The comment of each extension, by name.
 COMMENTS = {
     "dbanon": "k-anonymous releases of tables, recounted before they are visible",
     LEDGER_EXTENSION: "the ledger of dbanon: releases, runs, hierarchies",
@@ -26,7 +28,7 @@ COMMENTS = {
 def extension_directory(connection: Any) -> Path:
     """Query a connection's server for its directory of extensions.
 
-    Do not run pg_config from PATH: it may belong to another version, or to an attacker.
+    This does not run pg_config from PATH, which may belong to another version or to an attacker.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def extension_directory(connection: Any) -> Path:
     share_directory = rows[0][0] if rows else None
     if not share_directory:
         raise InstallRefused(
-            "The server does not say where its extensions are.",
+            "The server does not report where its extensions are.",
             hint="Run dbanon install without --extension.",
         )
     return Path(share_directory) / "extension"

@@ -57,7 +57,7 @@ class ArrowExporter(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-# Names for source and output, which frames do not have.
+# A job needs names for source and output, but frames have none.
 _TABLE_NAMES = {"table": NAME, "output": NAME}
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
@@ -111,11 +111,12 @@ def anonymize_frame(
     progress: ProgressOption = None,
     **options: Unpack[PolicyOptions],
 ) -> tuple[Any, FrameReport]:
-    """Anonymize a data frame; the result is counted again before it is returned.
+    """Anonymize a data frame; the released rows are recounted before they are returned.
 
     Rows are returned in a new random order with a new index. Columns without a role are left out.
     NaN and NaT count as NULL. An Arrow table or polars frame is returned as the same type. The
-    report knows in memory which row became which, for ``evaluate``; it is never written anywhere.
+    report keeps in memory, for its method ``evaluate``, which row became which; this is never
+    written anywhere.
     Ordered categoricals use the order of their categories, unless ``orders`` gives another.
     ``KeptColumnTells`` warns about copied columns that reveal too much; ``strict`` refuses them.
 
@@ -136,11 +137,12 @@ def anonymize_frame(
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, which can be joined across releases.
     pseudonym_key : source of the key of the hashes: ``file:PATH`` or ``env:NAME``.
-    rows : ``shuffled``, or ``input`` to keep order and index of the released rows. That is for
-        your own use, because it links rows to their originals: ``RowsLinkable`` warns, and
-        ``strict`` refuses it.
+    rows : ``shuffled``, or ``input`` to return the rows in the order and with the index of the
+        input. Use ``input`` only for yourself, because it links rows to their originals:
+        ``RowsLinkable`` warns, and ``strict`` refuses it.
     progress : True for a progress bar in a notebook or on a terminal; or a function that is called
-        with a phase and the fraction of it that is done. An error that it raises ends the run.
+        with the name of a phase and its completed share, 0 to 1. An error that it raises ends the
+        run.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The report of a released data frame, which can also use both tables in this process."""
+"""The report of a released data frame, which keeps the original and the released rows in memory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
-    """A ``Report`` that also holds the released frame and the pairing of rows, in memory only.
+    """A ``Report`` that also has ``alignment``, the released frame and the pairing of its rows.
 
-    Copies, pickles and printed forms of the report do not include them.
+    The alignment stays in memory: copies, pickles and printed forms of the report do not have it.
     """
 
     @classmethod
@@ -55,7 +55,7 @@ class FrameReport(Report):
 
         Parameters
         ----------
-        original : the unmodified table that was anonymized.
+        original : the table that was anonymized, unchanged since then.
         options : options of ``dbanon.evaluate``; hierarchies default to those of the release.
 
         Raises

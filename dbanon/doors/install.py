@@ -1,4 +1,7 @@
-"""Install, upgrade and remove the SQL side of a PostgreSQL database: functions, types, ledger."""
+"""Installs, upgrades and removes dbanon's objects in PostgreSQL: functions, types and ledger.
+
+Together these objects are called the SQL side.
+"""
 
 from __future__ import annotations
 
@@ -102,10 +105,11 @@ def upgrade(
     trusted_owners: Sequence[str] = (),
     lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
-    """Upgrade the SQL side to this version, as an extension or a script as before; grants stay.
+    """Upgrade the SQL side to this version, in the form in which it was installed; grants stay.
 
-    In a database without functions, of any system, only the ledger is upgraded. On PostgreSQL the
-    releases are also reattached to their relations, which is necessary after a dump was restored.
+    In a database without dbanon's functions, PostgreSQL or another, only the ledger is upgraded.
+    On PostgreSQL, ledger entries are also reattached to the relations of their releases, which is
+    necessary after a dump was restored.
 
     Parameters
     ----------
@@ -129,7 +133,7 @@ def upgrade(
 def repair(
     url: str, *, accept_owners: Sequence[str] = (), lock_timeout: float = LOCK_SECONDS
 ) -> list[Repair]:
-    """Reattach the releases of a PostgreSQL ledger to their relations, and list the repairs.
+    """Reattach the entries of a PostgreSQL ledger to their relations, and list the repairs.
 
     Necessary after a dump was restored, and after a relation was renamed or got another owner.
 
@@ -164,7 +168,8 @@ def repair(
 
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the repair function with the rights of the ledger's owner."""
-    # Only the owner can grant UPDATE, and revoke it after the repair: become a member each time.
+    # Only members of the owner role can grant UPDATE and revoke it after the repair. Become a
+    # member both times.
     grant_statements = (
         (
             f"GRANT {OWNER} TO CURRENT_USER",
@@ -219,7 +224,8 @@ def _upgrade_functions(
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _upgrade_ledger_extension(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
-        # An extension of the same version does not run its script again, even after a restore.
+        # An extension that already has this version does not run its script again. After a restore,
+        # OIDs have changed all the same.
         connection.execute(tie_script())
     else:
         connection.execute(install_script(paths))
@@ -354,7 +360,7 @@ def _is_postgresql(url: str) -> bool:
 
 @contextmanager
 def _connect(url: str) -> Iterator[Any]:
-    """Connect for a ``with`` block; its end commits the transaction."""
+    """Connect to PostgreSQL for a ``with`` block, which commits its transaction at the end."""
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -414,7 +420,7 @@ class _Transaction:
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Lock the ledger's tables for this transaction, without a queue of sessions behind it."""
+    """Lock the ledger's tables for this transaction, without making other sessions queue."""
     check_lock_timeout(seconds)
     transaction = _Transaction(connection)
     try:
@@ -426,7 +432,8 @@ def lock_ledger(connection: Any, seconds: float) -> None:
             if needs_grant:
                 transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
     except InsufficientRights:
-        # Statements that follow fail with an error that names the ledger's owner.
+        # This role cannot lock the tables. The next statement on them fails, with an error that
+        # names their owner.
         transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
 
 
@@ -437,7 +444,7 @@ def check_lock_timeout(lock_timeout: float) -> None:
 
 
 def needs_owner_role(connection: Any) -> bool:
-    """Return True if the ledger's owner role exists and the current role is no superuser."""
+    """Return True if the ledger's owner role exists and the current role is not a superuser."""
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
         fetch_rows(connection, query)

@@ -22,13 +22,14 @@ def card(result: Any) -> str:
 
 
 def plot(result: Advice | Sweep, axes: Any = None) -> Any:
-    """Plot loss against risk of the trial releases, with a line for each method.
+    """Plot loss against risk of trial releases, with a line for each method.
 
     The recommended release is circled. Filled markers are releases that no other release beats in
     both loss and risk.
 
     Parameters
     ----------
+    result : advice, or its sweep, i.e. the trial releases with several methods and k.
     axes : matplotlib axes to draw on; None for a new figure.
 
     Raises

@@ -1,8 +1,8 @@
 """The entry points inside PostgreSQL, which the functions in ``sql/`` call through PL/Python.
 
-Arguments and results are JSON text. Errors are returned as plain values after a rollback, and
-raised by the SQL function, so that neither a traceback nor the text of an unexpected exception
-reaches the client.
+Arguments and results are JSON text. Errors are returned as JSON after a rollback, and the SQL
+function raises them, so that the client sees neither a traceback nor the text of an unexpected
+exception.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _MAX_DIGITS = 18
 
 
 def anonymize(plpy: Any, sql_version: str, arguments: str) -> str:
-    """Run a job in the caller's transaction; returns a ``dbanon.release_info`` row or the error."""
+    """Run a job in the caller's transaction. Return a ``dbanon.release_info`` row, or the error."""
     return _run_guarded(plpy, sql_version, lambda: _anonymize(plpy, _parse_call(arguments)))
 
 
 def check(plpy: Any, sql_version: str) -> str:
-    """Return the versions in this backend's Python, and test its compiled core."""
+    """Return the versions of Python and packages in this backend, and test the compiled core."""
 
     def collect_versions() -> dict[str, Any]:
         import numpy as np
@@ -88,7 +88,10 @@ def check(plpy: Any, sql_version: str) -> str:
 def classes(
     plpy: Any, sql_version: str, arguments: str
 ) -> Iterator[tuple[str | None, int | None, str]]:
-    """Yield row keys (JSON text) and classes in record order, or one row with the error."""
+    """Yield tuples (row key as JSON text, class, error as JSON text), in record order.
+
+    Without an error, the error text is empty. With one, there is a single tuple.
+    """
     results: list[Any] = []
 
     def work() -> dict[str, Any]:
@@ -178,7 +181,7 @@ def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
 
 
 def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
-    """Return all problems of a hierarchy, also with a column's values, or the error."""
+    """Return all problems of a hierarchy, also for the values of a column, or the error."""
 
     def work() -> dict[str, Any]:
         call = _parse_call(arguments)
@@ -330,8 +333,13 @@ def _parse_call(arguments: str) -> dict[str, Any]:
     return call
 
 
-def _build_job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job:
-    """Build a job from the checked options of a call, within the backend's limits."""
+def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) -> Job:
+    """Build a job from the checked options of a call, within the backend's limits.
+
+    Parameters
+    ----------
+    fixed_options : options that the call does not choose; they override ``call_options``.
+    """
     hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
     memory_bytes = apply_backend_limits(plpy, call_options)
     call_options.pop("memory_limit", None)
@@ -342,7 +350,7 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **further_options: Any) 
             "hierarchies": hierarchies,
             "memory_limit": memory_bytes,
             "door": "sql",
-            **further_options,
+            **fixed_options,
         },
     )
 
@@ -386,12 +394,12 @@ def _run_guarded(
     writes: bool = True,
     spelling: Notation = spell_sql_option,
 ) -> str:
-    """Do the work of a call, and return its result or error as JSON text.
+    """Compute the result of a call, and return it or the error as JSON text.
 
     Parameters
     ----------
-    work : computes the result, JSON values by name.
-    writes : whether to run in a subtransaction, which an error rolls back.
+    work : computes the result: JSON values by name.
+    writes : True to run in a subtransaction, which is rolled back after an error.
     spelling : how an error writes names of options.
     """
     lock_timeout = None

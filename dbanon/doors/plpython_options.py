@@ -29,17 +29,17 @@ from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
 
-# Alternative names of privacy models as keys.
+# Keys that name a privacy model otherwise than its kind, with that kind.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
 # Keys that only SQL calls have: progress notices, and short forms of models.
-PROGRESS = Parameter(
+_PROGRESS_OPTION = Parameter(
     name="progress",
     type=bool,
     default=False,
     option=Option("A NOTICE at most every 2 seconds."),
 )
-SHORT_FORMS = tuple(
+_SHORT_MODEL_OPTIONS = tuple(
     Parameter(
         name=kind,
         type=Mapping[str, Any],
@@ -59,16 +59,17 @@ _MODEL_HELP = (
     ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
 )
 
-# Options of methods that make classes, which have a separate error message.
+# Options of methods that make classes. A procedure for synthetic rows refuses them with a message
+# that says so.
 _OTHER_METHODS_OPTIONS = frozenset(parameter.name for parameter in all_parameters(Job))
 
-_NOT_BUILT = ("on_column_change",)
-# Applications may pass options on from users, so SQL in an option would let users run it with the
-# caller's rights. A view runs the condition with the rights of its owner.
-CONDITION = "where"
-# A secret key as an argument would appear in logs and in statement statistics.
-CHAIN = "chain"
-PSEUDONYMS = ("pseudonyms", "pseudonym_key")
+_UNIMPLEMENTED_OPTIONS = ("on_column_change",)
+# Refused because its value is SQL: an application may pass on options from its users, who could
+# then run SQL with the application's rights. A view runs a condition with its owner's rights.
+_CONDITION_OPTION = "where"
+# Refused because they need a secret key, which would appear in logs and statement statistics.
+_CHAIN_OPTION = "chain"
+_PSEUDONYM_OPTIONS = ("pseudonyms", "pseudonym_key")
 
 
 def allowed_keys(
@@ -87,7 +88,7 @@ def allowed_keys(
         for parameter in all_parameters(job)
         if parameter.option.has_sql_key and parameter.name not in arguments
     ]
-    candidates = [*candidates, *SHORT_FORMS, PROGRESS, *find_method(method).options]
+    candidates += [*_SHORT_MODEL_OPTIONS, _PROGRESS_OPTION, *find_method(method).options]
     return {
         parameter.name: parameter
         for parameter in candidates
@@ -105,7 +106,9 @@ def check_private_options(
         if parameter.option.has_sql_key and parameter.name not in arguments
     }
     for name in call_options:
-        if name not in allowed_options and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
+        if name not in allowed_options and (
+            name in _OTHER_METHODS_OPTIONS or name == _CONDITION_OPTION
+        ):
             raise build_option_refusal(name)
     return _check_options(allowed_options, call_options)
 
@@ -119,7 +122,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     ]
     return {
         parameter.name: parameter
-        for parameter in (*request_options, PROGRESS)
+        for parameter in (*request_options, _PROGRESS_OPTION)
         if parameter.name != "quasi_identifiers"
     }
 
@@ -139,7 +142,14 @@ def describe_option(parameter: Parameter) -> str:
 def parse_call_options(
     call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job
 ) -> dict[str, Any]:
-    """Check the arguments and options of a call; method options are under ``options``.
+    """Check the arguments and options of a call, and return their values by name.
+
+    Options of the method are in a mapping under ``options``.
+
+    Parameters
+    ----------
+    call : the arguments of the SQL function by name.
+    writes, job : as for ``allowed_keys``.
 
     Raises
     ------
@@ -176,26 +186,26 @@ def parse_call_options(
             values["options"][name] = value
         elif name in allowed_options:
             values[name] = _check_value(allowed_options[name], value)
-        elif name == CONDITION:
+        elif name == _CONDITION_OPTION:
             raise NotBuilt(
                 "A call in SQL does not accept a condition: options contain values, not SQL.",
                 hint="Create a view of the rows (CREATE VIEW … AS SELECT … WHERE …), and anonymize"
                 """ it with its key: options => '{"key": ["…"]}'.""",
             )
-        elif name == CHAIN:
+        elif name == _CHAIN_OPTION:
             raise NotBuilt(
                 "A call in SQL cannot make a release of a chain, because the key must not appear"
                 " in SQL.",
                 hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
                 " file.",
             )
-        elif name in PSEUDONYMS:
+        elif name in _PSEUDONYM_OPTIONS:
             raise NotBuilt(
                 "A call in SQL cannot make pseudonyms, because the key must not appear in SQL.",
                 hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
                 " file.",
             )
-        elif name in _NOT_BUILT:
+        elif name in _UNIMPLEMENTED_OPTIONS:
             raise NotBuilt(
                 f'Option "{name}" is not implemented yet.',
                 hint=_unknown_option_hint(allowed_options),
@@ -204,7 +214,7 @@ def parse_call_options(
             raise UnknownOption(
                 f'There is no option "{name}".', hint=_unknown_option_hint(allowed_options, name)
             )
-    for parameter in SHORT_FORMS:
+    for parameter in _SHORT_MODEL_OPTIONS:
         if parameter.name in values:
             models = _build_models(parameter.name, values.pop(parameter.name))
             values["models"] = (*values.get("models", ()), *models)
@@ -218,7 +228,7 @@ def require_repeatable_in_sql(job: Job) -> None:
     ------
     NotBuilt : the release has a condition, exports, a chain or pseudonyms.
     """
-    for name in (CONDITION, CHAIN, "exports", "pseudonyms"):
+    for name in (_CONDITION_OPTION, _CHAIN_OPTION, "exports", "pseudonyms"):
         if getattr(job, name):
             raise NotBuilt(
                 f"A call in SQL does not take {name}, with which the release was made.",
@@ -294,7 +304,7 @@ def require_version(sql_version: str) -> None:
 def messages_of(
     caught_warnings: Sequence[warnings.WarningMessage], category: type[Warning]
 ) -> list[str]:
-    """Return the messages of one category; other warnings, of libraries, may quote values."""
+    """Return the messages of one category: warnings of libraries may quote data."""
     return [
         f"dbanon: {record.message}"
         for record in caught_warnings
@@ -303,7 +313,7 @@ def messages_of(
 
 
 def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
-    """Convert an error to JSON values; ellipses become dots, which every encoding has."""
+    """Convert an error to JSON values, with ellipses as dots, which exist in every encoding."""
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value
         for name, value in refusal.to_dict(spelling).items()

@@ -1,7 +1,8 @@
 """The entry point of the procedures ``dp_ranks`` and ``dp_marginals`` inside PostgreSQL.
 
-A call commits, so it cannot be undone. It sets the search path in its first statement and after
-each commit, since the caller's settings apply until then. The procedure raises the returned error.
+A call commits its transaction, so a caller cannot undo it. It sets the search path in its first
+statement and again after each commit, since a new transaction starts with the caller's settings.
+The SQL procedure raises the error that ``synthetic`` returns.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.errors import translate_spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
-# Qualify all names: the caller's search path may start with anyone's functions.
+# Qualify all names: the caller's search path may start with functions of any user.
 _SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 _ARGUMENT_NAMES = frozenset(
     ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
@@ -68,7 +69,8 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
         refusal = to_dbanon_error(plpy, failure)
         if isinstance(refusal, MissingDependency):
             refusal.hint = _server_hint()
-    # Roll back even if the caller ignores the error. A call that may not roll back changed nothing.
+    # Roll back even if the caller ignores the error. If a rollback is not allowed, the call failed
+    # before it changed anything.
     with suppress(Exception):
         plpy.rollback()
     return json.dumps(
@@ -87,14 +89,14 @@ def _server_hint() -> str:
 
 
 class _Call:
-    """A call of the procedure ``method``."""
+    """A call of a procedure; ``method`` is the name of both the procedure and its method."""
 
     def __init__(self, plpy: Any, method: str, arguments: Mapping[str, Any]) -> None:
         self._plpy, self._method, self._arguments = plpy, method, arguments
         self._oid = 0
 
     def run(self) -> None:
-        """Check the call, spend and commit, then release in the call's last transaction."""
+        """Check the call, spend epsilon and commit, then release in the call's last transaction."""
         if self._arguments["source"] is None:
             raise InvalidParameter("source must not be NULL.")
         # Fail early if the call may not commit.
@@ -136,12 +138,12 @@ class _Call:
         options = json.loads(self._arguments["options"] or "{}")
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
-        further_options = check_private_options(options, _ARGUMENT_NAMES)
+        checked_options = check_private_options(options, _ARGUMENT_NAMES)
         # Callers must not read files of the server.
-        further_options["hierarchies"] = parse_all(further_options.get("hierarchies"), files=False)
-        memory_bytes = apply_backend_limits(self._plpy, further_options)
-        further_options.pop("memory_limit", None)
-        return {**arguments, **further_options, "memory_limit": memory_bytes}
+        checked_options["hierarchies"] = parse_all(checked_options.get("hierarchies"), files=False)
+        memory_bytes = apply_backend_limits(self._plpy, checked_options)
+        checked_options.pop("memory_limit", None)
+        return {**arguments, **checked_options, "memory_limit": memory_bytes}
 
     def _open_session(self) -> PlpySession:
         """Open a session in the new transaction, whose search path is set."""
@@ -153,7 +155,11 @@ class _Call:
         return session
 
     def _spend_and_commit(self, private_plan: PrivatePlan) -> tuple[RecordedBudget, Session]:
-        """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
+        """Spend epsilon and commit.
+
+        Returns the budget after spending, and a session of the next transaction, which has a fresh
+        snapshot.
+        """
         for attempt in range(MAX_SPEND_ATTEMPTS):
             try:
                 spent_budget = spend(self._open_session(), private_plan)
@@ -175,7 +181,7 @@ class _Call:
         return spent_budget, session
 
     def _commit(self) -> None:
-        """Commit the transaction; raises TransactionOpen if the caller's transaction goes on."""
+        """Commit the transaction; raises TransactionOpen if the caller began it."""
         try:
             self._plpy.commit()
         except Exception as error:

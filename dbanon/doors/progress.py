@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 ProgressCallback = Callable[[str, float], None]
-# A function of a phase and the share of it that is done (0 to 1), True for a bar, or None.
+# A function that is called with a phase and its completed share (0 to 1), True for a bar, or None.
 ProgressOption: TypeAlias = "ProgressCallback | bool | None"
 
 _SECONDS_BETWEEN_UPDATES = 0.1
@@ -87,7 +87,7 @@ def _show_on_terminal() -> Iterator[ProgressCallback]:
 
 @contextmanager
 def _show_in_notebook() -> Iterator[ProgressCallback]:
-    """Show bars in the cell's output, and update them through the display protocol, not widgets."""
+    """Show bars in the output of a notebook cell, with the display protocol instead of widgets."""
     from IPython.display import display
 
     started, last_update, phases = time.monotonic(), 0.0, dict[str, float]()
@@ -113,8 +113,8 @@ def _show_in_notebook() -> Iterator[ProgressCallback]:
 
 
 def _render(phases: dict[str, float], seconds: float) -> dict[str, str]:
-    """Render the shares of phases as text and HTML, by MIME type."""
-    texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
+    """Render the completed shares of phases and the elapsed seconds, by MIME type."""
+    phase_texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
     # Keep each bar on one line with its phase.
     label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'
     bar = '<progress max="1" style="width: 8em; vertical-align: middle"'
@@ -123,6 +123,6 @@ def _render(phases: dict[str, float], seconds: float) -> dict[str, str]:
         for phase, share in phases.items()
     )
     return {
-        "text/plain": ", ".join([*texts, f"{seconds:.1f} s"]),
+        "text/plain": ", ".join([*phase_texts, f"{seconds:.1f} s"]),
         "text/html": f"<div>{bars}{seconds:.1f} s</div>",
     }

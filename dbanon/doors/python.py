@@ -99,7 +99,7 @@ def anonymize(
     run_id: str | None = None,
     **options: Any,
 ) -> Report | PrivateReport:
-    """Anonymize a database table into a new table or view, recounted before it is visible.
+    """Anonymize a database table into a new table or view, verified before it becomes visible.
 
     Parameters
     ----------
@@ -123,8 +123,9 @@ def anonymize(
         quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
         orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; if None, the same one.
-    progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and the
-        fraction of it that is done; True for a progress bar in a notebook or on a terminal.
+    progress : called with the name of a phase (``draw``, ``read``, ``cluster``, ``write``,
+        ``verify``) and its completed share, 0 to 1; True for a progress bar in a notebook or on a
+        terminal.
     on_sql : called with the text of each SQL statement before it runs.
     door : the interface that started the run, for the ledger: ``python``, ``cli`` or ``job``.
     run_id : a UUID that identifies the run in the ledger; if None, a new one.
@@ -183,7 +184,8 @@ def plan(
 
     Parameters
     ----------
-    cluster : also read the quasi-identifiers, find the classes and report what they lose.
+    cluster : True to also read the quasi-identifiers, find the classes and report their
+        information loss.
 
     The other parameters are those of ``anonymize``.
 
@@ -236,7 +238,7 @@ def _job_and_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None
 
 
 def job_of(arguments: Mapping[str, Any]) -> Job:
-    """Build a job from options in Python's form, ignoring those of synthetic rows.
+    """Build a job from options in Python's form, ignoring options of methods for synthetic rows.
 
     Raises
     ------

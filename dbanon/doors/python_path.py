@@ -1,10 +1,10 @@
-"""Checks which accounts could change the code that a server imports from a directory.
+"""Checks that no other account could change the code that a server imports from a directory.
 
 An account that can write to an imported file, or to any directory above it, can run code as the
-server's account. All of these must therefore belong to root, to the server's account or to an owner
-named by the administrator, and other accounts must not have write access, as sshd requires for
-``authorized_keys``. The source of this module is run by the server's Python, so it only uses the
-standard library.
+server's account. All these files and directories must therefore belong to root, to the server's
+account or to an owner named by the administrator, and other accounts must not have write access, as
+sshd requires for ``authorized_keys``. The server's Python runs the source of this module, so it
+only uses the standard library.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pwd
 import stat
 from collections.abc import Collection, Sequence
 
-# The number of symbolic links that Linux follows.
+# Maximum number of symbolic links that Linux follows in a path.
 _MAX_LINKS = 40
 
 
 class UnsafeError(Exception):
-    """Another account could change imported code; the arguments are message and hint."""
+    """Another account could change imported code; its arguments are a message and a hint."""
 
 
 def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
@@ -43,7 +43,12 @@ def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
 
 
 class _PathChecker:
-    """Checks paths against the ids of trusted accounts, and each directory only once."""
+    """Checks that paths belong to trusted accounts; visits each directory only once.
+
+    Parameters
+    ----------
+    trusted_ids : numbers of accounts (uid).
+    """
 
     def __init__(self, trusted_ids: Collection[int]) -> None:
         self.trusted_ids = trusted_ids
@@ -80,34 +85,39 @@ class _PathChecker:
             path = os.path.join(directory, name)
             status = self._check_path(path, is_end=True)
             if stat.S_ISLNK(status.st_mode):
-                # Only its trusted owner can give a dangling link a target.
+                # A dangling link is safe: its owner, who alone can change it, is trusted.
                 if os.path.exists(path):
                     self.require_safe_tree(self.require_safe_parents(path))
             elif stat.S_ISDIR(status.st_mode):
                 self.require_safe_tree(path)
 
     def _check_path(self, path: str, *, is_end: bool) -> os.stat_result:
-        """Check owner and permissions of a path, or with ``is_end=False`` of a parent directory."""
+        """Check owner and permissions of a path.
+
+        Parameters
+        ----------
+        is_end : False for a directory that is only passed through on the way to another path.
+        """
         try:
             status = os.lstat(path)
         except FileNotFoundError:
-            raise UnsafeError(f"There is no {path}.", "Name a directory that is there.") from None
+            raise UnsafeError(f"{path} does not exist.", "Name an existing directory.") from None
         if status.st_uid not in self.trusted_ids:
             owner = _account_name(status.st_uid)
             raise UnsafeError(
                 f"{path} belongs to {owner}: that account could run code as the server's account.",
-                f"Install the package as root (chown -R root), or, where {owner} may do all that a"
-                f" superuser of this server may, say --trust-owner {owner}.",
+                f"Install the package as root (chown -R root). If {owner} may do everything that a"
+                f" superuser of this server may, use --trust-owner {owner} instead.",
             )
         if stat.S_ISLNK(status.st_mode) or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return status
         # In a sticky directory like /tmp, accounts cannot replace each other's files.
         if status.st_mode & stat.S_ISVTX and stat.S_ISDIR(status.st_mode) and not is_end:
             return status
-        writers = "Everybody" if status.st_mode & stat.S_IWOTH else "A group"
+        writers = "Everyone" if status.st_mode & stat.S_IWOTH else "A group"
         raise UnsafeError(
             f"{writers} may write to {path}, and could thus run code as the server's account.",
-            "Take that right away: chmod go-w",
+            "Remove this right: chmod go-w",
         )
 
 
@@ -120,7 +130,7 @@ def _account_name(account_id: int) -> str:
 
 
 def _account_id(owner: str) -> int:
-    """Return the number of an account, which ``owner`` names or already is."""
+    """Return the number (uid) of an account; ``owner`` is its name, or already the number."""
     try:
         return int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
     except KeyError:

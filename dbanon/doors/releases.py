@@ -1,6 +1,6 @@
 """The Python API for the contents of a database: releases, named hierarchies, and chains.
 
-A chain is a series of releases of the same persons that stay private together.
+A chain is a series of releases of the same persons, made so that all of them together are private.
 """
 
 from __future__ import annotations
@@ -77,13 +77,15 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 def show(
     database: Any, release: str, *, internal: bool = False, on_sql: OnSql | None = None
 ) -> dict[str, Any]:
-    """Return what the ledger has about a release: entry, state, columns and run, as JSON values.
+    """Return what the ledger records about a release as JSON values: entry, state, columns, run.
 
     Parameters
     ----------
-    release : id of the release, or the name of its output; the newest of several with that name.
-    internal : add its exact figures, which contain the extremes of the originals. Only the role
-        that published the release gets them; None for other roles, or if they are not recorded.
+    release : id of the release, or the name of its output; of several releases with that name, the
+        newest.
+    internal : add exact figures, which include the extremes of the original values. Only the role
+        that published the release can read them. For other roles, or if they are not recorded,
+        they are None.
 
     Raises
     ------
@@ -105,7 +107,7 @@ def verify(
 
     Parameters
     ----------
-    relation : the name of a release's output, or of the table that it replaced and that still
+    relation : the name of a release's output, or of an older table of that output that still
         exists; or the id of a release.
     quasi_identifiers, k : only for relations without an entry in this database's ledger; with an
         entry, ``k`` may be larger than the release requested.
@@ -176,9 +178,9 @@ def evaluate_release(
 ) -> ReleaseEvaluation:
     """Measure the loss and remaining risk of an existing release in a database.
 
-    Returns recorded figures if the release was made with ``evaluate``, and counts its classes
-    again. With the original, it adds losses that need no pairing of rows. For frames and arrays
-    whose rows correspond, use ``dbanon.evaluate``.
+    This recounts the classes. If the release was made with ``evaluate``, it also returns the
+    recorded measures; with ``original``, also losses that can be measured without knowing which row
+    became which. For frames and arrays whose rows correspond, use ``dbanon.evaluate``.
 
     Parameters
     ----------
@@ -204,12 +206,12 @@ def evaluate_release(
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:
     """Drop a release by the name of its output: view, table and summary. Returns their names.
 
-    Drops only relations that are in the ledger and carry the release's mark. The entry stays, with
-    the state ``dropped``.
+    Drops only relations that the ledger lists and that carry the release's mark (a comment on the
+    relation). The ledger entry stays, with the state ``dropped``.
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound : there is no such release, or its relation is not there.
+    ReleaseNotFound, TableNotFound : there is no such release, or its relation does not exist.
     InsufficientRights : another role owns a relation, or another object depends on it.
     """
     with open_store(database, on_sql).session(write=True) as session:
@@ -312,25 +314,29 @@ def create_chain(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the files that its releases read, such as ``file:people.csv``; ``database`` then
         stores the chain and the releases. None to read a table of the database.
-    table, entity : the table, and the column that identifies the person of a row. Each person has
-        one row, unless ``max_rows_per_person`` is set.
-    changes : ``show``, ``hold`` or ``freeze``: how later releases treat changed values. There is no
-        default, because each choice reveals something different.
+    table, entity : the table, and the column that identifies the person of a row. Each person must
+        have a single row, unless ``max_rows_per_person`` is set.
+    changes : ``show``, ``hold`` or ``freeze``: how later releases treat changed values, see
+        docs/chains.md. There is no default, because each choice reveals something different.
     key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can
         read. The database never stores the key, and losing it ends the chain. None with
         ``new_chain_from``.
-    class_size : persons per class on admission; if None, k.
-    admit_every : number of releases between admissions of newcomers.
-    min_newcomers : fewer newcomers wait for up to ``max_wait`` releases; if None, 5 k.
+    class_size : number of persons per class when newcomers are admitted; if None, k.
+    admit_every : admit newcomers only in every n-th release.
+    min_newcomers : minimum number of newcomers to admit; fewer have to wait, for up to ``max_wait``
+        releases. If None, 5 k.
     departures : ``hold`` or ``withdraw``: treatment of a class once some of its persons have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
-    max_rows_per_person : maximum of released rows per person and table; further rows are withheld.
-        None: persons with several rows are refused.
-    tables : further tables with rows of the same persons, which the chain also releases.
-    mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
+    max_rows_per_person : maximum number of released rows per person and table; additional rows are
+        withheld. None: persons with several rows are refused.
+    tables : additional tables with rows of the same persons, which the chain also releases.
+    mode : a person's history is what readers see of a person over all releases. ``continue`` makes
+        releases in which at least k persons share every history; ``measure`` only counts how many
+        do.
     new_chain_from : a closed chain over the same persons to continue; without it, a second chain
         over them is refused. ``key`` is the location of its key, ``file:PATH`` or ``env:NAME``,
-        which both chains share. The first release counts the persons that both expose together.
+        which both chains share. The first release counts the persons whom both chains together
+        expose.
 
     Raises
     ------
@@ -388,7 +394,7 @@ def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Chai
 
 
 def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
-    """Count how many persons share each joint history over the releases of a chain.
+    """Count how many persons share each history, i.e. the same values over all releases of a chain.
 
     Parameters
     ----------
@@ -412,19 +418,19 @@ def measure_releases(
 ) -> MeasuredReleases:
     """Count what several releases of one source reveal together, in a chain or not.
 
-    After each release except the first, it counts the persons whose joint history is shared by
-    fewer than k persons, those whose joint history is unique, and those for whom only one sensitive
-    value remains possible.
-    Counts are exact, and meant for holders of the original data.
+    A person's joint history is what several releases together show about that person. After each
+    release except the first, this counts the persons whose joint history is shared by fewer than k
+    persons, those whose joint history is unique, and those for whom only one sensitive value
+    remains possible. The counts are exact, and meant for holders of the original data.
 
     Parameters
     ----------
-    releases : names of two or more releases in this database, in order. Without ``entity``, ids are
-        possible, also of replaced releases; a single release is then measured together with all
-        earlier ones of its source and entity.
-    entity : None for releases with an entity, whose persons the ledger has recorded. For other
-        releases, a column in each of them that identifies the person of a row; only releases for
-        internal use should have such a column.
+    releases : names of two or more releases in this database, in order. Without ``entity``, release
+        ids are allowed, also of replaced releases, and a single release is measured together with
+        all earlier ones of its source and entity.
+    entity : None for releases that were made with an entity, whose persons the ledger has recorded.
+        For other releases, a column that each of them has and that identifies the person of a row;
+        only releases for internal use should have such a column.
     k : the required number of persons per joint history; if None, the smallest k of the releases.
     sensitive : sensitive columns of each release; if None, those released as sensitive.
 
@@ -462,7 +468,7 @@ def withdraw(
 
 
 def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
-    """Close a chain. It takes no further release, and its state is kept.
+    """Close a chain: no more releases can be made in it, and its state is kept.
 
     Raises
     ------

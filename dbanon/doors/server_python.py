@@ -18,9 +18,9 @@ from dbanon.version import version
 _INSTALL_DIRECTORY = "/usr/local/lib/dbanon"
 _MIN_PYTHON = (3, 11)
 
-# Body of a PL/Python function, which runs with the imports and file permissions of the server's
-# account. It imports nothing from an unsafe directory.
-_PROBE_FUNCTION = """
+# Body of a PL/Python function that tests the package on the server, with the imports and the file
+# permissions of the server's account. It imports nothing from an unsafe directory.
+_PROBE_BODY = """
 import json, os, sys
 result = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
 scope = {{"__name__": "dbanon_probe"}}
@@ -31,7 +31,7 @@ try:
         if path not in sys.path:
             sys.path.insert(0, path)
     from dbanon.doors import plpython
-    # A package that the directories lack was imported from elsewhere, so check where.
+    # A package that is not in these directories was imported from another one: check that, too.
     directories = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
              if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
     scope["require_safe"](sorted(directories), {owners!a})
@@ -44,7 +44,7 @@ return json.dumps(result)
 """
 
 
-_VERSION_FUNCTION = """
+_VERSION_BODY = """
 import sys
 return "%d.%d" % sys.version_info[:2]
 """
@@ -124,13 +124,13 @@ def _find_install_source() -> str | None:
 def server_python_version(connection: Any) -> str:
     """Return the version of the server's Python, such as ``3.11``.
 
-    This creates PL/Python in the transaction if it is missing.
+    This creates the extension plpython3u in the transaction if it is missing.
 
     Raises
     ------
     InstallRefused : the server has no PL/Python.
     """
-    return str(_run_in_python(connection, _VERSION_FUNCTION))
+    return str(_run_in_python(connection, _VERSION_BODY))
 
 
 def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
@@ -147,7 +147,7 @@ def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str])
     InstallRefused : the server has no PL/Python.
     """
     check = inspect.getsource(python_path)
-    body = _PROBE_FUNCTION.format(
+    body = _PROBE_BODY.format(
         check=check, paths=list(paths), owners=list(owners), version=version()
     )
     probe = json.loads(_run_in_python(connection, body))

@@ -1,4 +1,4 @@
-"""Signatures that list the options behind ``**options``, for ``help()``."""
+"""Lists the options that a function takes as ``**options`` in its signature, for ``help()``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
     """Return a decorator that lists options in the signature of a function with ``**options``.
 
-    The last argument stays in the signature, unless an option has its name.
+    The function's last argument must be ``**options``. It stays in the signature, unless an option
+    has the same name.
     """
 
     options = tuple(parameters)
@@ -24,13 +25,13 @@ def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Functi
     def decorate(function: Function) -> Function:
         old_signature = signature(function)
         *named_arguments, last_argument = old_signature.parameters.values()
-        names = {argument.name for argument in named_arguments}
+        argument_names = {argument.name for argument in named_arguments}
         option_arguments = [
-            _to_argument(parameter) for parameter in options if parameter.name not in names
+            _to_argument(option) for option in options if option.name not in argument_names
         ]
         trailing_arguments = (
             []
-            if last_argument.name in {parameter.name for parameter in option_arguments}
+            if last_argument.name in {argument.name for argument in option_arguments}
             else [last_argument]
         )
         new_signature = old_signature.replace(

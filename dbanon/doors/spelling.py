@@ -1,4 +1,4 @@
-"""Options as the command line and SQL write them, in hints and in recommended commands.
+"""Writes options as on the command line and in SQL, for hints and for recommended commands.
 
 Python's spelling is in ``dbanon.errors.base.write_python_option``.
 """
@@ -38,12 +38,12 @@ SQL_ARGUMENTS = frozenset(
 )
 # Arguments of dbanon.classes.
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
-# Pseudo-options with which hints name an action: a SQL function, or a command.
-# Lists the problems of a hierarchy.
+# Names in hints that stand for an action rather than an option. Each interface writes them as a
+# command or a SQL function: the first lists the problems of a hierarchy; with the second, the owner
+# of a table takes over rules that others declared.
 _PROBLEMS = "problems()"
-# Lets the owner of a table take over rules that others declared.
 _DECLARE_AGAIN = "declare_again()"
-# Accepted differences when a release is repeated.
+# The differences that are accepted when a release is repeated.
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
 _COMMAND_OPTIONS = (
@@ -91,7 +91,7 @@ def _boolean_flag(parameter: Parameter, is_on: bool) -> str:
 
 
 def spell_cli_option(name: str, value: Any) -> str:
-    """Render an option for the command line; without a value, with its placeholder."""
+    """Render an option for the command line, with a placeholder if ``value`` is None."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
     if name == _DECLARE_AGAIN:
@@ -163,7 +163,11 @@ def _hint_literal(value: Any) -> str:
 
 
 def _hint_text_literal(text: str) -> str:
-    """Render a text of a hint as a SQL literal."""
+    """Render a text of a hint as a SQL literal.
+
+    Backslashes stay as they are, since hints are read by people. Statements that are run as they
+    stand need ``_text_literal``.
+    """
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -267,33 +271,37 @@ def _format_item(value: Any) -> str:
     return str(value)
 
 
-def build_statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
+def build_statement(
+    release_options: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None
+) -> str:
     """Build the SQL call that makes a recommended release inside PostgreSQL.
 
     Parameters
     ----------
-    start : options of the release by name, as in ``Advice.start``.
+    release_options : options of the release by name, as in ``Advice.start``.
     hierarchies : by column, as JSON values.
     """
-    source = parse_relation(start["table"])
+    source = parse_relation(release_options["table"])
     options = {
-        name: start[name] for name in ("refine", "recoding", "kinds", "key") if name in start
+        name: release_options[name]
+        for name in ("refine", "recoding", "kinds", "key")
+        if name in release_options
     }
     call_arguments = [
         _text_literal(source.quoted),
         _text_literal(str(RelationName("release", source.name))),
-        _array_literal(start["quasi_identifiers"]),
-        f"k => {start['k']}",
+        _array_literal(release_options["quasi_identifiers"]),
+        f"k => {release_options['k']}",
     ]
-    if start["sensitive"]:
-        call_arguments.append(f"sensitive => {_array_literal(start['sensitive'])}")
+    if release_options["sensitive"]:
+        call_arguments.append(f"sensitive => {_array_literal(release_options['sensitive'])}")
     for name in ("entity", "nulls", "max_suppression"):
-        if name in start:
-            call_arguments.append(f"{name} => {_scalar_literal(start[name])}")
+        if name in release_options:
+            call_arguments.append(f"{name} => {_scalar_literal(release_options[name])}")
     for name, argument in (("hierarchies", hierarchies), ("options", options)):
         if argument:
             call_arguments.append(f"{name} => {_text_literal(json_text(argument))}")
-    return f"SELECT * FROM dbanon.{start['method']}({', '.join(call_arguments)})"
+    return f"SELECT * FROM dbanon.{release_options['method']}({', '.join(call_arguments)})"
 
 
 def _scalar_literal(value: Any) -> str:
@@ -302,7 +310,7 @@ def _scalar_literal(value: Any) -> str:
 
 
 def _text_literal(value: str) -> str:
-    """Render a SQL literal, in escape form only if it has backslashes."""
+    """Render a text as a SQL literal; as an escape string (E'…') only if it has backslashes."""
     escaped_literal = literal(value)
     return escaped_literal if "\\" in escaped_literal else escaped_literal.removeprefix("E")
 
@@ -313,5 +321,5 @@ def _array_literal(names: Iterable[str]) -> str:
 
 
 def _quote_list_item(name: str) -> str:
-    """Quote a name for a comma-separated list on the command line."""
+    """Quote an item of a comma-separated list on the command line, if it needs quotes."""
     return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"', " "} else name

@@ -54,8 +54,8 @@ METHOD_ARGUMENT_TYPES = (
 # Argument types of the procedures for synthetic rows, after the source.
 DP_ARGUMENT_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
-# Builders of SQL about rules, by the mark that stands for it in ``sql/``. Marks have arguments, to
-# query one table or all.
+# Builders of SQL about rules, by mark. A mark, such as ``@TIE_RULES(…)@``, is a placeholder in the
+# files of ``sql/``; the text in parentheses is the builder's arguments.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
     "JUDGED_RULES": rules_with_state,
     "TIE_RULES": tie_rules,
@@ -68,11 +68,11 @@ RELEASE_QUERIES: dict[str, Callable[..., str]] = {
     "RELEASE_OF_TABLE": entry_of_table,
 }
 
-# Templates of the function or procedure of each method.
+# Templates that are filled in once for each method, to make its function or procedure.
 _TEMPLATES = ("method.sql", "private.sql")
 
-# Runs first in each of dbanon's Python functions; the paths are literals in a superuser's function.
-# Imports create little garbage, so garbage collection is paused meanwhile.
+# Runs first in each of dbanon's PL/Python functions. The import paths are literals in its body, so
+# that only a superuser can change them. Imports create little garbage, so the collector is paused.
 IMPORT_CODE = """import gc, sys
 for path in {paths!a}:
     if path not in sys.path:
@@ -94,7 +94,7 @@ finally:
 
 
 def install_script(paths: Sequence[str] | None) -> str:
-    """Build the complete SQL; ``paths=None`` leaves out functions that need Python."""
+    """Build the SQL of ledger and functions; ``paths`` is as for ``functions_script``."""
     return ledger_script() + functions_script(paths)
 
 
@@ -110,7 +110,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
     scripts.append(_create_types(sql / "types.sql"))
     scripts.append((sql / "views.sql").read_text())
-    # Functions that others call come first: underscore sorts before letters.
+    # Internal functions come first, because other functions call them: "_" sorts before letters.
     for file in sorted((sql / "functions").glob("*.sql")):
         scripts.append(file.read_text())
     if paths is not None:
@@ -144,7 +144,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
         text = text.replace(
             mark, IMPORT_CODE.format(paths=list(paths or ()), return_error=return_error)
         )
-    # Imported in a nested function, whose names must not clash with the procedure's arguments.
+    # In a procedure the import is in a nested function, so indent it. Its variable must not have
+    # the name of an argument of the procedure.
     call = IMPORT_CODE.format(
         paths=list(paths or ()),
         return_error="import json; return json.dumps(json.loads(error_json)['error'])",
@@ -160,9 +161,9 @@ def _digest_marks() -> dict[str, str]:
 
     def fill(statement: str, *variables: str) -> str:
         """Replace each ``?`` by a variable."""
-        pieces = statement.split("?")
-        pairs = zip(pieces, [*variables, ""], strict=True)
-        return "".join(piece + variable for piece, variable in pairs).strip()
+        fragments = statement.split("?")
+        pairs = zip(fragments, [*variables, ""], strict=True)
+        return "".join(fragment + variable for fragment, variable in pairs).strip()
 
     name_variables = ("relation_schema", "relation_name")
     return {
@@ -178,7 +179,7 @@ def _digest_marks() -> dict[str, str]:
 
 def _attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
-    beginning, *pieces = ATTACH.strip().split("?")
+    beginning, *fragments = ATTACH.strip().split("?")
     fields = (
         "table_oid",
         "shown_oid",
@@ -188,8 +189,8 @@ def _attach_statement() -> str:
         "table_name",
         "release_id",
     )
-    pairs = zip(fields, pieces, strict=True)
-    return beginning + "".join(f"candidate.{field}{piece}" for field, piece in pairs)
+    pairs = zip(fields, fragments, strict=True)
+    return beginning + "".join(f"candidate.{field}{fragment}" for field, fragment in pairs)
 
 
 def method_script(template: str, method: Method) -> str:
@@ -249,7 +250,8 @@ def ledger_script(*, extension: bool = False) -> str:
 
     Parameters
     ----------
-    extension : build the script of an extension, which adopts tables of an existing ledger.
+    extension : True for the script of an extension. It adds the tables of an existing ledger, which
+        a client may have created, to the extension.
     """
     sql = share_path("sql")
     tables = (sql / "ledger.sql").read_text()
@@ -270,7 +272,7 @@ def ledger_script(*, extension: bool = False) -> str:
 
 
 def tie_script() -> str:
-    """Build the SQL that ties rules, and entries of older versions, to OIDs of their relations."""
+    """Build the SQL that stores the OIDs of relations in rules, and in entries of old versions."""
     return f"{RECORD_OIDS};\n{tie_rules()};\n"
 
 
@@ -293,7 +295,8 @@ def _fill_marks(text: str) -> str:
 def to_ascii(text: str) -> str:
     """Remove accents from a text, and write an ellipsis as three dots.
 
-    Databases of every encoding accept ASCII. Directories are escaped earlier.
+    Databases of every encoding accept ASCII. Import paths with other characters are not affected,
+    because they are already escaped.
     """
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(char for char in decomposed if not unicodedata.combining(char))
@@ -305,11 +308,14 @@ def _build_query(build_sql: Callable[..., str], mark: re.Match[str]) -> str:
 
 
 def _adopt_table(match: re.Match[str]) -> str:
-    """Build the SQL that creates a table in an extension, or adds a client's table to it.
+    """Build the SQL that creates a table in an extension, or adds an existing table to it.
 
-    ``match`` is the CREATE TABLE. The table's rows are included in dumps.
+    The table's rows are included in dumps, except the ledger's revision (``alembic_version``),
+    which CREATE EXTENSION writes, also when a dump is restored.
 
-    The revision is not dumped: CREATE EXTENSION writes it, also when a dump is restored.
+    Parameters
+    ----------
+    match : the CREATE TABLE statement, with the table's name as its group.
     """
     table, create_table = match[1], match[0].replace("IF NOT EXISTS ", "")
     dump_config = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
@@ -331,7 +337,7 @@ def _adopt_table(match: re.Match[str]) -> str:
 
 
 def _create_types(file: Path) -> str:
-    """Turn CREATE TYPE statements into SQL that can be repeated: it creates only missing types.
+    """Turn a file's CREATE TYPE statements into SQL that creates only types that are missing.
 
     Existing types of older versions get the new attributes.
     """

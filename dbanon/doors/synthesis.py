@@ -1,4 +1,4 @@
-"""The Python API for synthetic rows, from arrays and data frames, and for privacy budgets."""
+"""The Python API for privacy budgets, and for synthetic rows of arrays and data frames."""
 
 from __future__ import annotations
 
@@ -46,19 +46,20 @@ def create_budget(
     raises: str | None = None,
     on_sql: OnSql | None = None,
 ) -> BudgetShown:
-    """Create a privacy budget, which all differentially private releases of a table draw on.
+    """Create a privacy budget, from which all differentially private releases of a table spend.
 
-    It is stored in the database of the table, and only the owner of the ledger can create it.
+    It is stored in the database of the table. Only the owner of the ledger can create it.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the table, as in ``app.people``.
     epsilon : the total epsilon of all releases.
-    delta : the total delta; the budget is then accounted in rho, as Gaussian noise needs.
+    delta : the total delta. With a delta the budget is accounted in rho (zero-concentrated
+        differential privacy), which Gaussian noise requires.
     unit : the unit of protection: a ``row``, or a ``person`` with ``entity``.
     entity : the column that identifies the person of a row.
-    raises : the open budget to replace with a larger total.
+    raises : name of the open budget that this one replaces, with a larger total.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def synthesize(
     if isinstance(request, DcmdpOptions):
         if budget is not None:
             raise InvalidParameter(
-                "Method dcmdp is not differentially private, and does not draw on a budget."
+                "Method dcmdp is not differentially private, and does not spend from a budget."
             )
         if types is not None:
             raise InvalidParameter("Method dcmdp takes only numbers, and no types.")
@@ -141,7 +142,7 @@ def synthesize(
     if not isinstance(budget, Budget):
         raise InvalidParameter(
             f"Method {method} needs a budget, and the source has none.",
-            hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
+            hint="Create one, once for all releases of these rows: dbanon.Budget(3.0).",
         )
     table = wrap_data(data, request.entity, types)
     return synthesize_privately(table, request, budget, OpenDpNoise, method)

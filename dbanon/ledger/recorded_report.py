@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
-from dbanon.data.words import read_renamed
+from dbanon.data.words import read_key_or_former_key
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
@@ -263,7 +263,7 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
         verdict=entry.guarantee.verdict(Counts(rows, entity_counts), counted_models),
         disclosive_columns=tuple(
             DisclosiveColumn(**fields)
-            for fields in read_renamed(arguments, "disclosive_columns") or ()
+            for fields in read_key_or_former_key(arguments, "disclosive_columns") or ()
         ),
         few_persons=(
             *(FewPersons(**fields) for fields in arguments.get("few_persons", ())),
@@ -317,7 +317,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
             rows_in=int(row["rows_in"]),
             rows_out=int(row["rows_out"]),
             guarantee=entry.sentence,
-            method_notes=tuple(read_renamed(row["arguments"], "method_notes", ())),
+            method_notes=tuple(read_key_or_former_key(row["arguments"], "method_notes", ())),
             digest=row["digest"],
             seed_policy=str(row["seed_policy"]),
             earlier_releases=str(row["earlier_releases"]),

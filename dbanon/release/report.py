@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import LabelledTextWithCard, read_renamed
+from dbanon.data.words import LabelledTextWithCard, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
@@ -331,7 +331,7 @@ class Report(LabelledTextWithCard):
     @property
     def method_counts(self) -> Mapping[str, int]:
         """Counts that the method reports about its own work, by name."""
-        counts: Mapping[str, int] = read_renamed(self.arguments, "method_counts", {})
+        counts: Mapping[str, int] = read_key_or_former_key(self.arguments, "method_counts", {})
         return counts
 
     @property

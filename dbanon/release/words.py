@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.files import LINKS
-from dbanon.data.words import read_renamed
+from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
 from dbanon.release.alignment import INPUT, ROWS_LINK
@@ -34,7 +34,7 @@ def nearness(certificate: Mapping[str, Any]) -> str:
         return "not known: the least possible loss may be 0"
     return (
         f"at most {100 * certificate['above']:.2f} % above the least possible loss"
-        f" ({read_renamed(certificate, 'method')})"
+        f" ({read_key_or_former_key(certificate, 'method')})"
     )
 
 
@@ -80,7 +80,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         *describe_column_sets(arguments),
         *([("cells released as NULL, of rare patterns", cells)] if cells else []),
-        *describe_method_counts(read_renamed(arguments, "method_counts", {})),
+        *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),
     ]
 
 
@@ -185,7 +185,7 @@ def describe_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         title,
         *(
             (f"  {name}", describe_attack(attack))
-            for name, attack in read_renamed(attacks, "results").items()
+            for name, attack in read_key_or_former_key(attacks, "results").items()
         ),
     ]
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dbanon.data.schema import Kind, Role
-from dbanon.data.words import read_renamed
+from dbanon.data.words import read_key_or_former_key
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded_report
 from dbanon.ledger.recorded_report import RecordedRelease, require_classes
@@ -170,7 +170,7 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
                 _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
-    for name, attack_figure in read_renamed(attacks, "results", {}).items():
+    for name, attack_figure in read_key_or_former_key(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
         interval_text = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield ReleaseFigure(

@@ -95,7 +95,7 @@ FRAMES = (
         [classes(np.column_stack([(ARRAY * 1j).real, (ARRAY * 1j).imag]))],
     ),
     Steps(
-        "Other columns can only be taken from tables",
+        "Columns that are not numeric need a table",
         classes([["a", "b"]] * 9),
         [
             classes(
@@ -111,7 +111,7 @@ FRAMES = (
         [classes(ARRAY, method="individual_ranking")],
     ),
     Steps(
-        "Give what dbanon.partition gave, or its labels.",
+        "Pass the result of dbanon.partition, or its labels.",
         evaluate(ARRAY, released=ARRAY, quasi_identifiers=None, classes="x"),
         [
             evaluate(
@@ -137,7 +137,7 @@ FRAMES = (
         ],
     ),
     Steps(
-        "Rows are paired by their places; name a `key`",
+        "Rows are paired by their positions; name a `key`",
         evaluate(released=FRAME[:30]),
         [evaluate(released=FRAME[:30], key="id")],
     ),
@@ -147,7 +147,7 @@ FRAMES = (
         [evaluate(key="id")],
     ),
     Steps(
-        "Leave `classes` out: rows that are released alike",
+        "Leave `classes` out: then rows with equal released values",
         evaluate(ARRAY, released=ARRAY, quasi_identifiers=None, classes=np.zeros(N, np.int32)),
         [evaluate(ARRAY, released=ARRAY, quasi_identifiers=None)],
     ),
@@ -157,7 +157,7 @@ FRAMES = (
         [evaluate(report="report"), evaluate(FRAME[::-1], key="id")],
     ),
     Steps(
-        "Such as [['age', 'sex'], ['zip']]",
+        "Name columns that are compared, as in",
         lambda _: dbanon.attack(
             FRAME, release()[0], quasi_identifiers=["age", "size"], linked=[["age"]], control=FRAME
         ),
@@ -236,7 +236,7 @@ FRAMES = (
     ),
     Steps("Known keys: {}.", tree({"mask": [1], "zzz": 2}), [tree({"mask": [1]})]),
     # Synthetic rows.
-    Steps("Make one for all releases of these rows, once", noisy(budget=None), [noisy()]),
+    Steps("Create one, once for all releases of these rows", noisy(budget=None), [noisy()]),
     Steps(
         "Leave both out, or use method dp_marginals",
         noisy(delta=1e-9),

@@ -214,7 +214,7 @@ BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
     "null key": (
         {"key": "id", "released": people().assign(id=lambda t: t["id"].where(t["id"] > 1001))},
         InvalidParameter,
-        "key of the release holds NULL",
+        "key of the release contains NULL",
     ),
     "strangers": (
         {"key": "id", "released": people().assign(id=lambda t: t["id"] + 5)},

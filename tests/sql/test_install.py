@@ -293,7 +293,7 @@ def test_a_python_that_the_server_cannot_use_is_refused(
     )
     (backend_path / "dbanon").chmod(0o777)
     try:
-        with pytest.raises(PythonNotUsable, match="Everybody may write"):
+        with pytest.raises(PythonNotUsable, match="Everyone may write"):
             install.install(url, python_paths=[str(backend_path)])
     finally:
         (backend_path / "dbanon").chmod(0o755)

@@ -143,7 +143,7 @@ def test_advice_does_not_take_rules_of_others_for_decisions(
     line = ["advise", url, "--table", "app.person", "--k", "3", "--declare", "--yes"]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
-    assert "Declared by someone other than the present owner" in done.stderr
+    assert "Declared by someone other than the current owner" in done.stderr
     proposals = dict(
         run_sql("SELECT column_name, role FROM dbanon.rules('app.person') WHERE state = 'current'")
     )

@@ -52,7 +52,7 @@ def test_the_first_run_makes_the_chain_and_later_runs_continue_it(
     assert call("check", job).exit_code == 0
     planned = call("plan", job)
     assert planned.exit_code == 0, planned.stderr
-    assert "people: the first run makes it" in " ".join(planned.stdout.split())
+    assert "people: the first run creates it" in " ".join(planned.stdout.split())
     assert not key.exists()
     assert duckdb_file.rows(
         "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dbanon'"
@@ -64,7 +64,7 @@ def test_the_first_run_makes_the_chain_and_later_runs_continue_it(
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert duckdb_file.rows("SELECT count(*) FROM dbanon.chain") == [(1,)]
     # Now it is planned as any release of the chain.
-    assert "the first run makes it" not in call("plan", job).stdout
+    assert "the first run creates it" not in call("plan", job).stdout
 
 
 def test_a_chain_without_its_key_and_a_key_without_its_chain_are_refused(

@@ -94,7 +94,8 @@ def gc(
             *garbage_collection.clear_staging_directories(staging_directories),
             *garbage_collection.clear_abandoned_directories(spark_directories),
         ]
-        dropped_tables, n_deleted_runs = [], None
+        dropped_tables: list[str] = []
+        n_deleted_runs: int | None = None
         if url is not None:
             store = open_store(url, sql_printer(print_sql))
             n_deleted_runs = None if days is None else garbage_collection.clear_runs(store, days)
@@ -103,10 +104,10 @@ def gc(
         title = f"{pluralize(len(dropped_tables), 'table')} dropped"
         document = {"dropped": dropped_tables}
         if n_deleted_runs is not None:
-            title += f", {pluralize(n_deleted_runs, 'failed run')} forgotten"
+            title += f", {pluralize(n_deleted_runs, 'failed run')} deleted"
         if directories:
             folders = pluralize(len(cleared_directories), "directory", "directories")
-            title += f", {folders} of killed runs taken away"
+            title += f", {folders} of killed runs removed"
             document["cleared"] = cleared_directories
         rows = [[name] for names in document.values() for name in names]
         failed_runs = {} if n_deleted_runs is None else {"runs": n_deleted_runs}
@@ -153,7 +154,7 @@ def _warn_about_owners(owners: tuple[str, ...]) -> None:
     for owner in owners:
         print_message(
             f"WARNING: {owner} can run code as the database server's account, and so read and"
-            " change every database of it."
+            " change every database of the server."
         )
 
 
@@ -177,7 +178,7 @@ def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
-            raise InvalidParameter("--extension and --sql-only exclude each other.")
+            raise InvalidParameter("--extension and --sql-only cannot be combined.")
         checks = installation.install(url, sql_only=sql_only, extension=extension, **options)
         _warn_about_owners(options["trusted_owners"])
         mark_committed()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
+# Maximum number of column sets, which make rows unique, to print.
 _MAX_SHOWN_SETS = 10
 
 
@@ -157,11 +158,16 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
 def _declare(
     url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
 ) -> None:
-    """Declare the proposed roles of columns without a rule; with confirmation if needed."""
+    """Declare the proposed roles of columns without a rule, after asking for confirmation.
+
+    Parameters
+    ----------
+    needs_confirmation : False to declare without asking.
+    """
     from dbanon.doors import rules as api
 
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
-    # Rules that another role declared are replaced, and listed so that the owner notices them.
+    # Replace rules that another database role declared, and list them so that the owner notices.
     untrusted_columns = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
     declared_columns = {rule.column for rule in rules} - untrusted_columns
     new_rules = {name: rule for name, rule in advice.rules.items() if name not in declared_columns}
@@ -184,7 +190,7 @@ def _declare(
             else ""
         )
         + (
-            " Declared by someone other than the present owner, and replaced if listed above:"
+            " Declared by someone other than the current owner, and replaced if listed above:"
             f" {', '.join(map(escape_control_characters, sorted(untrusted_columns)))}."
             if untrusted_columns
             else ""
@@ -221,8 +227,8 @@ def _render_advice(advice: Advice) -> Group:
     set_rows = [
         ("all", describe_set(singling.chosen), ""),
         *(
-            (f"without {name}", describe_set(remainder), _format_drop(share_drops[name]))
-            for name, remainder in singling.without.items()
+            (f"without {name}", describe_set(other_columns), _format_drop(share_drops[name]))
+            for name, other_columns in singling.without.items()
         ),
         *(
             (", ".join(column_set.columns), describe_set(column_set), "")

@@ -1,4 +1,4 @@
-"""The command ``dbanon anonymize``."""
+"""The commands ``dbanon anonymize``, ``dbanon plan`` and ``dbanon bound``."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def with_engine(command: Any) -> Any:
     return command
 
 
-def to_sql_origin(arguments: Mapping[str, Any]) -> Engine | None:
+def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
     """Build the engine that the options name; None to run in this process.
 
     Raises
     ------
-    UsageError : an engine has no master, or engine settings come without an engine.
+    UsageError : an engine has no master, or there are engine settings without an engine.
     InvalidParameter : Spark does not support the method.
     """
     name, master = arguments["engine"], arguments["master"]
@@ -97,12 +97,13 @@ def to_sql_origin(arguments: Mapping[str, Any]) -> Engine | None:
     return Engine(name, master, arguments["tasks"], dict(map(split_pair, arguments["conf"])))
 
 
-# All fields but the name. Optional in every command: ``chain_of`` checks required ones.
+# The options of a chain except its name. For click they are all optional; ``chain_of`` checks that
+# required ones are set if there is a chain.
 _CHAIN_OPTIONS = tuple(
     replace(parameter, default=None if parameter.default is REQUIRED else parameter.default)
     for parameter in parameters(Chain)[1:]
 )
-# The prefix distinguishes the key of a chain from the key of rows.
+# Prefix of parameter names, which distinguishes the key of a chain from the key of rows.
 _CHAIN_PREFIX = "chain_"
 
 
@@ -121,7 +122,7 @@ def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
 
     Raises
     ------
-    InvalidParameter : chain options come without a chain, or the chain has no key.
+    InvalidParameter : there are chain options without a chain, or the chain has no key.
     """
     chain_options = parse_option_values(
         _CHAIN_OPTIONS,
@@ -237,7 +238,7 @@ def anonymize(url: str, **arguments: Any) -> None:
         if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
         options["evaluate"] |= needs_evaluation(report_path) and not is_private
-        engine = to_sql_origin(arguments)
+        engine = engine_of(arguments)
         with (
             save_refusal_on_error(report_path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,

@@ -32,9 +32,9 @@ from dbanon.stores.files import DUCKDB, ensure_database_file
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
-# Prefix of the comment on the demonstration's table; the release's mark follows.
+# Beginning of the comment on the demonstration's table; the id of its release follows.
 _MARK = "dbanon demonstration"
-# Memory for the values as numpy and Arrow arrays.
+# Memory per person for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
 PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Numbers, and indices into the constants below, by person.
+# Arrays with one element per person: numbers, or indexes into the constants below.
 _Numbers = NDArray[np.float64]
 _Index = NDArray[np.int64]
 
@@ -17,7 +17,11 @@ _DAYS_PER_YEAR: Final = 365.2425
 
 
 class _Region(NamedTuple):
-    """A region: its share of the population, and what depends on it."""
+    """A region, with its share of the population.
+
+    ``income_factor`` multiplies incomes, ``commute_km`` is a typical way to work, and ``sites`` are
+    places in the region.
+    """
 
     name: str
     share: float
@@ -27,9 +31,9 @@ class _Region(NamedTuple):
 
 
 class _Occupation(NamedTuple):
-    """An occupation with its highest yearly income, before factors.
+    """An occupation with its yearly income, before the factors of age, education and region.
 
-    ``shares`` are those of workers with each education who have the occupation.
+    ``shares`` has, for each education, the share of workers who have the occupation.
     """
 
     name: str
@@ -40,8 +44,8 @@ class _Occupation(NamedTuple):
 class _Diagnosis(NamedTuple):
     """A diagnosis with its log odds against "none", and the mean number of visits a year.
 
-    The log odds are ``base`` for men of 50 years with a BMI of 26. The others are added per 10
-    years of age, per BMI point, and for women.
+    For men of 50 years with a body mass index (BMI) of 26, the log odds are ``base``. The other
+    terms are added per 10 years above 50, per BMI point above 26, and for women.
     """
 
     name: str
@@ -89,13 +93,14 @@ _REGIONS: Final = (
     _Region("Valley", 0.13, 1.05, 12.0, ("Vineyard", "Riverside", "Castle Hill")),
     _Region("Mountains", 0.10, 0.88, 23.0, ("High Pass", "Pinewood", "Silver Mine")),
 )
-# Shares of a region's population in its first, second and third site.
+# Shares of a region's population at its first, second and third site.
 _SITE_SHARES: Final = (0.55, 0.30, 0.15)
 
 _EDUCATIONS: Final = np.array(
     ["lower secondary", "upper secondary", "vocational", "bachelor", "master", "doctorate"]
 )
-# Upper bounds of each education but the last, in standard deviations of the inclination.
+# A person's inclination to education is a standard normal number, shifted by age. These are the
+# upper bounds of the inclinations that lead to each education except the last.
 _EDUCATION_BOUNDS: Final = (-0.95, -0.15, 0.45, 1.05, 2.0)
 _EDUCATION_MIN_AGE: Final = np.array([16, 18, 19, 21, 23, 27])
 
@@ -121,7 +126,7 @@ _OUT_OF_WORK: Final = (
 _STATUSES: Final = (*_OCCUPATIONS, *_OUT_OF_WORK)
 
 _MARITAL_STATUSES: Final = np.array(["single", "married", "divorced", "widowed"])
-# Shares of each marital status at these ages, interpolated between them.
+# Ages for which the shares of each marital status are given; between them they are interpolated.
 _MARITAL_AGES: Final = (18, 25, 35, 50, 65, 80, 95)
 _MARITAL_SHARES: Final = (
     (0.98, 0.80, 0.42, 0.22, 0.11, 0.07, 0.05),
@@ -286,7 +291,7 @@ def _draw_heights_and_weights(
 ) -> tuple[_Index, _Numbers]:
     """Draw heights in cm and weights in kg."""
     n = len(age)
-    # Earlier generations are smaller, and old people have shrunk.
+    # Older people were born into shorter generations, and have shrunk with age.
     centimetres = _look_up([166.5, 180.0], sex) - 0.09 * (age - 40) + rng.normal(0, 6.6, n)
     height = np.round(np.clip(centimetres, 140, 215)).astype(np.int64)
     typical_bmi = 23.2 + 0.8 * sex + np.interp(age, [18, 60, 95], [0, 3.8, 2.6]) - 0.35 * education
@@ -313,7 +318,7 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArra
     person_id = rng.permutation(n) + 100_001
     given_names = np.array([_FEMALE_NAMES, _MALE_NAMES])
     given_index = (sex, rng.integers(given_names.shape[1], size=n))
-    # Few names are frequent, many are rare.
+    # A few names are frequent, and many are rare.
     family_index = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
     # The multiplier has no common factor with 10**8, so the numbers stay distinct.
     national_number = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8

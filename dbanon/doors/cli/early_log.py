@@ -1,7 +1,7 @@
 """The JSON log of a command before the command itself is imported.
 
-The entry point creates it, and ``log`` continues it. This module imports only a small part of the
-standard library.
+The entry point (``start``) creates it, and ``Log`` continues it once the command is imported. This
+module imports only a small part of the standard library.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ import click
 from dbanon.data.extension import Command, all_extensions, load
 from dbanon.errors import ExtensionInvalid
 
-# Key of the command-line words in a click context.
+# Key under which a click context holds the words of the command line.
 _WORDS_KEY = "dbanon.words"
 
 
 class DatabaseCommand(click.Command):
-    """A command whose URL argument may be omitted if DBANON_URL is set, even before others."""
+    """A command whose URL may be omitted if DBANON_URL is set, even if other arguments follow."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         url = os.environ.get("DBANON_URL")
@@ -108,7 +108,7 @@ class _LazyCommands(Mapping[str, click.Command]):
 
 
 class LazyCommandGroup(CommandGroup):
-    """A command group that imports only the command to run; importing all takes noticeable time."""
+    """A command group that imports only the command to run, because importing all is slow."""
 
     def __init__(self, *, entries: Mapping[str, Command], **settings: Any) -> None:
         super().__init__(**settings)

@@ -36,6 +36,7 @@ def hierarchy() -> None:
     """Check generalization hierarchies, propose them, and store them by name."""
 
 
+# Help on the argument FILE.
 FILE_HELP = (
     "FILE is a CSV or JSON file, table:ref.tree (columns child and parent, or leaf, level1, …), or"
     " name:STORED. "
@@ -68,7 +69,7 @@ def check(
             if table is not None and column is not None:
                 from dbanon.run.hierarchies import require_leaves
 
-                require_leaves(*_locate_column(str(url), table, column, print_sql), tree)
+                require_leaves(*_open_column_source(str(url), table, column, print_sql), tree)
         except HierarchyBroken as error:
             _show_problems(output_format, error)
             if output_format == "json":
@@ -97,7 +98,7 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
         from dbanon.hierarchy import builders as hierarchy_builders
         from dbanon.run.hierarchies import read_column_values
 
-        values = read_column_values(*_locate_column(url, table, column, print_sql))
+        values = read_column_values(*_open_column_source(url, table, column, print_sql))
         suggestion = hierarchy_builders.suggestion(values)
         click.echo(suggestion.tree.to_csv(), nl=False)
         print_message(f'"{column}": {suggestion.reason}', event="info")
@@ -219,10 +220,10 @@ def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
     return load_hierarchy(url, tree_or_spec, on_sql=sql_printer(print_sql))
 
 
-def _locate_column(
+def _open_column_source(
     url: str, table: str, column: str, print_sql: bool
 ) -> tuple[Store, RelationName, str]:
-    """Open the store of a column; return store, table and column, for ``column_values``."""
+    """Open the database of a column, and return what reads its values: store, table and column."""
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 

@@ -1,4 +1,4 @@
-"""The commands on job files except ``run``: ``check``, ``schema``, ``init``, ``plan FILE``."""
+"""Commands on files: ``check``, ``schema``, ``init``, ``plan`` for job files, and ``verify``."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def verify_file(
 def choose_by_ending(
     command: click.Command, file_command: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """Make a command run another one instead if its first argument is a file of such an ending.
+    """Make a command run another one if its first argument is a file with one of these endings.
 
     Parameters
     ----------

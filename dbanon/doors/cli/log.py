@@ -1,7 +1,7 @@
-"""A command's log on stderr: text for people, or one JSON object per line for machines.
+"""A command's log on stderr: readable text, or one JSON object per line for programs.
 
-The log never contains values. With ``--log-format json`` the first event is ``start`` and the last
-one ``end``, however the command ends: an error, a signal, invalid options.
+The log never contains values of the data. With ``--log-format json`` the first event is always
+``start`` and the last one ``end``, even after an error, a signal or invalid options.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Log:
     def event(
         self, level: str, event: str, *, code: str | None = None, **extra_fields: Any
     ) -> None:
-        """Write an event as JSON; a text log skips it.
+        """Write an event to a JSON log. A text log ignores it.
 
         Parameters
         ----------
         level : ``info``, ``warning`` or ``error``.
         code : code of the reported error.
-        extra_fields : further fields of this event.
+        extra_fields : additional fields of this event.
         """
         if self.is_json:
             fields = {
@@ -79,7 +79,7 @@ class Log:
             write_line(json.dumps(fields | job_field | extra_fields))
 
     def start(self, command: str | None) -> None:
-        """Write the first event, unless ``start`` has already written it."""
+        """Write the first event, unless the early log has already written it."""
         if self._early is None:
             self.event("info", "start", command=command)
 
@@ -89,21 +89,27 @@ class Log:
         self.event("info", "job")
 
     def progress(self, phase: str, share: float) -> None:
-        """Log the progress of a run: a phase, and the share of it that is done, 0 to 1."""
+        """Log the progress of a run: a phase and its completed share, 0 to 1."""
         if self.is_json:
             self.event("info", "progress", done=round(share, 3))
         else:
             write_line(f"run {self.run_id[:8]}: {phase} {share:.0%}")
 
     def error(self, error: DbanonError, *, in_text_log: bool = True) -> None:
-        """Log an error; in text only if ``in_text_log``, since stdout may already have it."""
+        """Log an error.
+
+        Parameters
+        ----------
+        in_text_log : False to omit it from a text log, because it was printed on stdout.
+        """
         if self.is_json:
             hint = error.hint_by(spell_cli_option)
             error_fields = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **error_fields)
         elif in_text_log:
             write_line(f"Error [{error.code}]: {escape_control_characters(error.message)}")
-            # Only a job file's problems span several lines; escape line breaks in other details.
+            # Only the problems of a job file take several lines. Escape line breaks in the details
+            # of other errors.
             has_lines = isinstance(error, JobFileInvalid)
             detail = error.detail and escape_control_characters(error.detail, lines=has_lines)
             for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
@@ -131,7 +137,7 @@ def current_log() -> Log:
 
 
 def print_message(line: str, event: str = "warning") -> None:
-    """Write a message to stderr if possible; a JSON log gets it as the message of an event.
+    """Write a message to stderr if possible; to a JSON log, as the message of an event.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The command line: thin commands, each imported when it is used."""
+"""The command line. Each command is imported only when it is used."""
 
 from __future__ import annotations
 

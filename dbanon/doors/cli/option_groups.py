@@ -9,7 +9,8 @@ import click
 
 from dbanon.doors.cli.groups import DatabaseCommand
 
-# Names of click's parameters, or prefixes ending with _. Options without a group are listed last.
+# The options in each group of the help: names of click's parameters, or prefixes that end with an
+# underscore. Options that are in no group are listed last.
 _START_OPTIONS = (
     "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",
@@ -49,7 +50,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 OTHER_GROUP = "Other"
 _SHOW_ALL_KEY = "dbanon.help_all"
 
-# Other tools' names of options, and their equivalents.
+# Patterns of option names that other tools use, with the equivalent option.
 _OTHER_NAMES = (
     (r"(distinct-)?l(-?diversity)?|diversity", "--model COLUMN=distinct_l:3"),
     (r"entropy-l(-?diversity)?", "--model COLUMN=entropy_l:3"),
@@ -76,7 +77,7 @@ def group_of(param: click.Parameter) -> str:
 
 
 class GroupedOptions(DatabaseCommand):
-    """A command whose help shows ten options, and all of them with ``--help-all``."""
+    """A command whose help lists the most important options; with ``--help-all``, all of them."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

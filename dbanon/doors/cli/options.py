@@ -63,7 +63,7 @@ def click_option(
     elif parameter.kind is bool:
         settings["is_flag"] = True
         if default is not False and "default" not in settings:
-            # An option that is on or undecided by default also needs a --no-… form.
+            # If the default is True or None, the option also needs a --no-… form.
             name = flag(parameter)
             switch = f"{name}/--no-{name.removeprefix('--')}"
             return click.option(
@@ -93,7 +93,8 @@ def parse_option_values(
 
     Raises
     ------
-    InvalidParameter : a text does not have the option's form. The message quotes no column value.
+    InvalidParameter : a text does not have the form that the option requires. The message quotes
+        no value of a column.
     """
     options = {
         parameter.name: _parse_value(parameter, arguments[parameter.name])
@@ -105,7 +106,7 @@ def parse_option_values(
 
 
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
-    """Convert the texts of a repeatable option; other values are already converted by click."""
+    """Convert the texts of a repeatable option. Click has already converted other values."""
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
     if parameter.item is Model:
@@ -132,7 +133,9 @@ def parse_order(text: str) -> tuple[str, ...]:
 
 
 def parse_bounds(text: str) -> tuple[Any, Any]:
-    """Parse LOW:HIGH into its two bounds. Times of day contain colons, so split in the middle.
+    """Parse LOW:HIGH into its two bounds.
+
+    Times of day contain colons, so split at the middle one.
 
     Raises
     ------
@@ -203,7 +206,12 @@ def parse_model(text: str) -> Model:
 def merge_orders(
     inline_orders: Mapping[str, tuple[str, ...]], files: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Merge the orders of options with those of files, texts NAME=FILE. Errors quote no value.
+    """Merge the orders that options state with those in files. Errors quote no value.
+
+    Parameters
+    ----------
+    inline_orders : from column name to its values, lowest first.
+    files : texts in the form NAME=FILE.
 
     Raises
     ------
@@ -224,7 +232,7 @@ def merge_orders(
     for name, order in orders.items():
         if "" in order:
             raise InvalidParameter(
-                f'The order of "{name}" holds an empty value.',
+                f'The order of "{name}" contains an empty value.',
                 hint="Write values as a,b,c, or one in each line of a file.",
             )
     return orders

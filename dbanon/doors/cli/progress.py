@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, otherwise occasional lines. It never shows values."""
+"""Shows the progress of a run: a bar on a terminal, otherwise occasional lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class ProgressDisplay:
-    """Shows progress: a context manager, called with a phase and the share of it that is done.
+    """Shows progress. It is a context manager, and is called with a phase and its completed share.
 
     Parameters
     ----------

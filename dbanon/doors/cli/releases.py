@@ -1,4 +1,4 @@
-"""The commands on existing releases: ``releases``, ``show``, ``drop``, ``report`` …."""
+"""The commands on existing releases: ``releases``, ``show``, ``drop``, ``report`` and others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 def needs_evaluation(path: str | Path | None) -> bool:
-    """Return True for an HTML report: only the run that makes a release can evaluate it fully."""
+    """Return True for the path of an HTML report, which includes an evaluation.
+
+    The run must evaluate the release, because afterwards a full evaluation is impossible.
+    """
     return path is not None and Path(path).suffix == ".html"
 
 
@@ -53,10 +56,10 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
     try:
         save_report(report, path, _inspect_release(database, report) if needs_inspection else None)
     except OSError as error:
-        # The release is committed: a failed report must not make a scheduler repeat the run.
+        # The release is committed. A report that fails must not make a scheduler repeat the run.
         print_message(
             f"Warning: the release was published, but its report {path} could not be written"
-            f" ({error.strerror or type(error).__name__}). Once it can be, write it with dbanon"
+            f" ({error.strerror or type(error).__name__}). To write it later, run: dbanon"
             f" report URL {report.output} -o {path}."
         )
     else:

@@ -1,4 +1,4 @@
-"""Reports for people: tables on a terminal, JSON and HTML files."""
+"""Renders results: tables on a terminal, and reports as text, JSON and HTML files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.run.verify_export import VerifiedExport
 
-# A width in characters that no line reaches.
+# A console width in characters at which no line is wrapped.
 _UNLIMITED_WIDTH = 1_000_000
-# Terminal width up to which tables are narrowed, and the width of labels then.
+# Tables are narrowed on terminals of at most this width, in characters.
 _NARROW_TERMINAL_WIDTH = 100
+# Width to which labels are wrapped in narrowed tables, in characters.
 _MAX_LABEL_WIDTH = 30
-# Width of wrapped lines in a catalog.
+# Width of wrapped lines in a catalog, in characters.
 _CATALOG_WIDTH = 78
 
 
@@ -54,7 +55,7 @@ def print_results(*results: Any) -> None:
 
 
 def _render_unpadded(renderable: Any, encoding: str) -> str:
-    """Render a table or text without trailing blanks; escape what the encoding lacks."""
+    """Render a table or text without trailing blanks, escaping characters not in the encoding."""
     buffer = io.BytesIO()
     file = io.TextIOWrapper(buffer, encoding, errors="backslashreplace", write_through=True)
     width = None if "COLUMNS" in os.environ else _UNLIMITED_WIDTH
@@ -107,9 +108,9 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]])
 
 
 class EntryList:
-    """Entries as a table or, if it is too wide, each entry as lines of label and value.
+    """Renders entries as a table or, if that is too wide, each entry as lines of label and value.
 
-    Narrowing the table would wrap identifiers, which people copy.
+    Narrowing the table instead would wrap identifiers, so that users could not copy them.
     """
 
     def __init__(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -265,11 +266,12 @@ def save_report(
 
 
 def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
-    """Write why nothing was released to a file next to the missing report; warn if that fails.
+    """Write a refusal, i.e. why nothing was released, next to the report; warn if that fails.
 
     Parameters
     ----------
-    report_path : path of the missing report. Its ending selects the format, as in ``save_report``.
+    report_path : path of the report that could not be made. Its ending selects the format, as in
+        ``save_report``.
     context : passed to ``describe_refusal``.
     """
     from dbanon.doors.html.page import write_private_file

@@ -185,7 +185,7 @@ def refresh(
 
 
 def _read_rules(file: Path) -> dict[str, Any]:
-    """Read a file of rules. Errors quote nothing from it, since it may contain values."""
+    """Read a file of rules. Errors quote nothing from the file, which may contain values."""
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
@@ -196,7 +196,7 @@ def _read_rules(file: Path) -> dict[str, Any]:
     if isinstance(content, list):
         return _rules_of_listing(content)
     if not isinstance(content, dict):
-        raise InvalidParameter("The file of rules must hold a JSON object: a rule by column.")
+        raise InvalidParameter("The file of rules must contain a JSON object: a rule by column.")
     return content
 
 
@@ -234,7 +234,7 @@ def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> 
 
 
 def _describe_details(entry: Declared) -> str:
-    """Describe a rule without its role; an order is given only by its length."""
+    """Describe the settings of a rule other than its role; of an order, only its length."""
     details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
     if "order" in details:
         details["order"] = f"{len(details['order'])} values"

@@ -158,9 +158,9 @@ def run(
 
 
 def _metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
-    """Return a function that writes metrics: outcomes, and the name of the running job if any.
+    """Return a function that writes outcomes to the metrics file; without a file it does nothing.
 
-    The function does nothing without a metrics file.
+    Its arguments are the outcomes so far, and the name of the job that begins, if any.
     """
     from dbanon.doors.jobfile.outcome import write_metrics
 
@@ -175,7 +175,12 @@ def _metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class _RunOptions:
-    """The command's options for running and reporting jobs."""
+    """The command's options for running and reporting jobs.
+
+    Parameters
+    ----------
+    write_start : writes to the metrics that the job with this name begins.
+    """
 
     output_format: str
     no_progress: bool
@@ -187,7 +192,7 @@ class _RunOptions:
 
 
 class _RunResults(NamedTuple):
-    """The results so far: outcomes, a JSON document per job, and errors by job name."""
+    """The results so far: outcomes, a JSON document per job, and pairs of job name and error."""
 
     outcomes: list[Outcome]
     documents: list[dict[str, Any]]
@@ -206,7 +211,7 @@ def _run_all(
 
     Parameters
     ----------
-    received_signals : numbers of the signals received; after one, no other job starts.
+    received_signals : numbers of the signals received so far. If there is one, no other job starts.
     """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 

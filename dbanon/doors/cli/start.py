@@ -1,9 +1,9 @@
 """The entry point of ``dbanon``: sets up its log and signal handlers before slow imports.
 
-Importing dbanon takes some tenths of a second, more on a busy machine. A command that is ended
-meanwhile still logs its first and last line, and exits with the code of the signal. This module
-therefore imports only a small part of the standard library, and everything else when needed. No
-module of a command imports this one.
+Importing dbanon takes some tenths of a second, more on a busy machine. Even if a signal ends the
+command meanwhile, it must log its first and last line and exit with the signal's exit code. This
+module therefore imports only a small part of the standard library, and everything else when needed.
+No module of a command imports this one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # Signals that end a command with the exit code 128 plus their number, and their name in its log.
 _EXIT_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-# Allocations before a garbage collection. Imported modules stay in memory anyway, and scanning them
-# every 700 allocations, Python's default, takes a tenth of a short command's time.
+# Number of allocations between garbage collections. Imported modules stay in memory anyway, and
+# scanning them after every 700 allocations, as by default, takes a tenth of a short command's time.
 _GC_THRESHOLD = 100_000
-# Command groups, whose commands have two words.
+# Command groups. The name of their commands has two words, as in ``budget create``.
 GROUPS = ("budget", "chain", "hierarchy")
 _PROCESS_ID = os.getpid()
 # Set if the running command logs JSON.
@@ -70,7 +70,7 @@ def start() -> NoReturn:
 
 
 def _exit_on_signal(signal_number: int, frame: object) -> NoReturn:
-    """Exit at once. Outside of the ``handle_signals`` block no run needs to be rolled back."""
+    """Exit at once: outside of a ``handle_signals`` block there is no run to roll back."""
     code, signal_name = 128 + signal_number, _EXIT_SIGNALS[signal.Signals(signal_number)]
     if os.getpid() != _PROCESS_ID:
         # A child process must not write to the command's log.
@@ -93,7 +93,8 @@ def _report_import_failure(error: ImportError | MemoryError) -> int | None:
     """Report a missing extra or a lack of memory. Return the exit code; None for other errors."""
     from dbanon.errors import MemoryLimit, error_for_missing_extra, is_out_of_memory
 
-    # Hints name Python's options: the module with the command line's may have failed to import.
+    # Hints name options as in Python, because the module that writes them as command-line options
+    # may be the one that could not be imported.
     reported_error = (
         MemoryLimit.of_process() if is_out_of_memory(error) else error_for_missing_extra(error)
     )
@@ -122,7 +123,7 @@ def _write(line: str) -> None:
 
 
 def _wants_json(words: list[str]) -> bool:
-    """Return True if the words of the command line request a JSON log; the last one counts."""
+    """Return True if the command line requests a JSON log; the last ``--log-format`` counts."""
     formats = [value for word, value in pairwise(words) if word == "--log-format"]
     formats += [word.partition("=")[2] for word in words if word.startswith("--log-format=")]
     return formats[-1:] == ["json"]

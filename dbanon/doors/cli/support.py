@@ -1,4 +1,4 @@
-"""Shared parts of the commands: parameter types, output, errors and signals."""
+"""Helpers that the commands share: parameter types, output, errors and signals."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.thread_connections import thread_connections
 
+# The exit code after an unexpected error.
 UNEXPECTED = 1
 # Warnings that do not stop a command: each is printed as a line, every time.
 _PRINTED_WARNINGS = (
@@ -91,7 +92,7 @@ def with_common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TerminatedError(BaseException):
-    """SIGTERM was received; everything is rolled back while the stack unwinds."""
+    """SIGTERM was received. While this exception propagates, the run is rolled back."""
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -138,7 +139,7 @@ class ShortNames(Names):
 
 
 def short_names(letter: str, name: str, columns: str) -> Callable[..., Any]:
-    """Build a short option for a list of names; repetitions extend the list.
+    """Build a short option for a list of names. If it is repeated, the lists are joined.
 
     Parameters
     ----------
@@ -243,8 +244,8 @@ def sql_printer(is_enabled: bool) -> Callable[[str], None] | None:
 def commit_guard() -> Iterator[Callable[[], None]]:
     """Turn errors after the commit into warnings.
 
-    The block calls the function it receives once its change is committed. A scheduler repeats a
-    command that fails, so a result that cannot be printed must not count as a failure.
+    Yields a function, which the block calls once its change is committed. Errors from then on must
+    not make the command fail, because a scheduler would repeat a change that is already made.
     """
     commits: list[bool] = []
     try:
@@ -276,10 +277,9 @@ def _warning_printer(default_printer: Any) -> Callable[..., None]:
 def handle_signals() -> Iterator[Sequence[int]]:
     """Make SIGTERM roll back a run and clear staging, as Ctrl-C does.
 
-    Yields the numbers of the signals received, a list that grows.
-
-    A database driver may turn the exception of a signal handler into its own error, so the
-    received signal decides how the command ends.
+    Yields the list of the received signals' numbers, to which later signals are appended. If there
+    are any, they determine how the command ends rather than the exception, because a database
+    driver may replace the exception of a signal handler by its own error.
     """
     received_signals: list[int] = []
 
@@ -392,8 +392,8 @@ def _translate_system_error(error: Exception) -> DbanonError | None:
 def _clear_frames(error: BaseException) -> None:
     """Release the local variables of a reported error's frames.
 
-    Libraries keep errors in reference cycles, and commands end without a garbage collection, since
-    ``start`` turns it off. Kernels in such a cycle would be reported as leaked.
+    Libraries keep errors in reference cycles, and the process ends without a final garbage
+    collection. Kernels (objects of the compiled core) in such a cycle would be reported as leaked.
     """
     linked_error: BaseException | None = error
     while linked_error is not None:

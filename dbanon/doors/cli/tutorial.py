@@ -1,4 +1,4 @@
-"""The tutorial: a guided tour that explains each step, runs it, and waits for the reader."""
+"""The tutorial: a guided tour that explains each step, runs it, and waits for the user."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dbanon.errors import INTERRUPTED, TERMINATED, OutputExists
 
 ROWS, SEED = 5_000, 1
 DATABASE = "persons.duckdb"
-# Files that the tutorial creates in its folder; it removes no others.
+# Files that the tutorial creates in its folder. At the end it removes only these.
 FILES = (DATABASE, f"{DATABASE}.wal", "report.html")
 _MAX_COMMAND_LENGTH = 98
 _TEXT_WIDTH = 88
 
 
 class _EndOfTour(Exception):
-    """The reader ended the tour."""
+    """The user ended the tour."""
 
 
 class Tutorial:
@@ -89,7 +89,7 @@ class Tutorial:
 
 
 def _ask(question: str, default: str) -> str:
-    """Ask the reader a question and return the answer; ``default`` if the input has ended."""
+    """Ask the user a question and return the answer; ``default`` if the input has ended."""
     try:
         return input(question).strip().casefold()
     except EOFError:
@@ -133,7 +133,7 @@ def _make_folder(folder: Path) -> bool:
 
 
 def _remove_files(folder: Path, *, is_new: bool) -> None:
-    """Remove the tutorial's files. The folder stays if the reader put other files into it."""
+    """Remove the tutorial's files, and the folder if the tutorial created it and it is empty."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     if is_new:

@@ -20,7 +20,7 @@ class Query(NamedTuple):
 
 
 class TutorialStep(NamedTuple):
-    """A step: title, purpose, commands and queries to run, and what their results show."""
+    """A step: its title and purpose, commands and queries to run, and what their results show."""
 
     title: str
     purpose: str

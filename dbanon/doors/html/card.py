@@ -1,7 +1,8 @@
 """Renders cards, which notebooks display for results, with the pictures of reports.
 
 A card contains no more than the report, or than ``to_dict`` of the result. It has no script and
-loads nothing. Text from data is escaped, with its control and direction characters.
+loads nothing. Text from data is escaped, including control characters and characters that change
+the text direction.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _COLOURS = (
 _RULE_PATTERN = re.compile(r"([^{}]+)(\{[^{}]*\})")
 _CARD_SELECTOR = ".dbanon-card"
 
-# The losses of a sweep, as reports name them.
+# The names of losses of trial releases, as in reports.
 LOSS_NAMES = {"sse_loss": "SSE/SST", "iloss": "iloss per cell"}
 
 
@@ -167,18 +168,18 @@ def _render_certificate(result: Certificate) -> str:
 
 @render_card.register
 def _render_advice(result: Advice) -> str:
-    parts: dict[str, list[Sequence[str]]] = {}
-    for part, subject, text, _ in result.table_rows():
-        parts.setdefault(part, []).append((subject, text))
+    rows_by_section: dict[str, list[Sequence[str]]] = {}
+    for section, subject, text, _ in result.table_rows():
+        rows_by_section.setdefault(section, []).append((subject, text))
     return _wrap_card(
         "advice",
         result.source,
         _render_pairs(result.recommended()),
         _render_map(result),
         *(
-            _render_details(part, _render_table([], rows))
-            for part, rows in parts.items()
-            if part not in ("recommended", "table")
+            _render_details(section, _render_table([], rows))
+            for section, rows in rows_by_section.items()
+            if section not in ("recommended", "table")
         ),
     )
 
@@ -190,7 +191,7 @@ def _render_sweep(result: Sweep) -> str:
 
 
 def _render_map(result: Advice | Sweep) -> str:
-    """Render the map of trial releases: loss against risk, with a ring for the recommended one."""
+    """Plot the loss of trial releases against their risk, with a ring for the recommended one."""
     sweep, recommended = split_advice(result)
     if not sweep.points:
         return ""
@@ -206,7 +207,7 @@ def _render_map(result: Advice | Sweep) -> str:
     ]
     curves = dict.fromkeys(point.curve for point in points)
     legend_items = "".join(
-        f"<li>{svg.draw_legend_sign(index)} {_escape_text(curve)}</li>"
+        f"<li>{svg.draw_legend_symbol(index)} {_escape_text(curve)}</li>"
         for index, curve in enumerate(curves)
     )
     picture = svg.draw_tradeoff(
@@ -216,7 +217,7 @@ def _render_map(result: Advice | Sweep) -> str:
 
 
 def split_advice(result: Advice | Sweep) -> tuple[Sweep, Point | None]:
-    """Return the trial releases, and the recommended one, if any."""
+    """Return the trial releases, and the recommended one; None if there is none."""
     if isinstance(result, Sweep):
         return result, None
     recommendation = result.recommendation

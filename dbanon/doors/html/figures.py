@@ -1,11 +1,14 @@
-"""Describes losses and risks for the page: figures with their digits, limits and meaning."""
+"""Describes losses and risks for the page: formatted values with their limits and meaning.
+
+A figure is a formatted value of a measure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.data.words import read_renamed
+from dbanon.data.words import read_key_or_former_key
 from dbanon.doors.html.svg import draw_share_bar
 from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
@@ -16,9 +19,10 @@ Row = dict[str, Any]
 # Minimum number of rows per column: with fewer, a correlation could reveal single records.
 _ROWS_PER_COLUMN = 30
 _CORRELATION_MEASURES = ("correlation_loss",)
-# Measures of distance, with the value that they always have if each label covers its original.
+# Measures of distance, with the value that they always have if released values are labels
+# (intervals or nodes of a hierarchy) that contain the original values.
 _FIXED_LABEL_VALUES = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
-_COVER_EXPLANATION = "a label that covers its value has distance 0 from it."
+_COVER_EXPLANATION = "a label that contains the original value has distance 0 from it."
 _HEADLINE_MEASURES = ("linkage_risk", "sse_loss")
 
 
@@ -32,7 +36,10 @@ def format_figure(value: float | None, digits: int = 4) -> str:
 
 
 def describe_losses(evaluation: Mapping[str, Any]) -> Row:
-    """Describe the measures of loss: a row for each with a value, and the others by reason."""
+    """Describe the measures of loss: a row for each that has a value, and the names of the others.
+
+    The names are grouped by the reason why the measures have no value.
+    """
     rows = [
         _describe_measure(LOSSES[name], value, evaluation)
         for name, value in evaluation["losses"].items()
@@ -64,7 +71,7 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
     if "failed" in result:
         return {"rows": [], "failed": result["failed"]}
     rows = []
-    for name, attack in read_renamed(result, "results").items():
+    for name, attack in read_key_or_former_key(result, "results").items():
         interval = attack["interval"]
         rows.append(
             (
@@ -83,14 +90,13 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
 
 def _describe_rows(rows: list[Row]) -> Row:
     """Separate the rows with a figure from the names of other measures, grouped by reason."""
-    # From the reason to the names of measures.
-    omitted: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for row in rows:
         if row["omission_reason"]:
-            omitted.setdefault(row["omission_reason"], []).append(row["name"])
+            names_by_reason.setdefault(row["omission_reason"], []).append(row["name"])
     return {
         "rows": [row for row in rows if not row["omission_reason"]],
-        "omitted": list(omitted.items()),
+        "omitted": list(names_by_reason.items()),
     }
 
 
@@ -118,7 +124,7 @@ def describe_columns(evaluation: Mapping[str, Any]) -> Row:
 
 
 def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
-    """Describe the parts of a measure: name and figure of each."""
+    """Describe the components that a measure is computed from: name and figure of each."""
     parts = evaluation["parts"].get(name, {})
     return [
         (
@@ -130,9 +136,9 @@ def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, 
 
 
 def _is_fixed_for_labels(evaluation: Mapping[str, Any], name: str) -> bool:
-    """Whether a measure has the same value for any labels that cover their values.
+    """Whether a measure has the same value for any labels that contain the original values.
 
-    Evaluations by old versions have no note about it; their losses show it.
+    Evaluations by older versions have no note that says so, so infer it from their losses.
     """
     fixed_value = _FIXED_LABEL_VALUES.get(name)
     value = {**evaluation["losses"], **evaluation["risks"]}.get(name)
@@ -155,7 +161,7 @@ def _describe_measure(measure: Measure, value: float | None, evaluation: Mapping
     is_fixed = _is_fixed_for_labels(evaluation, measure.name)
     if is_fixed:
         note = (
-            f"It is {format_figure(value, 0)} by definition, whatever the labels hide:"
+            f"It is {format_figure(value, 0)} by definition, however wide the labels are:"
             f" {_COVER_EXPLANATION}"
         )
     omission_reason = (

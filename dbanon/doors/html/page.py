@@ -35,12 +35,13 @@ def render_page(
 
     Parameters
     ----------
-    inspection : what the ledger and the database hold of the release; None if unknown.
+    inspection : what the ledger and the database hold about the release; None if unknown.
     distributions : distributions of released columns; None for those of ``inspection``.
-    tradeoff : the map of a sweep: ``risk`` and ``loss`` (names of its axes), ``points`` (each with
-        ``curve``, ``label``, ``risk``, ``loss``, and ``chosen`` for this release) and optionally
-        ``note``.
-    recount : the recount for this page; None if there was none, which the page says.
+    tradeoff : trial releases for a plot of risk against loss: ``risk`` and ``loss`` (names of the
+        axes), ``points`` (each with ``curve``, the method; ``label``; ``risk``; ``loss``; and
+        ``chosen``, true for this release) and optionally ``note``.
+    recount : the result of recounting the release for this page; None if it was not recounted, and
+        then the page says so.
     handover : ``recipient`` and ``purpose`` for a page to sign, which may be empty; None for a page
         without signatures.
 

@@ -13,20 +13,20 @@ from dbanon.release.private_report import PrivateReport
 
 _CAVEATS = (
     "The guarantee covers this release together with all releases that draw on the same budget."
-    " Releases of the source without a budget are not included.",
+    " It does not cover releases of the source that were made without a budget.",
     "Facts that hold for most members of a group can be learned, even about people who are not in"
-    " the source: differential privacy protects what a single member adds.",
+    " the source: differential privacy protects only what a single member contributes.",
     "Rows are synthetic. None corresponds to a row of the source, and there are no classes to"
     " count.",
-    "Nothing here says how close the release is to the source: such a figure would also have to"
-    " draw on the budget.",
+    "This page does not say how close the release is to the source, because computing that would"
+    " also have to spend from the budget.",
 )
 
 
 def render_private_page(
     report: PrivateReport, *, recount: Any = None, handover: Mapping[str, str] | None = None
 ) -> str:
-    """Render the report as one self-contained HTML page. It charges no budget.
+    """Render the report as one self-contained HTML page. This spends nothing from the budget.
 
     Parameters
     ----------
@@ -58,20 +58,20 @@ def _describe_headline(report: PrivateReport) -> list[tuple[str, str, str, str]]
             "epsilon",
             f"{report.epsilon:g}",
             f"delta {report.delta:g}" if report.delta else "without a delta",
-            f"The smaller, the less one {report.neighbours} of the source can change in the chance"
-            " of any result.",
+            f"The smaller it is, the less one {report.neighbours} of the source can change the"
+            " probability of any result.",
         ),
         ("protects", f"one {report.neighbours}", "of the source", "The unit of protection."),
         (
             "rows released",
             f"{report.rows_out:,}",
-            "all of them drawn",
+            "all of them synthetic",
             "None corresponds to a row of the source.",
         ),
         (
             "budget",
             report.budget_words(),
             escape_control_characters(report.budget),
-            "Spent by all releases that draw on it. This page spent nothing.",
+            "Spent by all releases that use this budget. This page spent nothing.",
         ),
     ]

@@ -1,6 +1,6 @@
-"""Describes a refused run in texts and on a page: why it was refused, and what may help.
+"""Describes why a run ended without a release, and what may help, as JSON, text and HTML page.
 
-Like error messages, they contain no value of the data.
+Such a description is called a refusal. Like error messages, it contains no value of the data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING_PUBLISHED = (
 _OUTCOME_UNKNOWN = (
     "It is unknown whether this run published a release: check before you run it again."
 )
-# This text identifies a file of any format as a refusal that dbanon wrote.
+# Every refusal contains this text and its run id, so that dbanon recognizes files that it wrote.
 _MARK_PREFIX = "dbanon refusal "
 _MARK_PATTERN = re.compile(rf"{_MARK_PREFIX}[0-9A-Za-z-]+")
 # Refusals are far smaller; larger files are not read.
@@ -90,7 +90,7 @@ def render_refusal_page(refusal: dict[str, Any]) -> str:
 
 
 def refusal_path(report_path: Path) -> Path:
-    """Return the path of a refusal, next to the report, which may be that of an earlier release."""
+    """Return the path of a refusal: next to the report, which may be of an earlier release."""
     return report_path.with_name(f"{report_path.stem}.refused{report_path.suffix}")
 
 

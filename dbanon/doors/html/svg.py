@@ -1,6 +1,7 @@
 """Draws SVG pictures for a page, whose style sheet sets colours, fonts and sizes.
 
-Each has a title and a description for screen readers, and uses shapes or dashes besides colours.
+Each picture has a title and a description for screen readers. Shapes and dashes distinguish what
+colours distinguish.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from itertools import pairwise
 from dbanon.data.words import escape_control_characters
 from dbanon.release.distribution import Distribution, require_displayable
 
-# Size and margins of a histogram, in pixels of a small screen.
+# Size and margins of a histogram, in units of its view box.
 _WIDTH, _HEIGHT = 320, 150
 _MARGIN_SIDE, _MARGIN_TOP, _MARGIN_BOTTOM = 8, 16, 22
-# Left, top, right and bottom.
+# Left, top, right and bottom of a rectangle.
 _Box = tuple[float, float, float, float]
 # The mean width of a letter of the page's font in pictures.
 _LETTER_WIDTH = 6.2
@@ -24,7 +25,7 @@ _LETTER_WIDTH = 6.2
 
 @dataclass(frozen=True)
 class MapPoint:
-    """A point of the map of risk and loss.
+    """A point of the plot of loss against risk, which is called the map.
 
     Parameters
     ----------
@@ -42,23 +43,28 @@ class MapPoint:
 
 
 def draw_share_bar(share: float, limit: float | None = None) -> str:
-    """Draw a bar from 0 to 1 with a mark at its limit.
+    """Draw a bar for a share of 0 to 1, with a line at its limit.
 
     Screen readers skip it: the page shows the figure next to it.
     """
     width = 100 * min(max(share, 0.0), 1.0)
-    mark = ""
+    limit_line = ""
     if limit is not None and 0 <= limit <= 1:
-        mark = f'<line class="limit" x1="{100 * limit:.2f}" x2="{100 * limit:.2f}" y1="0" y2="10"/>'
+        x = f"{100 * limit:.2f}"
+        limit_line = f'<line class="limit" x1="{x}" x2="{x}" y1="0" y2="10"/>'
     return (
         '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="ground" x="0" y="3" width="100" height="4"/>'
-        f'<rect class="mark" x="0" y="1.5" width="{width:.2f}" height="7"/>{mark}</svg>'
+        f'<rect class="mark" x="0" y="1.5" width="{width:.2f}" height="7"/>{limit_line}</svg>'
     )
 
 
 def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
-    """Draw a histogram of a distribution with bins; ``picture_id`` must be unique on the page.
+    """Draw a histogram of a distribution that has bins.
+
+    Parameters
+    ----------
+    picture_id : part of HTML ids, so it must be unique on the page.
 
     Raises
     ------
@@ -111,7 +117,7 @@ def _draw_bars(
     ----------
     bars : first step, number of steps and height of each bar.
     steps : number of equal steps of the axis.
-    labels : of the edges of steps, or with ``labels_between`` of the steps.
+    labels : of the edges between steps, or with ``labels_between`` of the steps themselves.
     """
     bottom, right = _HEIGHT - _MARGIN_BOTTOM, _WIDTH - _MARGIN_SIDE
     step = (right - _MARGIN_SIDE) / max(steps, 1)
@@ -138,7 +144,7 @@ def _draw_bars(
 
 
 def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
-    """Draw labels below an axis, leaving out those without room.
+    """Draw labels below an axis, leaving out those that would overlap another or the margin.
 
     Parameters
     ----------
@@ -161,12 +167,12 @@ def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
 def draw_tradeoff(
     points: Sequence[MapPoint], risk_name: str, loss_name: str, picture_id: int | str
 ) -> str:
-    """Draw the map of risk against loss: a curve for each method, and a ring for this release."""
+    """Plot loss against risk: a curve for each method, and a ring around this release."""
     width, height, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     risk_axis_end = _round_axis_end(max(point.risk for point in points))
     loss_axis_end = _round_axis_end(max(point.loss for point in points))
 
-    def locate(point: MapPoint) -> tuple[float, float]:
+    def to_position(point: MapPoint) -> tuple[float, float]:
         return (
             left + (right - left) * point.risk / risk_axis_end,
             bottom - (bottom - top) * point.loss / loss_axis_end,
@@ -195,15 +201,15 @@ def draw_tradeoff(
     curves = list(dict.fromkeys(point.curve for point in points))
     for index, curve in enumerate(curves):
         curve_points = [point for point in points if point.curve == curve]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(locate, curve_points))
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(to_position, curve_points))
         style_index = index % 4
         parts.append(f'<polyline class="curve curve{style_index}" points="{line}"/>')
-        parts += [_draw_point(style_index, *locate(point)) for point in curve_points]
+        parts += [_draw_point(style_index, *to_position(point)) for point in curve_points]
     parts += [
         f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
-        for x, y in (locate(point) for point in points if point.is_chosen)
+        for x, y in (to_position(point) for point in points if point.is_chosen)
     ]
-    parts += _place_labels(points, locate, (left, top, right, bottom))
+    parts += _place_labels(points, to_position, (left, top, right, bottom))
     description = (
         f"{len(points)} releases of {len(curves)} methods: {risk_name} from left to right,"
         f" {loss_name} upwards; this release has a ring. The table has the figures."
@@ -214,19 +220,21 @@ def draw_tradeoff(
 
 
 def _place_labels(
-    points: Sequence[MapPoint], locate: Callable[[MapPoint], tuple[float, float]], plot_area: _Box
+    points: Sequence[MapPoint],
+    to_position: Callable[[MapPoint], tuple[float, float]],
+    plot_area: _Box,
 ) -> list[str]:
     """Draw the labels of points, each at the first free position near its point.
 
-    This release and both ends of each curve come first, and nearly always get a label. Other points
-    get none if it would cover something.
+    Labels of this release and of both ends of each curve are placed first, and are nearly always
+    drawn. Labels of other points are left out if they would cover something.
 
     Parameters
     ----------
-    locate : returns the coordinates of a point in the picture.
-    plot_area : where labels may be.
+    to_position : converts a point to its coordinates in the picture.
+    plot_area : the area between the axes, which labels must not leave.
     """
-    positions = [locate(point) for point in points]
+    positions = [to_position(point) for point in points]
     point_boxes = [(x - 6, y - 6, x + 6, y + 6) for x, y in positions]
     line_boxes = [
         box
@@ -248,7 +256,8 @@ def _place_labels(
         offsets = [(12, 4), (8, -9), (-8 - width, 19), (-12 - width, 4), (8, 19), (-8 - width, -9)]
         obstacle_lists = [[*label_boxes, *point_boxes, *line_boxes]]
         if point.is_chosen or index in end_indexes:
-            # These labels may also be further away, then over lines, then over points.
+            # If no position is free, place these labels farther away, then over lines, then over
+            # points.
             offsets += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - width)]
             obstacle_lists += [[*label_boxes, *point_boxes], label_boxes]
         corners = [(x + dx, y + dy) for dx, dy in offsets]
@@ -280,14 +289,14 @@ def _text_box(corner: tuple[float, float], width: float) -> _Box:
 
 
 def _is_inside(box: _Box, plot_area: _Box) -> bool:
-    """Whether a label lies between the axes and the right end; it may reach above the top."""
+    """Whether a label lies inside the plot area; it may extend a little above the top."""
     left, top, right, bottom = plot_area
     box_left, box_top, box_right, box_bottom = box
     return left < box_left and box_right < right and top - 14 < box_top and box_bottom < bottom
 
 
 def _boxes_along_line(start: tuple[float, float], end: tuple[float, float]) -> list[_Box]:
-    """Return small boxes along a line."""
+    """Return small boxes along a line, to test whether labels cover it."""
     (start_x, start_y), (end_x, end_y) = start, end
     fractions = [step / 24 for step in range(1, 24)]
     centres = [
@@ -316,8 +325,8 @@ def _draw_point(style_index: int, x: float, y: float) -> str:
     return f'<polygon class="point curve{style_index}" points="{points}"/>'
 
 
-def draw_legend_sign(index: int) -> str:
-    """Draw the sign of a curve for the legend of the map."""
+def draw_legend_symbol(index: int) -> str:
+    """Draw the line and marker of the curve with this index, for the legend of the map."""
     style_index = index % 4
     return (
         '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'

@@ -1,4 +1,4 @@
-"""The content of a report's page for its template: texts, rows of tables, pictures."""
+"""Builds the content of a report's page for its template: texts, rows of tables, pictures."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dbanon.release.words import describe_column_sets, describe_method_counts, n
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
+# For each measure of loss in a report: its symbol, and what it was measured on before rounding.
 _METHOD_LOSS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss per cell", "on the classes' own ranges"),
@@ -120,16 +121,19 @@ def _format_minute(time: str) -> str:
 
 
 def _describe_counts(report: Report, n_queries: int) -> str:
-    """Describe the result that the queries of the recount gave at the time of the release."""
+    """Describe the result of the recount's queries at the time of the release.
+
+    The template puts "Anyone who may read the release" before this text.
+    """
     counts = (
         f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
         f" {report.rows_out:,} rows"
     )
     if n_queries == 1:
-        return f"can run this. When it was released it gave: {counts}."
+        return f"can run this query. At the time of the release it returned: {counts}."
     return (
-        f"can run these. When it was released they gave, over all columns: {counts}; of whole rows"
-        f" the smallest class {report.counts.verdict.rarest_combination_size:,}."
+        f"can run these queries. At the time of the release they returned, over all columns:"
+        f" {counts}; for whole rows, smallest class {report.counts.verdict.rarest_combination_size:,}."
     )
 
 
@@ -160,7 +164,7 @@ def describe_headline(
             verdict.classes_text,
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
-            "Groups of rows with the same released values"
+            "A class is a group of rows with the same released values"
             + ("." if guarantee.has_k_anonymous_rows else ", by column."),
         ),
         (
@@ -171,12 +175,13 @@ def describe_headline(
         ),
     ]
     if report.homogeneity:
-        worst = max(report.homogeneity, key=lambda column: column.classes)
+        worst_column = max(report.homogeneity, key=lambda column: column.classes)
+        column_name = escape_control_characters(worst_column.name)
         rows.append(
             (
                 "homogeneous classes",
-                f"{worst.classes:,}",
-                f'of {worst.of_classes:,}, by "{escape_control_characters(worst.name)}"',
+                f"{worst_column.classes:,}",
+                f'of {worst_column.of_classes:,}, by "{column_name}"',
                 "All rows of such a class have the same sensitive value: k does not hide it.",
             )
         )
@@ -255,12 +260,12 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> Row:
     }
 
 
-def describe_map(sweep: Mapping[str, Any], picture_numbers: PictureNumbers) -> Row:
-    """Describe the map of a sweep and its table.
+def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -> Row:
+    """Describe the plot of risk against loss of trial releases, and its table.
 
     Parameters
     ----------
-    sweep : the map as ``render_page`` takes it.
+    tradeoff : as for ``render_page``.
     """
     points = [
         svg.MapPoint(
@@ -270,19 +275,19 @@ def describe_map(sweep: Mapping[str, Any], picture_numbers: PictureNumbers) -> R
             curve=str(point["curve"]),
             is_chosen=bool(point.get("chosen", False)),
         )
-        for point in sweep["points"]
+        for point in tradeoff["points"]
     ]
     curves = list(dict.fromkeys(point.curve for point in points))
     return {
         "picture": svg.draw_tradeoff(
-            points, sweep["risk"], sweep["loss"], picture_numbers.next_number()
+            points, tradeoff["risk"], tradeoff["loss"], picture_numbers.next_number()
         )
         if points
         else "",
-        "curves": [(svg.draw_legend_sign(index), curve) for index, curve in enumerate(curves)],
-        "risk": sweep["risk"],
-        "loss": sweep["loss"],
-        "note": sweep.get("note", ""),
+        "curves": [(svg.draw_legend_symbol(index), curve) for index, curve in enumerate(curves)],
+        "risk": tradeoff["risk"],
+        "loss": tradeoff["loss"],
+        "note": tradeoff.get("note", ""),
         "rows": [
             {
                 "curve": point.curve,
@@ -297,7 +302,7 @@ def describe_map(sweep: Mapping[str, Any], picture_numbers: PictureNumbers) -> R
 
 
 def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> Row:
-    """Describe a distribution by a picture and a table."""
+    """Describe the distribution of a released column by a picture and a table."""
     require_displayable(column)
     has_bins, has_labels = column.unit in ("number", "date"), column.unit == "label"
     largest_rows = max((bar.rows for bar in column.bars), default=0) or 1
@@ -355,11 +360,11 @@ def _list_facts(
     """List what the ledger records: label, text, and whether the text contains a name."""
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
-        f"{report.rows_out:,} and the withheld"
+        f"{report.rows_out:,} and those withheld"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
-    remarks = report.counts.verdict.ledger_values
+    guarantee_facts = report.counts.verdict.ledger_values
     facts = [
         ("release", report.release_id, False),
         ("recorded", report.created_at, False),
@@ -370,7 +375,7 @@ def _list_facts(
         ("rows read", rows_read, False),
         ("rows withheld", withheld, False),
         ("rows with NULL in a quasi-identifier", _describe_nulls(report), False),
-        *((name.replace("_", " "), str(text), True) for name, text in remarks.items()),
+        *((name.replace("_", " "), str(text), True) for name, text in guarantee_facts.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
         ("digest of the rows", report.digest or "none", False),
@@ -386,21 +391,21 @@ def _list_facts(
 
 
 def _describe_nulls(report: Report) -> str:
-    """Describe the treatment of rows with a NULL in a quasi-identifier."""
+    """Describe how many rows have a NULL in a quasi-identifier, and how they were treated."""
     count = mask_small_count(report.null_rows, report.k_requested)
     policy = report.arguments.get("nulls", "error")
     if policy == "suppress":
-        in_strata = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
-        withheld = "withheld, among the rows withheld above" if report.suppressed else "none"
-        return withheld + in_strata
+        withheld_note = "withheld, among the rows withheld above" if report.suppressed else "none"
+        strata_note = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
+        return withheld_note + strata_note
     if policy in ("category", "merge"):
-        cells = sum(report.suppressed_cells.values())
-        merged = (
-            f"; {mask_small_count(cells, report.k_requested)} values of rare patterns"
-            if cells
+        n_values = sum(report.suppressed_cells.values())
+        rare_patterns_note = (
+            f"; {mask_small_count(n_values, report.k_requested)} values of rare patterns"
+            if n_values
             else ""
         )
-        return f"{count}, each NULL released as a value{merged}"
+        return f"{count}, each NULL released as a value{rare_patterns_note}"
     return f"{count}, in strata" if report.null_rows else "none: such rows would have been refused"
 
 

@@ -1,4 +1,7 @@
-"""The chain that ``dbanon init`` proposes for the releases of a table."""
+"""Proposes a chain in the job files that ``dbanon init`` writes, and creates it on the first run.
+
+A chain is a series of releases of the same persons, made so that all of them together are private.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from dbanon.sessions.store import Store
 
 _CHAIN_REASON = (
     "Each run makes another release of the same persons, and readers may keep every one. The"
-    " releases of a chain stay private together (docs/chains.md)"
+    " releases of a chain stay private even in combination (docs/chains.md)"
 )
 _SECOND_RELEASE_REFUSED = (
     "a second release of these persons is refused, unless the job says releases: independent"
@@ -33,8 +36,9 @@ class ChainProposal:
 
     Parameters
     ----------
-    person_column : the column that identifies persons with a single row each; None if uncertain.
-    entity : the column that identifies the person of a row, if persons have several rows.
+    person_column : the column that identifies the person, if each person has a single row; None if
+        no such column was recognized.
+    entity : the column that identifies the person, if persons have several rows; else None.
     is_supported : whether the database of the table (for a file, of its releases) supports chains.
     """
 
@@ -61,10 +65,11 @@ class ChainProposal:
 
         Parameters
         ----------
-        url : of the database that keeps the chain, quoted for a shell.
-        file_url : of the source if it is files; None for a table of that database.
+        url : of the database that stores the chain, quoted for a shell.
         to_comment, to_yaml : render text as a comment of a job, and as a YAML scalar.
-        is_commented_out : comment the keys out, so that the file also runs before the chain exists.
+        is_commented_out : True to write the keys as a comment, so that the job runs without a
+            chain.
+        file_url : of the source if that is a file; None for a table of the chain's database.
         """
         identifying_column = self.entity or self.person_column
         if identifying_column is None:
@@ -84,24 +89,24 @@ class ChainProposal:
         if self.entity:
             return (
                 to_comment(
-                    f"{_CHAIN_REASON}. Where a person's rows agree in all quasi-identifiers, make a"
-                    " chain that shows at most N rows of each person, and name it. Without it,"
-                    f" {_SECOND_RELEASE_REFUSED}"
+                    f"{_CHAIN_REASON}. If all rows of a person have the same quasi-identifiers,"
+                    " create a chain that releases at most N rows of each person, and name it here."
+                    f" Without a chain, {_SECOND_RELEASE_REFUSED}"
                 )
                 + f"{command_line} --max-rows-per-person N\n    # {chain_line}"
             )
         if is_commented_out:
             return (
                 to_comment(
-                    f"{_CHAIN_REASON}. For a schedule, name a chain. The first run makes it. HTML"
-                    " reports are not available for chains"
+                    f"{_CHAIN_REASON}. If you run this job repeatedly, name a chain. The first run"
+                    " creates it. HTML reports are not available for chains"
                 )
                 + f"    # entity: {to_yaml(identifying_column)}\n    # {new_chain_line}"
             )
         return (
             to_comment(
-                f"{_CHAIN_REASON}. The first run creates the chain, with its key in the folder of"
-                " this file. Keep the key: the chain ends without it"
+                f"{_CHAIN_REASON}. The first run creates the chain, and writes its key to the"
+                " folder of this file. Keep the key: without it, the chain cannot be continued"
             )
             + f"    entity: {to_yaml(identifying_column)}\n    {new_chain_line}"
         )
@@ -109,21 +114,22 @@ class ChainProposal:
 
 @dataclass(frozen=True)
 class ChainToCreate:
-    """The chain that the first run of a job will create, for its plan."""
+    """The chain that the first run of a job will create, as the job's plan describes it."""
 
     chain: Chain
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return the plan's lines about the chain, each a label and a text."""
         return [
-            ("chain", f"{self.chain.name}: the first run makes it, and its key {self.chain.key}")
+            ("chain", f"{self.chain.name}: the first run creates it and its key {self.chain.key}")
         ]
 
 
 def find_chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
     """Return the chain that a job's run will create; None if the chain or its key file exists.
 
-    A key without its chain belongs to another or a restored database, so the run refuses it.
+    If a key file exists without its chain, the key belongs to a chain in another database, or the
+    database was restored to an earlier state. Then the run refuses the job.
     """
     assert job.chain is not None
     if key_exists(job.chain.key):
@@ -157,7 +163,10 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
 
 
 def quote_url_for_shell(url: str, has_password: bool) -> str:
-    """Quote a URL for a shell command; use a variable instead if it has a password."""
+    """Quote a URL for a shell command.
+
+    If it has a password or is the value of ``DBANON_URL``, return that variable instead.
+    """
     needs_variable = has_password or os.environ.get("DBANON_URL") == url
     return '"$DBANON_URL"' if needs_variable else shlex.quote(url)
 

@@ -29,7 +29,7 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     kinds = [key for key in value if key in KINDS or key == "file"]
     if len(kinds) != 1:
         all_kinds = ", ".join([*KINDS, "file"])
-        raise validation_error(f"must say exactly one kind of hierarchy: {all_kinds}")
+        raise validation_error(f"must have exactly one kind of hierarchy: {all_kinds}")
     [kind] = kinds
     if kind == "file":
         if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
@@ -55,7 +55,10 @@ Hierarchy = Annotated[
             "minProperties": 1,
             "properties": {
                 **{name: {"description": kind.key.expected} for name, kind in KINDS.items()},
-                "file": {"type": "string", "description": "a CSV or JSON file, from the job file"},
+                "file": {
+                    "type": "string",
+                    "description": "the path of a CSV or JSON file, relative to the job file",
+                },
                 **{
                     name: {"description": key.expected}
                     for kind in KINDS.values()
@@ -94,8 +97,8 @@ def _check_distance(value: Any) -> Any:
     return value
 
 
-# Stands for the column of a model that is checked before its column is known.
-_ANY_COLUMN = "column"
+# The column name with which a privacy model is checked, since the spec does not know its column.
+_PLACEHOLDER_COLUMN = "column"
 
 
 class ModelSpec(StrictModel):
@@ -112,17 +115,17 @@ class ModelSpec(StrictModel):
 
     @model_validator(mode="after")
     def _require_valid_model(self) -> ModelSpec:
-        # Hierarchies are parsed later, with an error path of their own.
+        # A distance that is a hierarchy is parsed later, so that its errors have its own path.
         model_keys = self.model_dump(exclude_none=True)
         if not isinstance(model_keys.get("distance"), dict):
             with as_validation_errors():
-                Model.from_plain({**model_keys, "attribute": _ANY_COLUMN}, files=False)
+                Model.from_plain({**model_keys, "attribute": _PLACEHOLDER_COLUMN}, files=False)
         return self
 
 
 def _check_order(value: list[str]) -> list[str]:
     if len(set(value)) != len(value):
-        raise validation_error("must not hold a value twice")
+        raise validation_error("must not contain a value twice")
     return value
 
 
@@ -133,7 +136,7 @@ class IdentifierColumn(StrictModel):
 
 
 class QuasiIdentifierColumn(StrictModel):
-    """Could re-identify a person together with other columns: released as a value of its class."""
+    """Could re-identify a person together with others: released with one value for each class."""
 
     role: Literal["quasi_identifier"]
     hierarchy: Hierarchy | None = None
@@ -158,7 +161,7 @@ class KeepColumn(StrictModel):
 
 
 class StratumColumn(StrictModel):
-    """Its values define strata: released as they are, and no class crosses them."""
+    """Its values define strata: they are released as they are, and no class spans two strata."""
 
     role: Literal["by"]
 

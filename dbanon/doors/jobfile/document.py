@@ -1,7 +1,8 @@
-"""Reads the values of a job file and their line numbers, in the core schema of YAML 1.2.
+"""Reads the values of a job file and their line numbers, by the core schema of YAML 1.2.
 
-PyYAML reads ``010`` as 8, ``no`` as false and a column ``on`` as True, and lets the second of two
-equal keys win without a warning. This module therefore interprets PyYAML's events by its own rules.
+PyYAML follows YAML 1.1: it reads ``010`` as 8, ``no`` as false and a column named ``on`` as True.
+If a key occurs twice, the second silently replaces the first. This module therefore uses only
+PyYAML's parser, and converts its events to values itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL_OR_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-# Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently.
+# Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently, with the
+# explanation in the error.
 _AMBIGUOUS_SCALARS = (
     (re.compile(r"(?i:y|n|yes|no|on|off)"), "true or false to some programs, text to others"),
     (re.compile(r"[-+]?0[0-9]+"), "a number to base 8 to some programs, to base 10 to others"),
@@ -43,7 +45,7 @@ _AMBIGUOUS_SCALARS = (
 
 @dataclass(frozen=True, order=True)
 class JobFileProblem:
-    """A problem in a job file, without any value of it.
+    """A problem in a job file. Its text quotes no value of the file.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ class Document:
 
 
 def describe_path(path: Sequence[str | int]) -> str:
-    """Render a path for people, quoting keys with dots or spaces."""
+    """Render a path for messages, quoting keys with dots or spaces."""
     return ".".join(
         key
         if isinstance(key, str) and re.fullmatch(r"[\w$-]+", key)

@@ -79,7 +79,7 @@ class ExpectSpec(StrictModel):
 
 
 def build_expectations(spec: ExpectSpec | None) -> Expectations | None:
-    """Convert a job's expectations; None if it has none."""
+    """Convert the expectations of a job file; None if a job has none."""
     if spec is None:
         return None
     shares = {name: _parse_percent(share) or 0.0 for name, share in spec.share_null.items()}

@@ -1,6 +1,7 @@
 """Types of the values in a job file: texts, names, and the options of ``Job``.
 
-``${VAR}`` is expanded once, after parsing, and only in a few texts.
+Variables, written ``${VAR}``, are allowed in a few texts only, such as URLs and paths. They are
+expanded after the file was parsed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def require_variable_syntax(text: str) -> None:
     InvalidParameter : the text has a NUL or another dollar sign.
     """
     if "\0" in text:
-        raise InvalidParameter("No URL or path holds a NUL.")
+        raise InvalidParameter("A URL or path must not contain a NUL character.")
     for match in _VARIABLE.finditer(text):
         if match[0] == "$":
             raise InvalidParameter(
@@ -58,13 +59,13 @@ def date_variables(day: date) -> dict[str, str]:
     return {"year": f"{day:%Y}", "month": f"{day:%m}"}
 
 
-def expand(text: str, environment: Mapping[str, str]) -> str:
+def expand_variables(text: str, environment: Mapping[str, str]) -> str:
     """Expand the variables of a text once; their values are not expanded again.
 
     Raises
     ------
-    InvalidParameter : a variable has no value. The message is the one after ``?``,
-        or names the variable.
+    InvalidParameter : a variable has no value. The message is the text after ``?`` in
+        ``${VAR?text}``, or else names the variable.
     """
 
     def expand_match(match: re.Match[str]) -> str:
@@ -117,7 +118,7 @@ COLUMN_KEYS = {
 _ROLE_OPTIONS = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
 # Options that have another name in a job file.
 RENAMED_KEYS = {"exports": "export"}
-# Options that have keys of their own in a job or in its output.
+# Options that have separate keys in a job or in its output.
 JOB_LEVEL_OPTIONS = (
     "table",
     "output",
@@ -142,7 +143,7 @@ NULLABLE = frozenset(name for name, option in _OPTIONS.items() if option.nullabl
 
 
 class StrictModel(BaseModel):
-    """A model that rejects unknown keys and never converts types."""
+    """The base of models that reject unknown keys and never convert types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -155,7 +156,7 @@ def validation_error(text: str) -> PydanticCustomError:
 
 @contextmanager
 def as_validation_errors() -> Iterator[None]:
-    """Convert dbanon's errors, whose messages quote no value, into validation errors."""
+    """Convert dbanon's errors in the block into pydantic's; their messages quote no value."""
     try:
         yield
     except DbanonError as error:

@@ -17,7 +17,7 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
-from dbanon.doors.jobfile.field_types import date_variables, describe_error, expand
+from dbanon.doors.jobfile.field_types import date_variables, describe_error, expand_variables
 from dbanon.doors.jobfile.models import (
     EngineSpec,
     JobFileSpec,
@@ -51,7 +51,7 @@ from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
-# Options in a file's defaults that also apply to methods of synthetic rows.
+# Options that apply to methods for synthetic rows as well as to others.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
@@ -60,21 +60,22 @@ _LOCAL_URL = re.compile(
     r"(?P<scheme>(?:duckdb|sqlite)(?:\+\w+)?:///(?!file:)|file:)(?P<path>(?!\w+://)[^/:~].*)",
     re.DOTALL,
 )
-# Valid top-level keys, to check each job of a file whose own top-level keys are invalid.
+# Valid top-level keys, to check single jobs of a file whose top-level keys are invalid.
 _VALID_TOP_KEYS = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 
 @dataclass(frozen=True)
 class FileJob:
-    """A job of a file.
+    """A job of a file. "With variables" means that ``${VAR}`` has not been expanded yet.
 
     Parameters
     ----------
     name : of the job, used for its lock, log lines and file names.
     job : the job as every interface runs it.
-    source, target : URLs with variables; no target means the source's database.
+    source, target : URLs with variables; without a target, releases go to the source's database.
         With ``reads_file``, ``source`` is a path relative to the job file.
-    keep_last : number of releases to keep behind its view, including the current one; None for all.
+    keep_last : number of releases of the output view to keep, including the current one; None for
+        all.
     retries : maximum number of repetitions after a database failure.
     report : path of its report, with variables, ``{job}`` and ``{release}``; None for no report.
     notices : who is notified when it ends.
@@ -139,8 +140,8 @@ class JobFile:
 
         Parameters
         ----------
-        day : of the run, for ``${year}`` and ``${month}`` unless the environment sets them; None
-            for today in local time.
+        day : the date of the run, from which ``${year}`` and ``${month}`` are set unless the
+            environment sets them; None for today in local time.
 
         Raises
         ------
@@ -155,20 +156,20 @@ class JobFile:
         return replace(self, jobs=jobs, metrics=metrics)
 
 
-# Text or optional text; expansion preserves the type.
+# Text or optional text: None stays None.
 _Text = TypeVar("_Text", str, "str | None")
 
 
 @dataclass(frozen=True)
 class _Expansion:
-    """Expands the variables of a job file; a variable without a value becomes a problem.
+    """Expands the variables of a job file, and records a problem for each that has no value.
+
+    The methods' argument ``key`` is the key of the job file at which problems are recorded.
 
     Parameters
     ----------
     document : records the problems.
     variables : from name to value.
-
-    The methods' argument ``key`` is the key of the job file at which problems are recorded.
     """
 
     document: Document
@@ -179,7 +180,7 @@ class _Expansion:
         if text is None:
             return text
         try:
-            return expand(text, self.variables)
+            return expand_variables(text, self.variables)
         except InvalidParameter as error:
             self.document.add_problem((key,), error.message)
             return text
@@ -275,7 +276,7 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
 
 
 def _check_other_jobs(document: Document) -> None:
-    """Record further problems of jobs in a file that is invalid elsewhere."""
+    """Record the problems of jobs that were not checked because the file is invalid elsewhere."""
     top_keys = {problem.path.partition(".")[0] for problem in document.problems}
     jobs = document.content.get("jobs")
     if "defaults" in top_keys or not isinstance(jobs, list):
@@ -292,11 +293,9 @@ def _check_other_jobs(document: Document) -> None:
             single_job_spec = JobFileSpec.model_validate({**_VALID_TOP_KEYS, **single_job_keys})
         except ValidationError:
             continue
-        _build_job(
-            document,
-            single_job_spec.model_copy(update={"jobs": [*single_job_spec.jobs] * (index + 1)}),
-            index,
-        )
+        # Repeat the job, so that its problems are recorded at the index that it has in the file.
+        jobs_up_to_index = [*single_job_spec.jobs] * (index + 1)
+        _build_job(document, single_job_spec.model_copy(update={"jobs": jobs_up_to_index}), index)
 
 
 def with_memory_limit(job: FileJob, memory_bytes: int) -> FileJob:
@@ -386,7 +385,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
 
 
 def _build_column_options(job_spec: JobSpec) -> dict[str, Any]:
-    """Build the options of a job that its file writes as keys of columns."""
+    """Build the options of a job that are keys of columns in a job file."""
     columns_by_role = _group_columns_by_role(
         job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
     )
@@ -463,7 +462,7 @@ def _make_job(options: dict[str, Any]) -> Job:
 
 
 def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
-    """Build a job of a method of synthetic rows."""
+    """Build a job of a method for synthetic rows."""
     if options.pop("declared") is not None:
         raise build_option_refusal("declared", options["method"])
     if options.pop("expect") is not None:
@@ -474,7 +473,7 @@ def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, 
 
 
 def _find_set_options(options: Any) -> list[str]:
-    """Return the names of the options that the file sets."""
+    """Return the names of the options that a job or the defaults set explicitly."""
     option_names = {*list_option_names()}
     return [name for name in options.model_fields_set if name in option_names]
 

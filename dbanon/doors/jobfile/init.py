@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 
-# Proposed roles that a job file may have; columns of other roles are dropped until someone decides.
+# Roles of advice that are also roles in a job file. Columns with other proposals get the role
+# ``drop`` until someone decides.
 _PROPOSED_ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP_ROLE = "drop"
+# The kinds of output.
 VIEW, TABLE = "view", "table"
 # The schema of the releases in a proposed file.
 SCHEMA = "release"
@@ -57,12 +59,12 @@ SCHEMA = "release"
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """A role for a column.
+    """A proposed or decided role for a column.
 
     Parameters
     ----------
     role : a role of job files.
-    comment : the column's type, and the reason for the role.
+    comment : the column's type, and the reason for the role; written behind the column's line.
     """
 
     attribute: Attribute
@@ -70,33 +72,33 @@ class ColumnProposal:
     comment: str
 
 
-def propose_column(attribute: Attribute, role: RoleProposal | None) -> ColumnProposal:
+def propose_column(attribute: Attribute, role_proposal: RoleProposal | None) -> ColumnProposal:
     """Propose a column's role for a job file.
 
     Parameters
     ----------
-    role : the proposal from the column's values; None if the table has no rows.
+    role_proposal : the proposal from the column's values; None if the table has no rows.
     """
     type_name = attribute.sql_type or attribute.kind.value
-    if role is None:
+    if role_proposal is None:
         return ColumnProposal(attribute, _DROP_ROLE, type_name)
-    alternative = f" or {role.alternative}" if role.alternative else ""
-    proposed_role = role.role if role.role in _PROPOSED_ROLES else _DROP_ROLE
-    comment = f"{type_name}{alternative}: {REASONS[role.reason]}"
-    return ColumnProposal(attribute, proposed_role, comment)
+    alternative = f" or {role_proposal.alternative}" if role_proposal.alternative else ""
+    role = role_proposal.role if role_proposal.role in _PROPOSED_ROLES else _DROP_ROLE
+    comment = f"{type_name}{alternative}: {REASONS[role_proposal.reason]}"
+    return ColumnProposal(attribute, role, comment)
 
 
 @dataclass(frozen=True)
 class RoleDecisions:
-    """A user's decisions, which replace proposals.
+    """A user's decisions about a job file, which override proposals.
 
     Parameters
     ----------
-    roles : from column name to a role of job files; other columns keep their proposal.
-    reasons : from the name of a column of role ``keep`` to its reason.
+    roles : from column name to a role of job files; other columns keep the proposed role.
+    reasons : from the name of a column of role ``keep`` to the reason for keeping it.
     hierarchies : from quasi-identifier to its hierarchy, in the form of job files.
     options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
-        If empty, the method and the treatment of NULLs are proposed.
+        If empty, the file gets a proposed method and a proposed treatment of NULLs.
     name, output : names of the job and of its output; None for the table's name.
     output_kind : ``view`` or ``table``; always a table in databases without views of releases.
     target : URL of the database for releases; None for the source's, or the one proposed for files.
@@ -137,8 +139,8 @@ class RoleDecisions:
             keys["hierarchy"] = self.hierarchies[name]
         elif column.role == QUASI_IDENTIFIER and name in kinds:
             keys["kind"] = kinds[name]
-        further_keys = (f", {key}: {_to_yaml(value)}" for key, value in keys.items())
-        return f"{{role: {column.role}{''.join(further_keys)}}}"
+        key_texts = (f", {key}: {_to_yaml(value)}" for key, value in keys.items())
+        return f"{{role: {column.role}{''.join(key_texts)}}}"
 
 
 _NO_DECISIONS = RoleDecisions()
@@ -184,7 +186,8 @@ _OUTPUT_LINES = """\
     output:
       {kind}: {output}
 """
-# Allowed change of counts since the last release: more than between months, less than a truncation.
+# Proposed limit on the change of counts since the last release: above the usual change between
+# months, below that of a truncated file.
 _EXPECTED_CHANGE = "30 %"
 _EXPECT_COMMENT = (
     "A source that differs by more than this from the last release of this job, such as a truncated"
@@ -213,7 +216,7 @@ def job_file_for(
     url : of the table's database. If it has a password, the text contains a variable instead.
     key : columns whose values identify a row, for views.
     reading : the format of a CSV file.
-    decisions : replace proposals.
+    decisions : a user's decisions, which override proposals.
     nulls : the treatment of NULLs in quasi-identifiers; None for the one with the least loss.
 
     Raises
@@ -268,7 +271,7 @@ def job_file_for(
         decisions.output_kind if supports_view_releases(decisions.target or url) else TABLE
     )
     output_lines = _OUTPUT_LINES.format(kind=output_kind, output=output)
-    # Only a view has earlier releases, which can be kept.
+    # Earlier releases are kept only behind a view; a table is replaced.
     if output_kind == VIEW:
         output_lines += _KEEP_LAST_LINE
     return first_lines + column_lines + output_lines + further_lines
@@ -324,8 +327,8 @@ class _TableDescription:
     roles : the proposed role of each column, by name.
     nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
     kinds : from the name of a quasi-identifier that looks like codes to its kind.
-    chain : decides whether to propose a chain.
-    reading : the format of a file, with a type for each column.
+    chain : what decides whether to propose a chain.
+    reading : if the source is a file, its format, with a type for each column.
     output : the proposed name of the output; None for the table's name.
     """
 
@@ -441,9 +444,10 @@ def _describe_table(
 
 
 def find_free_output_name(session: Session, table: RelationName) -> str | None:
-    """Return a free name for a view of releases if the source's name is a table of that schema.
+    """Return a free name for the output view; None if it can have the source table's name.
 
-    None if the source's name can be used: it is free, or belongs to a view of earlier releases.
+    It can, unless the schema of releases has a table of this name. A view of this name is that of
+    earlier releases.
     """
     candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
     for name in candidates:
@@ -465,7 +469,7 @@ def _render_options(
 
 
 def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> str:
-    """Render a proposed method, with a forecast: the default one unless it would take long."""
+    """Render a proposed method with its forecast: the default, or a faster one if that is slow."""
     shape = Shape.of(qi_attributes)
     method = fastest_method(
         default_methods(not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
@@ -473,7 +477,7 @@ def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> s
     duration = forecast(Policy(k=k, method=method), n_rows, shape) if n_rows else None
     comment = ""
     if duration:
-        comment = f"  # Of {n_rows:,} rows it takes {duration} to find the classes, by forecast\n"
+        comment = f"  # Forecast: finding the classes of {n_rows:,} rows takes {duration}\n"
     return _METHOD_LINES.format(comment, method)
 
 

@@ -66,7 +66,7 @@ _CREATE_FIELD: Any = {"create": (bool, False)}
 
 
 class _ChainKeys(StrictModel):
-    """The checks across the keys of a chain."""
+    """The base of ``ChainSpec``, with checks that concern several keys."""
 
     @model_validator(mode="after")
     def _require_creatable(self) -> _ChainKeys:
@@ -79,14 +79,14 @@ class _ChainKeys(StrictModel):
         return self
 
 
-# Rules state what the file expects of the chain; they are fixed when the chain is created.
+# A chain's rules are fixed when it is created. A run is refused if the file states other rules.
 ChainSpec: Any = create_model(
     "ChainSpec", __base__=_ChainKeys, **_REQUIRED_FIELDS, **_OPTIONAL_FIELDS, **_CREATE_FIELD
 )
 
 
 def build_chain(spec: Any) -> Chain | None:
-    """Build the chain that a job names, its key with variables; None if it names none."""
+    """Build the chain that a job names, with variables in its key; None if it names no chain."""
     if spec is None:
         return None
     keys = spec.model_fields_set - _CREATE_FIELD.keys()
@@ -97,8 +97,8 @@ FORMAT_VERSIONS = (1,)
 
 
 def _check_url(value: str) -> None:
-    # Variables are checked after their expansion.
-    # Installed drivers decide which schemes exist.
+    # A URL that starts with a variable is checked after its expansion. Any scheme is accepted,
+    # since it depends on the installed drivers which schemes exist.
     if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
         raise validation_error(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
@@ -249,7 +249,10 @@ def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _allow_declared_columns(schema: dict[str, Any]) -> None:
-    """Extend the JSON Schema of ``columns``, in place, by the word that stands for the rules."""
+    """Let the JSON Schema of ``columns`` also accept the word that stands for declared rules.
+
+    This changes the schema in place.
+    """
     columns_schema = dict(schema)
     title = columns_schema.pop("title", None)
     schema.clear()
@@ -296,7 +299,7 @@ class JobSpec(_JobOptions):
         if not self.columns:
             if self.entity:
                 raise validation_error(
-                    "with declared columns, the rules say which column is the entity"
+                    "leave entity out: with declared columns, the rules define the entity"
                 )
             return self
         roles = {name: column.role for name, column in self.columns.items()}

@@ -1,8 +1,8 @@
 """Outcomes of jobs, their notifications, and metrics for monitoring.
 
-Metrics are a file in the format of Prometheus' textfile collector. The file is read before it is
-written: a failed run preserves the samples of the last success, and jobs that did not run keep all
-samples. The file contains no value of the data and no count below k.
+The metrics file has the format of Prometheus' textfile collector. It is read before it is
+rewritten, so that a failed run preserves the samples (values of metrics) of the last success, and
+jobs that did not run keep all samples. The file contains no value of the data and no count below k.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
-# Fields available to commands and webhooks: dbanon's names and numbers, no value of the data.
+# Fields that commands and webhooks get. None contains a value of the data.
 FIELDS = ("job", "code", "exit", "release")
 _TIMEOUT_SECONDS = 10.0
 
@@ -51,7 +51,7 @@ class Notice:
 
     Parameters
     ----------
-    on : the ``EVENTS`` and error codes to notify about.
+    on : the events (of ``EVENTS``) and error codes to notify about.
     command : a program and its arguments, with placeholders for ``FIELDS``; empty for none.
     webhook : an https URL, or None.
     """
@@ -177,7 +177,7 @@ def _run_command(command: tuple[str, ...], fields: dict[str, str]) -> None:
 
 
 def _fill_placeholders(argument: str, fields: dict[str, str]) -> str:
-    """Fill the placeholders of a command's argument; the values contain none."""
+    """Replace the placeholders in a command's argument; the values contain no placeholder."""
     for name, value in fields.items():
         argument = argument.replace(f"{{{name}}}", value)
     return argument
@@ -271,7 +271,7 @@ def write_metrics(
 
 
 def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[SampleKey, str]:
-    """Return the samples with those of a job's outcome in place of its old ones."""
+    """Return the samples after replacing those of a job by the ones of its outcome."""
     job, report = outcome.job, outcome.report
     updated = dict(samples)
     begin_samples = {
@@ -302,8 +302,8 @@ def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[Sam
 def _suppressed_share(report: Report) -> float:
     """Return the share of suppressed rows, counting fewer than k as k.
 
-    If there are fewer than k, the denominator must not reveal the number of rows in the source:
-    minus the released rows, it would be the exact count.
+    In that case the denominator must not be the number of rows in the source, because subtracting
+    the released rows from it would give the exact count.
     """
     if 0 < report.suppressed < report.k_requested:
         return report.k_requested / (report.rows_out + report.k_requested)
@@ -361,7 +361,7 @@ def _is_number(value: str) -> bool:
 
 @contextmanager
 def _directory_lock(directory: Path) -> Iterator[None]:
-    """Lock a directory for the block, so that concurrent runs write one after the other."""
+    """Lock a directory for the block, so that only one run at a time writes metrics to it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

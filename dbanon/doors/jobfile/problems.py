@@ -1,4 +1,7 @@
-"""Converts pydantic's validation errors to problems with line and path, without any value."""
+"""Finds problems of a job file, and converts pydantic's errors to problems with line and path.
+
+Problems quote no value of the file.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def record_passwords(document: Document) -> None:
         if isinstance(url, str) and has_written_password(url):
             document.add_problem(
                 (section, "url"),
-                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
+                "contains a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
                 " PGPASSWORD (or allow it: --allow-inline-password)",
             )
 
@@ -168,7 +171,13 @@ def _allowed_keys(document: Document, path: Sequence[str | int]) -> list[str]:
 
 
 def record_contradictions(document: Document, job: Any, index: int) -> None:
-    """Record contradictions in a job that pydantic refused for another reason."""
+    """Record contradictions in a job that pydantic refused for another reason.
+
+    Parameters
+    ----------
+    job : the unchecked content of the job.
+    index : of the job in the file.
+    """
     columns = job.get("columns") if isinstance(job, dict) else None
     if not isinstance(columns, dict):
         return

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 # The exit code of database failures; only these are retried.
 _RETRIED_EXIT_CODE = 4
-# Environment variable that holds a secret of the account that runs jobs.
+# Environment variable with a secret that keys fingerprints of sources.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
 _RELEASE_PLACEHOLDER = "{release}"
 _RELEASE_ID_PATTERN = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -61,7 +61,7 @@ class CompletedJob:
     Parameters
     ----------
     unclassified : columns without a role, which were not released.
-    dropped : superseded tables of its view that were dropped.
+    dropped : tables of earlier releases, behind the job's view, that were dropped.
     attempts : number of runs until it succeeded.
     """
 
@@ -119,7 +119,8 @@ def run_file_job(
 
     Parameters
     ----------
-    skip_unchanged : do nothing if source, job and release are as at its last release.
+    skip_unchanged : do nothing if neither source nor job nor release has changed since the job's
+        last release.
     accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     on_begin : called when the job has its lock.
@@ -207,7 +208,7 @@ def _run_once(
 
 
 def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
-    """Drop superseded tables of the job's view beyond the number to keep, and their reports."""
+    """Drop the tables of earlier releases that the job does not keep, and their reports."""
     output = parse_relation(job.job.output)
     try:
         n_superseded = job.max_superseded
@@ -215,7 +216,7 @@ def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
         drop_reports(job, store, output)
         return tuple(dropped)
     except DbanonError as error:
-        # The release is published: failing the job would make a scheduler release again.
+        # The release is published. If the job failed now, a scheduler would repeat the release.
         message = (
             f"Tables of earlier releases were not dropped. {error.message} The next run drops them."
         )
@@ -224,7 +225,10 @@ def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
 
 
 def _fingerprint_key(source: ClientStore) -> bytes:
-    """Return the key of fingerprints: the environment's secret, if any, and the database."""
+    """Return the key of the source's fingerprint, from which later runs detect changed rows.
+
+    It is made of the secret in the environment, if there is one, and the database's URL.
+    """
     return f"{os.environ.get(FINGERPRINT_KEY, '')}\0{source.url}".encode()
 
 
@@ -245,12 +249,12 @@ def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | 
 
 
 def with_new_run_id(job: FileJob) -> Job | PrivateJob:
-    """Return the job with a new run id."""
+    """Return the job with a new run id, since each attempt is a separate run in the ledger."""
     return replace(job.job, run_id=str(uuid.uuid4()))
 
 
 def find_columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that have no role in the file."""
+    """Return those of the columns that were not copied that have no role in the file."""
     return tuple(name for name in not_copied if name not in (job.job.roles or ()))
 
 
@@ -270,8 +274,9 @@ def run_job(
     ----------
     path : the file.
     job : the job's name; it may be omitted if the file has one job.
-    skip_unchanged : do nothing if source, job and release are as at its last release.
-    accept_types : columns whose kind of type may differ from that of the last release.
+    skip_unchanged : do nothing if neither source nor job nor release has changed since the job's
+        last release.
+    accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     progress, on_sql : as for ``anonymize``.
 
@@ -284,7 +289,7 @@ def run_job(
     file = read_job_file(path).with_variables()
     selected_job = _select_job(file, job)
     with progress_callback(progress) as phase_progress:
-        result = run_in_file(
+        result = run_job_from_file(
             file,
             selected_job,
             progress=phase_progress,
@@ -296,7 +301,7 @@ def run_job(
     return None if isinstance(result, SkippedJob) else result.report
 
 
-def run_in_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
+def run_job_from_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
     """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
@@ -411,7 +416,7 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], n_jobs: int) -> Db
     return JobsFailed(
         f"{len(errors)} of {n_jobs} jobs failed.",
         detail=codes + ".",
-        hint="Before you run a job with outcome_unknown again, look whether its release exists:"
+        hint="Before you run a job with outcome_unknown again, check whether its release exists:"
         " dbanon releases."
         if has_unknown_outcome
         else f"Run the failed jobs again by name: {names}.",
@@ -419,12 +424,13 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], n_jobs: int) -> Db
 
 
 def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
-    """Remove reports of releases without data, if the job limits how many releases it keeps.
+    """Remove reports of releases whose data was dropped, if the job limits the releases it keeps.
+
+    Reports of releases that are not in the ledger, and other files, are not touched.
 
     Parameters
     ----------
-    store : the database with the ledger. Other files, and reports of releases that are not in the
-        ledger, are not touched.
+    store : the database with the ledger.
     output : the output of the job.
 
     Raises

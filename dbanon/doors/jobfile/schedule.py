@@ -1,4 +1,4 @@
-"""Checks a job's cron schedule, which is for information only: dbanon never starts a job by it."""
+"""Checks a job's cron schedule, which is for information only: dbanon itself never starts jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ _MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class _FieldRange(NamedTuple):
-    """The allowed values of a field: numbers, and names for those from the smallest on."""
+    """The allowed values of a field of a schedule.
+
+    Parameters
+    ----------
+    value_names : names that may be written instead of numbers, beginning with the smallest number.
+    """
 
     name: str
     smallest: int
@@ -91,7 +96,7 @@ def _parse_field(field: str, field_range: _FieldRange) -> set[int]:
         if value_names == _WEEKDAYS and last == 0:
             last = 7 if match["last"] else last
         if last < first:
-            raise validation_error(f"the {name} must be a range from less to more")
+            raise validation_error(f"the {name} must be a range whose end is not below its start")
         step = int(match["step"] or 1)
         if step == 0:
             raise validation_error(f"the step of the {name} must be 1 or more")

@@ -20,7 +20,7 @@ from dbanon.doors.jobfile.init import (
     job_file_for,
     propose_column,
 )
-from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_in_file
+from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_job_from_file
 from dbanon.doors.releases import list_hierarchies, releases
 from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.extensions.workbench.job import (
@@ -394,7 +394,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
             )
             bench.record_change("run", task.request.page)
 
-    result = run_in_file(file, job, progress=task.report_progress, on_commit=record_release)
+    result = run_job_from_file(file, job, progress=task.report_progress, on_commit=record_release)
     assert not isinstance(result, SkippedJob)
     commands.save_report(job, result.report)
     if isinstance(result.report, Report):

@@ -275,7 +275,9 @@ def insert_statement(
     joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
     columns, slots = arrays.columns, arrays.slots
-    key, class_position = (quote(_unused(name, source_columns)) for name in ("key", "class_position"))
+    key, class_position = (
+        quote(_unused(name, source_columns)) for name in ("key", "class_position")
+    )
     names = [quote(name) for name in source_columns]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
     index = slots.index.format(key=key, key_range=key_range)

@@ -316,7 +316,7 @@ def test_small_counts_are_shown_as_a_range() -> None:
     few = replace(release.report, counts=replace(release.report.counts, rows_in=403, suppressed=3))
     text = render_page(few, inspection=release.look)
     assert "1 to 4 withheld" in text
-    assert "400 and the withheld" in text
+    assert "400 and those withheld" in text
 
 
 def correlations(evaluation: Any, rows: int) -> str:
@@ -408,7 +408,7 @@ def test_queries_recount_the_reported_figures() -> None:
         )
     )
     assert "Rows that share all quasi-identifiers: k counts these." in visible
-    assert f"it gave: smallest class {rows_release.report.smallest_class}," in visible
+    assert f"it returned: smallest class {rows_release.report.smallest_class}," in visible
     strata = make_release(evaluated=False, by=["site"], keep=[])
     visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible
@@ -425,7 +425,7 @@ def test_queries_recount_the_reported_figures() -> None:
     visible = unescape(render_page(per_attribute.report, inspection=per_attribute.look))
     assert [query.count("GROUP BY") for _, query in per_attribute.look.counting] == [1] * 4
     assert "height by itself: k counts these." in visible
-    assert f"of whole rows the smallest class {per_attribute.report.k_rows}." in visible
+    assert f"for whole rows, smallest class {per_attribute.report.k_rows}." in visible
 
 
 def test_withheld_nulls_are_reported(full_release: Release) -> None:

@@ -125,7 +125,7 @@ MESSAGES = (
     "line 11: jobs.0.columns.age.step: must be a number above 0",
     "line 12: jobs.0.columns.size.step: must be a number above 0",
     "line 12: jobs.0.columns.size.order.1: must be text",
-    "line 13: jobs.0.columns.city.order: must not hold a value twice",
+    "line 13: jobs.0.columns.city.order: must not contain a value twice",
     "line 14: jobs.0.columns.illness.models.0.level: must be a number above 0",
     "line 15: jobs.0.columns.illness.models.1: the level of t_closeness must be 1 or less",
     "line 16: jobs.0.export.0: keep_last of an export needs {release} in its path",

@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.advice.nulls import NullChoice
-from dbanon.data.words import FORMER_KEYS, also_under_former_key, read_renamed
+from dbanon.data.words import FORMER_KEYS, also_under_former_key, read_key_or_former_key
 from dbanon.release.words import describe_attacks, describe_counts, nearness
 
 POINTS = np.random.default_rng(3).normal(size=(60, 2))
@@ -86,7 +86,7 @@ def test_entries_of_earlier_versions_are_read(names: list[str]) -> None:
     def entry(key: str, value: Any) -> dict[str, Any]:
         return {{"former": FORMER_KEYS[key], "present": key}[name]: value for name in names}
 
-    assert read_renamed(entry("disclosive_columns", [1]), "disclosive_columns") == [1]
+    assert read_key_or_former_key(entry("disclosive_columns", [1]), "disclosive_columns") == [1]
     pairs = describe_counts(entry("method_counts", {"core points": 7}))
     assert pairs[-1][1] == "core points: 7"
     assert "(pairs)" in nearness({"above": 0.1, **entry("method", "pairs")})
