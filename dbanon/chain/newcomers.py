@@ -91,6 +91,15 @@ def select_classes(
     return has_waited_long | (losses <= GOOD_LOSS_FACTOR * typical_class_loss * (1 + 1e-9) + 1e-12)
 
 
+def _too_few_newcomers_error(chain_name: str, n_newcomers: int, class_size: int) -> TooFewRecords:
+    """The error for a first release that would be empty."""
+    return TooFewRecords(
+        f"Nobody can be admitted to chain {chain_name} yet: {n_newcomers} persons wait.",
+        hint=f"Release it once there are at least {class_size} persons"
+        " (with `by`: in one stratum).",
+    )
+
+
 def classify_newcomers(
     job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
 ) -> NewcomerClasses:
@@ -118,11 +127,7 @@ def classify_newcomers(
         microdata = take_records(microdata, order)
         records = _select_admissible(microdata, class_size if admits_newcomers(state) else None)
         if not len(records) and is_first:
-            raise TooFewRecords(
-                f"Nobody can be admitted to chain {chain.name} yet: {n_newcomers} persons wait.",
-                hint=f"Release it once there are at least {class_size} persons (with `by`: in one"
-                " stratum).",
-            )
+            raise _too_few_newcomers_error(chain.name, n_newcomers, class_size)
         candidates, waiting_times = _take_records(microdata, records), waiting_times[records]
     nobody_admitted = NewcomerClasses(
         microdata=take_records(microdata, records[:0]),

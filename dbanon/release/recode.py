@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
     ReleasedColumn,
+    Settings,
     find_recoding,
     recode_attributes,
 )
@@ -59,13 +60,7 @@ def recode(
     ) -> tuple[ReleasedColumn, ...]:
         assert measures is not None
         names = {attribute.name for attribute in microdata.attributes}
-        run_settings = settings
-        if names < all_names:
-            # This call recodes only some of the columns: leave out the settings of the others.
-            dropped = all_names - names
-            steps = {n: step for n, step in settings.steps.items() if n not in dropped}
-            hierarchies = {n: t for n, t in settings.hierarchies.items() if n not in dropped}
-            run_settings = replace(settings, steps=steps, hierarchies=hierarchies)
+        run_settings = _without_columns(settings, all_names - names)
         return recoding.run(
             microdata, measures, partition, exact_totals, run_settings, **parameters
         )
@@ -123,6 +118,15 @@ def recode(
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )
+
+
+def _without_columns(settings: Settings, dropped: Collection[str]) -> Settings:
+    """The settings for a call that recodes all columns but these."""
+    if not dropped:
+        return settings
+    steps = {n: step for n, step in settings.steps.items() if n not in dropped}
+    hierarchies = {n: tree for n, tree in settings.hierarchies.items() if n not in dropped}
+    return replace(settings, steps=steps, hierarchies=hierarchies)
 
 
 def find_lost_columns(

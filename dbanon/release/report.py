@@ -385,6 +385,12 @@ class Report(LabelledTextWithCard):
         verdict = self.counts.verdict
         leading_cautions = list_leading_cautions(self.arguments)
         leading_pairs = list_leading_pairs(verdict, self.arguments)
+        findings_by_title: dict[str, Sequence[Any]] = {
+            "KEPT IDENTIFIER": self.kept_identifiers,
+            "LINKING COLUMN": self.linking,
+            "DISCLOSIVE COLUMN": self.disclosive_columns,
+            "PERSON IDENTIFIER": self.few_persons,
+        }
         pairs = [
             *leading_pairs,
             ("release", self.release_id),
@@ -402,17 +408,9 @@ class Report(LabelledTextWithCard):
             *describe_passthrough(self.arguments),
             *describe_files_of_other_accounts(self.arguments),
             *(
-                ("KEPT IDENTIFIER", finding.describe(self.k_requested))
-                for finding in self.kept_identifiers
-            ),
-            *(("LINKING COLUMN", finding.describe(self.k_requested)) for finding in self.linking),
-            *(
-                ("DISCLOSIVE COLUMN", finding.describe(self.k_requested))
-                for finding in self.disclosive_columns
-            ),
-            *(
-                ("PERSON IDENTIFIER", finding.describe(self.k_requested))
-                for finding in self.few_persons
+                (title, finding.describe(self.k_requested))
+                for title, findings in findings_by_title.items()
+                for finding in findings
             ),
             ("not copied", join_names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),

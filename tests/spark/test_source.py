@@ -91,7 +91,7 @@ def test_every_type_arrives_unchanged(spark: SparkSession, pg_url: str, rows_of:
         "kind",
         "short",
     ]
-    with source.postgresql(spark, make_url(pg_url), job(keep=keep), 4) as pinned:
+    with source.pin_postgresql(spark, make_url(pg_url), job(keep=keep), 4) as pinned:
         # As numbers: Python with a local time zone converts dates before 1900 differently.
         frame = pinned.frame.selectExpr(
             "* except (moment)", "unix_micros(moment) AS moment"
@@ -131,7 +131,7 @@ def test_every_type_arrives_unchanged(spark: SparkSession, pg_url: str, rows_of:
 def test_each_row_is_read_once_by_many_tasks(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
-    with source.postgresql(spark, make_url(people), job(), 4) as pinned:
+    with source.pin_postgresql(spark, make_url(people), job(), 4) as pinned:
         assert pinned.frame.rdd.getNumPartitions() == 4
         assert pinned.key == ("id",)
         expected = [(i, 18 + i % 70) for i in range(1, 3001)]
@@ -142,7 +142,7 @@ def test_each_row_is_read_once_by_many_tasks(
 def test_a_concurrent_writer_does_not_affect_the_snapshot(
     spark: SparkSession, people: str, rows_of: Rows, tasks: int
 ) -> None:
-    with source.postgresql(spark, make_url(people), job(), tasks) as pinned:
+    with source.pin_postgresql(spark, make_url(people), job(), tasks) as pinned:
         before = everything(pinned.frame, rows_of)
         for turn in range(3):
             execute(
@@ -162,7 +162,7 @@ def test_a_lost_snapshot_holder_fails_the_run(
 ) -> None:
     with (  # noqa: PT012
         pytest.raises(ConnectionLost),
-        source.postgresql(spark, make_url(people), job(), 4) as pinned,
+        source.pin_postgresql(spark, make_url(people), job(), 4) as pinned,
     ):
         everything(pinned.frame, rows_of)
         execute(
@@ -179,12 +179,14 @@ def test_a_condition_and_a_view_choose_rows(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
     filtered_job = job(where="id % 2 = 0 OR id = 1")
-    with source.postgresql(spark, make_url(people), filtered_job, 4) as pinned:
+    with source.pin_postgresql(spark, make_url(people), filtered_job, 4) as pinned:
         rows = everything(pinned.frame, rows_of)
         assert pinned.frame.rdd.getNumPartitions() == 4
         assert pinned.count() == len(rows) == 1501
     execute(people, "CREATE VIEW first AS SELECT * FROM people WHERE id <= 100")
-    with source.postgresql(spark, make_url(people), job(table="first", key=["id"]), 4) as pinned:
+    with source.pin_postgresql(
+        spark, make_url(people), job(table="first", key=["id"]), 4
+    ) as pinned:
         assert pinned.frame.rdd.getNumPartitions() == 1
         assert len(everything(pinned.frame, rows_of)) == 100
 
@@ -199,7 +201,7 @@ def test_what_cannot_be_read_is_refused_before(spark: SparkSession, people: str)
     ):
         with (
             pytest.raises(error),
-            source.postgresql(spark, make_url(people), job(**changed), 2),
+            source.pin_postgresql(spark, make_url(people), job(**changed), 2),
         ):
             pass
 
@@ -213,7 +215,7 @@ def test_a_value_unsupported_by_spark_is_reported_without_it(
     )
     with (
         pytest.raises(NonFiniteValue) as caught,
-        source.postgresql(spark, make_url(people), job(keep=["born"]), 2) as pinned,
+        source.pin_postgresql(spark, make_url(people), job(keep=["born"]), 2) as pinned,
     ):
         everything(pinned.frame, rows_of)
     # Nor in the cause, which a traceback shows, too.
@@ -251,7 +253,7 @@ def test_only_files_of_the_snapshot_are_read(
     write(folder / "_temporary" / "c.parquet", [5])
     write(folder / ".d.parquet", [6])
     (folder / "readme.txt").write_text("no rows")
-    pinned = source.parquet(spark, str(folder), job())
+    pinned = source.pin_parquet(spark, str(folder), job())
     assert everything(pinned.frame, rows_of) == FOUR
     write(folder / "e.parquet", [7])
     assert everything(pinned.frame, rows_of) == FOUR
@@ -270,7 +272,7 @@ def test_columns_in_names_of_directories_are_columns(
     for part in ("n", "s"):
         (tmp_path / "people" / f"part={part}").mkdir(parents=True)
         write(tmp_path / "people" / f"part={part}" / "x.parquet", [1])
-    pinned = source.parquet(spark, str(tmp_path / "people"), job(by=["part"], key=["id"]))
+    pinned = source.pin_parquet(spark, str(tmp_path / "people"), job(by=["part"], key=["id"]))
     assert everything(pinned.frame, rows_of) == [(1, "i1", "n"), (1, "i1", "s")]
     assert pinned.key == ("id",)
 
@@ -278,16 +280,16 @@ def test_columns_in_names_of_directories_are_columns(
 def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(TableNotFound):
-            source.parquet(spark, str(folder), job())
+            source.pin_parquet(spark, str(folder), job())
     write(tmp_path / "people" / "a.parquet", [1])
     folder = str(tmp_path / "people")
     with pytest.raises(ColumnNotFound):
-        source.parquet(spark, folder, job(keep=["idd"]))
+        source.pin_parquet(spark, folder, job(keep=["idd"]))
     with pytest.raises(InvalidParameter):
-        source.parquet(spark, folder, job(where="age > 1"))
+        source.pin_parquet(spark, folder, job(where="age > 1"))
     pq.write_table(pa.table({"age": [1], "l": [[1]]}), tmp_path / "people" / "a.parquet")
     with pytest.raises(UnsupportedType):
-        source.parquet(spark, folder, job(keep=["l"]))
+        source.pin_parquet(spark, folder, job(keep=["l"]))
 
 
 def test_links_in_a_directory_are_not_followed(
@@ -297,15 +299,15 @@ def test_links_in_a_directory_are_not_followed(
     folder = tmp_path / "people"
     write(folder / "a.parquet", [1, 2])
     write(tmp_path / "private" / "p.parquet", [3, 4])
-    pinned = source.parquet(spark, str(folder), job())
+    pinned = source.pin_parquet(spark, str(folder), job())
     (folder / "b.parquet").symlink_to(tmp_path / "private" / "p.parquet")
     with pytest.raises(ForeignFile):
-        source.parquet(spark, str(folder), job())
+        source.pin_parquet(spark, str(folder), job())
     with pytest.raises(ForeignFile):
         pinned.require_unchanged()
-    followed = source.parquet(spark, str(folder), job(foreign_files="links"))
+    followed = source.pin_parquet(spark, str(folder), job(foreign_files="links"))
     assert everything(followed.frame, rows_of) == FOUR
     (folder / "b.parquet").unlink()
     (folder / "part=b").symlink_to(tmp_path / "private")
     with pytest.raises(ForeignFile):
-        source.parquet(spark, str(folder), job())
+        source.pin_parquet(spark, str(folder), job())

@@ -133,7 +133,8 @@ def _describe_counts(report: Report, n_queries: int) -> str:
         return f"can run this query. At the time of the release it returned: {counts}."
     return (
         f"can run these queries. At the time of the release they returned, over all columns:"
-        f" {counts}; for whole rows, smallest class {report.counts.verdict.rarest_combination_size:,}."
+        f" {counts}; for whole rows, smallest class"
+        f" {report.counts.verdict.rarest_combination_size:,}."
     )
 
 
