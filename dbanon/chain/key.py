@@ -2,7 +2,7 @@
 
 A chain stores persons under tags (pseudonyms), which are computed with a secret key that is not in
 any database. A tag is the first half of the SHA-256 digest of a chain-specific key and the person's
-identifier. Without the key, nobody can compute the tag of a person. Because half of the digest is
+identifier. Without the key, no one can compute the tag of a person. Because half of the digest is
 missing, length extension attacks do not work (M. Bellare, D. J. Bernstein, S. Tessaro,
 "Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier versions use
 a truncated HMAC-SHA256 of the chain's identity and the identifier, which takes a database twice as

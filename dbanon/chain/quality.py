@@ -1,6 +1,6 @@
 """Measure the information loss of each class of a chain, from its quasi-identifiers only.
 
-The measure depends on what is released:
+The measure depends on the released values:
 
 - for means, medians and other numbers, the mean squared deviation from the class mean, on z-scores
   of the chain's first release;

@@ -83,7 +83,7 @@ class ChainUpdate:
         number.
     spellings : a finding on the entity column if different spellings of the same person may count
         as several persons; empty otherwise.
-    linking_findings : findings on columns by which the members of a cell can be told apart, by
+    linking_findings : findings on columns by which the members of a cell can be distinguished, by
         table number.
     """
 
@@ -320,7 +320,7 @@ def _find_linking_columns(
     columns: tuple[ChainColumn, ...],
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
-    """Find columns by which the members of a cell can be told apart, by table number."""
+    """Find columns by which the members of a cell can be distinguished, by table number."""
     linking, bounds_rows = {}, pending.guarantee.has_k_anonymous_rows
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)

@@ -127,6 +127,6 @@ def find_database(url_name: str) -> Database | None:
 
 
 def load(location: str) -> Any:
-    """Import what stands at a location, ``module:name``."""
+    """Import the object at a location, ``module:name``."""
     module, _, name = location.partition(":")
     return getattr(import_module(module), name)

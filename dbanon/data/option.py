@@ -179,7 +179,7 @@ def parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
 
 
 def all_parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
-    """As ``parameters``, but for a field that is a dataclass itself, return its options."""
+    """Return the options as ``parameters`` does; those of a nested dataclass replace its field."""
     cache_key: Any = options_class
     return _all_parameters(cache_key)
 

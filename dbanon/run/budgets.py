@@ -20,7 +20,7 @@ _SOURCE_KINDS = ("table", "partitioned table", "inherited table", "materialized 
 
 @dataclass(frozen=True)
 class BudgetShown:
-    """A budget, and what was spent from it.
+    """A budget with its spendings.
 
     Parameters
     ----------

@@ -169,7 +169,7 @@ def publish(
     ----------
     planned : the plan; its policy has the hierarchies that the records were recoded with.
     check : returns the verdict on the written release; raises if it must not be published.
-    complete : adds what is specific to this kind of run to the report, such as a chain.
+    complete : adds the details of this kind of run to the report, such as those of a chain.
     export : see ``run``.
 
     The caller opens and commits the session of the target.

@@ -47,7 +47,7 @@ class PrivateVerification:
     rows : number of rows, all of them without NULL and within the bounds and lists.
     release_id, guarantee, epsilon : from the ledger's entry.
     unchanged, digest, output, superseded_at : see ``Verification``.
-    counted : a description of what was counted, and of what cannot be counted.
+    counted : describes the counts, and names what cannot be counted.
     """
 
     relation: str

@@ -88,9 +88,9 @@ def test_nothing_of_the_core_is_replaced(toy: ModuleType) -> None:
         commands={name: Command(f"{MODULE}:none", "Mine.") for name in ("verify", "workbench")},
     )
     assert "Mine." not in CliRunner().invoke(main, ["--help"]).output
-    found = extension.find_database("mariadb")
-    assert found is not None
-    assert found.label == "MariaDB"
+    mariadb = extension.find_database("mariadb")
+    assert mariadb is not None
+    assert mariadb.label == "MariaDB"
 
 
 def test_dbanon_works_next_to_a_package_that_cannot_be_imported(
