@@ -27,30 +27,32 @@ ValuesAndNulls = tuple[NDArray[Any], NDArray[np.bool_]]
 _LARGEST_EXACT = 2.0**53
 
 
-def wrap_data(data: Any, entity: str | None, types: Mapping[str, str] | str | None) -> TypedTable:
+def wrap_data(
+    data: Any, person_column: str | None, types: Mapping[str, str] | str | None
+) -> TypedTable:
     """Wrap an array or a data frame by declared types, without reading any value.
 
     Parameters
     ----------
-    entity : the column with person identifiers.
+    person_column : the column with person identifiers.
     types : for each column a name in ``TYPES``; a single name applies to all columns.
 
     Raises
     ------
     InvalidParameter : the data is neither; column names are duplicated or not text; a column has no
         declared type, or a type names an unknown column.
-    ColumnNotFound : the column ``entity`` does not exist.
+    ColumnNotFound : the column ``person_column`` does not exist.
     UnsupportedType : the column of persons may hold NULL.
     """
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _wrap_frame(data, entity, types)
+        return _wrap_frame(data, person_column, types)
     if not isinstance(data, np.ndarray) or data.ndim != 2:
         raise InvalidParameter(
             "dp_ranks takes an array of two dimensions or a data frame.",
             hint="Make one: numpy.array(...), or pandas.DataFrame(...).",
         )
     names = tuple(f"column {j}" for j in range(data.shape[1]))
-    if entity is not None:
+    if person_column is not None:
         raise InvalidParameter(
             "An array has no named column of persons.", hint="Pass a pandas.DataFrame."
         )
@@ -58,23 +60,23 @@ def wrap_data(data: Any, entity: str | None, types: Mapping[str, str] | str | No
 
 
 def _wrap_frame(
-    frame: Any, entity: str | None, types: Mapping[str, str] | str | None
+    frame: Any, person_column: str | None, types: Mapping[str, str] | str | None
 ) -> TypedTable:
     names = list(frame.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise InvalidParameter("The columns of the frame must have unique names.")
-    if entity is not None and entity not in names:
-        raise ColumnNotFound(f'The data frame has no column "{entity}".')
+    if person_column is not None and person_column not in names:
+        raise ColumnNotFound(f'The data frame has no column "{person_column}".')
     read_persons, n = None, len(frame)
-    if entity is not None:
-        series = frame[entity]
+    if person_column is not None:
+        series = frame[person_column]
         if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
             raise UnsupportedType(
-                f'Column "{entity}" identifies persons, and may be NULL.',
+                f'Column "{person_column}" identifies persons, and may be NULL.',
                 hint="Convert it to whole numbers without NULL, such as int64.",
             )
         read_persons, n = series.to_numpy, int(series.nunique())
-    names = [name for name in names if name != entity]
+    names = [name for name in names if name != person_column]
     return _build_table(n, names, types, lambda j: frame[names[j]], read_persons)
 
 

@@ -14,7 +14,7 @@ from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
 from tests.doors.hints_frames import FRAMES
-from tests.doors.hints_jobs import FOLLOWED as JOB_LEVEL_OPTIONS
+from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
 from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
 from tests.doors.hints_server import TRIALS as OF_SERVERS
 from tests.doors.run_steps import CASES as OF_RUNS
@@ -55,7 +55,7 @@ def followed() -> frozenset[str]:
     steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES) if step.right)
     of_runs = (case for case in OF_RUNS if not case.is_constant)
     cases = (case.hint for case in (*OF_TABLES, *OF_SERVERS, *of_runs))
-    return frozenset(map(text_of, (*cases, *steps, *JOB_LEVEL_OPTIONS)))
+    return frozenset(map(text_of, (*cases, *steps, *OF_JOBS)))
 
 
 def untried(tried: frozenset[str]) -> list[str]:

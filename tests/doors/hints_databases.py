@@ -370,7 +370,7 @@ DATABASES = (
         ],
     ),
     StoreSteps(
-        "Store a tree, levels, a table or a file, or",
+        "Only trees, levels, tables and files can be",
         lambda w: dbanon.store_hierarchy(w.url, w.new(), {"intervals": [10]}),
         [
             lambda w: dbanon.store_hierarchy(w.url, w.new(), {"tree": {"*": ["a", "b"]}}),

@@ -30,7 +30,7 @@ _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 
 FRAMES = (
     Steps(
-        "Extract the values that you need into columns",
+        "Extract the values that you need into separate",
         column([[1, 2]] * N),
         [column([1, 2] * (N // 2))],
     ),
@@ -251,7 +251,7 @@ FRAMES = (
         ],
     ),
     Steps("Make one: numpy.array(...)", noisy([1, 2]), [noisy(MEASURES)]),
-    Steps("{}Its options: {}.", noisy(degreee=2), [noisy()]),
+    Steps("{} Its options: {}.", noisy(margin="bins"), [noisy()]),
     Steps("Known: {}.", noisy(method="zzz"), [noisy()]),
     Steps(
         "Use method dp_ranks, or",

@@ -134,7 +134,7 @@ COMMANDS = (
         ],
     ),
     Steps(
-        "Run it again when more persons",
+        "Run it again once there are more persons.",
         second_release(FEW_ARRIVED),
         [second_release(MANY_ARRIVED, "--accept-turnover")],
     ),

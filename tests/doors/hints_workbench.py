@@ -56,7 +56,7 @@ def beside_task(client: Client) -> str:
     """Send a form while a task runs."""
     fields = roles(client, pay="drop")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client.routes.bench, "tasks", SimpleNamespace(busy=True, current=None))
+        patch.setattr(client.routes.bench, "tasks", SimpleNamespace(is_busy=True, current=None))
         return client.post("columns", fields).body
 
 

@@ -254,7 +254,7 @@ def serve(*, choose_port: bool) -> Act:
             other.bind(("127.0.0.1", 0))
             port = int(other.getsockname()[1]) if choose_port else 0
         start = Start(world.url, "people", commands, directory=world.path)
-        return run_workbench(start, port=port, ready=fails(KeyboardInterrupt()))
+        return run_workbench(start, port=port, on_ready=fails(KeyboardInterrupt()))
 
     return act
 

@@ -168,7 +168,7 @@ def test_no_serialized_report_links_rows() -> None:
     again = pickle.loads(pickle.dumps(report))
     for unaligned in (again, copy.deepcopy(report), report.with_provenance(), bare):
         assert unaligned.alignment is None
-        with pytest.raises(RowsNotAligned, match="does not know"):
+        with pytest.raises(RowsNotAligned, match="does not record which released row"):
             dbanon.evaluate(table, release, report=unaligned)
     places = report.alignment.original_of_row
     assert places.astype("<i8").tobytes() not in pickle.dumps(report)
@@ -179,7 +179,7 @@ def test_no_serialized_report_links_rows() -> None:
 
 def test_rows_of_the_input_on_demand() -> None:
     table = people()
-    with pytest.warns(RowsLinkable, match="do not hand it on"):
+    with pytest.warns(RowsLinkable, match="do not pass it on"):
         release, report = released(table, rows="input", keep=["pid"])
     assert list(release.index) == list(table.index)
     assert release["pid"].equals(table["pid"])
@@ -188,7 +188,7 @@ def test_rows_of_the_input_on_demand() -> None:
     assert "ROWS LINK TO THEIR ORIGINALS" in str(report)
     assert "ROWS LINK TO THEIR ORIGINALS" in render_page(report)
     assert "those of the input" in report.seed_policy
-    assert any("do not hand it on" in text for text in report.warning_texts)
+    assert any("do not pass it on" in text for text in report.warning_texts)
     evaluation = dbanon.evaluate(table, release, quasi_identifiers=QUASI)
     assert report.evaluation is not None
     assert evaluation.losses["sse_loss"] == pytest.approx(

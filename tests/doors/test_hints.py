@@ -53,7 +53,7 @@ OF_ONE_DOOR = (
     "doors/install.py",
     "doors/plpython",
     "doors/python_path.py",
-    "doors/workbench/program.py",
+    "extensions/workbench/program.py",
     "job/synthesis.py",
     "stores/frame/microdata.py",
     "synthesis/",

@@ -193,9 +193,9 @@ def test_dicts_of_columns_and_lists_of_dicts_are_accepted() -> None:
         assert report.k_achieved == 5
         assert dbanon.partition({"age": columns["age"]}, 5).n_classes == 4
     for wrong, hint in (
-        ({"age": [1, 2], "ill": ["a"]}, "equally long"),
+        ({"age": [1, 2], "ill": ["a"]}, "the same length"),
         (FRAME["age"], "to_frame"),
-        ([{"age": 1, "ill": "a"}, 5], "equally long"),
+        ([{"age": 1, "ill": "a"}, 5], "the same length"),
         ([(1, "a"), (2, "b")], "list of dicts"),
         (7, "list of dicts"),
     ):

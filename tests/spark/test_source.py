@@ -97,7 +97,7 @@ def test_every_type_arrives_unchanged(spark: SparkSession, pg_url: str, rows_of:
             "* except (moment)", "unix_micros(moment) AS moment"
         ).orderBy("age")
         first, second, third = everything(frame, lambda rows: rows.collect())
-        assert pinned.count() == 3
+        assert pinned.count_rows() == 3
         assert pinned.key == ()
     utc = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
     assert tuple(first) == (
@@ -153,7 +153,7 @@ def test_a_concurrent_writer_does_not_affect_the_snapshot(
                 " FROM generate_series(1, 500) AS i",
             )
             assert everything(pinned.frame, rows_of) == before
-        assert pinned.count() == len(before) == 3000
+        assert pinned.count_rows() == len(before) == 3000
         pinned.require_unchanged()
 
 
@@ -182,7 +182,7 @@ def test_a_condition_and_a_view_choose_rows(
     with source.pin_postgresql(spark, make_url(people), filtered_job, 4) as pinned:
         rows = everything(pinned.frame, rows_of)
         assert pinned.frame.rdd.getNumPartitions() == 4
-        assert pinned.count() == len(rows) == 1501
+        assert pinned.count_rows() == len(rows) == 1501
     execute(people, "CREATE VIEW first AS SELECT * FROM people WHERE id <= 100")
     with source.pin_postgresql(
         spark, make_url(people), job(table="first", key=["id"]), 4

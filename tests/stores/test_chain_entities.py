@@ -109,7 +109,7 @@ def test_keys(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         dbanon.Chain("patients", key="0123abc")
     assert "0123abc" not in str(refused.value)
     chained.key.chmod(0o644)
-    with pytest.raises(ChainKeyWrong, match="read by others"):
+    with pytest.raises(ChainKeyWrong, match="Users other than its owner may read"):
         chained.release()
     with pytest.raises(ChainNotFound):
         chained.release(chain=dbanon.Chain("nobody", key="env:CHAIN_KEY"))

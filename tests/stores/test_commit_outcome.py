@@ -145,7 +145,7 @@ def test_a_network_that_stays_down_leaves_it_open(
         error = caught.value
         assert (error.code, error.exit_code, error.sqlstate) == ("outcome_unknown", 10, "08007")
         # The query that tells, and what it tells.
-        query = str(error.hint).partition("Run: ")[2].partition(";")[0]
+        query = str(error.hint).partition("check: ")[2].partition(";")[0]
         assert query.startswith("SELECT ")
         assert bool(people.rows(query)) == published
     assert (current(people) == [(old, 3)]) != published

@@ -227,7 +227,7 @@ def test_what_does_not_hold_is_not_published(
         return replace(entity_count, cells={"ill": replace(cells, sizes=sizes)})
 
     for wrong, message in (
-        (all_have_it, "do not keep to distinct_l 2"),
+        (all_have_it, "violate distinct_l 2"),
         (another_row, "differ from"),
     ):
 

@@ -119,7 +119,7 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     )
     monkeypatch.setattr(
         exporting.releases,
-        "exports_of",
+        "list_exports",
         lambda *all_: events.append("ledger") or list_exports(*all_),
     )
     database.anonymize(**options)

@@ -132,7 +132,7 @@ def strike_at_commit(monkeypatch: pytest.MonkeyPatch, name: str, struck: list[st
         return
     module = importlib.import_module(f"dbanon.stores.{name}.store")
     session = {"duckdb": "DuckdbSession", "sqlite": "SqliteSession"}[name]
-    drop_staging, translated = getattr(module, session).drop_staging, module.translated
+    drop_staging, translated = getattr(module, session).drop_staging, module.translate_errors
     at_its_end: list[bool] = []
 
     def dropped(self: Any) -> None:
@@ -148,7 +148,7 @@ def strike_at_commit(monkeypatch: pytest.MonkeyPatch, name: str, struck: list[st
             yield
 
     monkeypatch.setattr(getattr(module, session), "drop_staging", dropped)
-    monkeypatch.setattr(module, "translated", struck_translated)
+    monkeypatch.setattr(module, "translate_errors", struck_translated)
 
 
 @pytest.mark.parametrize("source", NAMES)

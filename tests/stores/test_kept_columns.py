@@ -194,7 +194,7 @@ def test_other_rows_than_the_released_ones(database: Database, monkeypatch: Any)
     table = database.relation("people")
     database.execute(f"INSERT INTO {table} (id, age, copy) SELECT id + {N}, age, copy FROM {table}")
     monkeypatch.setattr(
-        Session, "released_rows", lambda self, source, *_: f"{source.relation.quoted} AS s"
+        Session, "released_rows", lambda self, source, *_: f"{source.relation_to_read.quoted} AS s"
     )
     how = {"nulls": "suppress", "max_suppression": 1.0}
     refuse(database, RecountFailed, '"copy"', **options_with(keep=["copy"]), **how)

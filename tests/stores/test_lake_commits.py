@@ -98,7 +98,7 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
             with pytest.warns(CommitConfirmed):
                 dbanon.anonymize(url, **OPTIONS)
         elif is_persistent:
-            with pytest.warns(ExportPending, match="not answered"):
+            with pytest.warns(ExportPending, match="was not confirmed"):
                 dbanon.anonymize(url, **OPTIONS)
         else:
             with pytest.raises(OutcomeUnknown, match="unknown whether") as raised:
@@ -149,7 +149,7 @@ def test_an_older_release_never_follows_a_newer_one(
             if moment != "before":
                 patch.setattr(destinations, "leftover_files", lambda *args: iter(()))
             if moment == "left":
-                all_[0].leave()
+                all_[0].leave_pending()
             newer.append(released(warehouse, **options, k=7).release_id)
         real(*all_, **more)
 
@@ -201,7 +201,7 @@ def test_catalogs_that_give_each_table_a_directory_of_its_own(
 
     monkeypatch.setattr(SqlCatalog, "_resolve_table_location", resolve)
     if not takes:
-        with pytest.raises(InvalidParameter, match="a different directory each time"):
+        with pytest.raises(InvalidParameter, match="suggests a different directory"):
             released(warehouse)
         assert files(warehouse) == []
         return
