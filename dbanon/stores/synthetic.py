@@ -161,8 +161,8 @@ def to_synthetic_column(
     unit_bounds = _units_of_bounds(attribute, bounds)
     if unit_bounds[0] >= unit_bounds[1] or not _type_holds(attribute, unit_bounds):
         raise InvalidParameter(
-            f'The bounds of "{source.name}" must be values of its type, {source.sql_type}, with at'
-            " least two values from the lower to the upper one."
+            f'The bounds of "{source.name}" must include at least two values of its type,'
+            f" {source.sql_type}, and no others."
         )
     low, high = (_sql_text(attribute, unit_bound) for unit_bound in unit_bounds)
     return SyntheticColumn(attribute, source, low, high, unit_bounds)

@@ -33,6 +33,10 @@ IMPOSSIBLE = {
 IMPOSSIBLE_TEXTS = {
     "This is an error in dbanon: please report it.": "dbanon would have to count wrongly",
     "{}": "a variable has the text",
+    "Check it with: python -c 'import {}'. To do without it, uninstall its package.": (
+        "another package must be broken"
+    ),
+    "In its package, make {} a dbanon.data.extension.Extension.": "another package must change",
 }
 
 

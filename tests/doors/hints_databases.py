@@ -499,6 +499,9 @@ def _installed(w: Stores) -> None:
         assert version(re.split("[<>=]", requirement)[0])
 
 
+_IN_SCHEMA = ("CREATE SCHEMA clinic", "CREATE TABLE clinic.visits AS FROM people")
+
+
 def _into(source: str) -> Act:
     return lambda w: w.into(source, **LAKE)
 
@@ -548,6 +551,11 @@ REST = (
             _private("ALTER TABLE people ALTER id SET NOT NULL", person="id", entity="id"),
             _private(_ENTITY, _COPY, person="who", entity="who", table="copied"),
         ],
+    ),
+    StoreSteps(
+        "Did you mean {}?",
+        lambda w: w.release(w.duckdb(*_IN_SCHEMA), table="visits"),
+        [lambda w: w.release(w.duckdb(*_IN_SCHEMA), table=w.printed('Did you mean "(.*)"'))],
     ),
     StoreSteps(
         "Leave out characters that the database", _towns("a", "b\0", "c"), [_towns("a", "b", "c")]

@@ -291,7 +291,7 @@ def test_what_breaks_a_model_is_not_published(
     refuse(
         database,
         RecountFailed,
-        "do not keep to distinct_l 3",
+        "violate distinct_l 3",
         **OPTIONS,
         models=[MODELS["distinct_l"]],
     )

@@ -57,7 +57,7 @@ def test_delta_of_what_is_written(database: Database, released: str) -> None:
         assert report.classes == len(classes)
         [model] = dbanon.verify(database.url, f"release.people{seed}").models
         assert model.counted == pytest.approx(level_reached)
-        with mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]):
+        with mock.patch.object(run, "_merge_indistinguishable_classes", lambda *args: args[-1]):
             try:
                 database.anonymize(**options, output=f"release.without{seed}")
             except RecountFailed:

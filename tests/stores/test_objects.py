@@ -161,7 +161,7 @@ def test_a_store_that_fails_midway(
     assert [name for _, name in SqliteDatabase(tmp_path / "d.sqlite").relations()] == ["people"]
     # After COMMIT: the message says where the file is, and the next run moves it into place.
     failing("copy_to")
-    with pytest.warns(ExportPending, match=r"it is s3://clinic/in/\.dbanon-"):
+    with pytest.warns(ExportPending, match=r"its file s3://clinic/in/\.dbanon-"):
         first = released(tmp_path, **options)
     monkeypatch.undo()
     assert [name.startswith(".dbanon-") for name in names()] == [True]

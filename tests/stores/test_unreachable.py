@@ -54,7 +54,7 @@ DRIVER_MESSAGES = {
     "no PostgreSQL": (
         SERVER + "received invalid response to SSL negotiation: H",
         2,
-        "is no PostgreSQL server",
+        "is not a PostgreSQL server",
     ),
     "setting": ('connection is bad: invalid sslmode value: "hush"', 2, "does not know a setting"),
     "TLS": (SERVER + "server does not support SSL, but SSL was required", 2, "TLS"),

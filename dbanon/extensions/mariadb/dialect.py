@@ -35,7 +35,7 @@ UNKNOWN_DOUBLE_FORMAT = "This server stores floating-point numbers in an unknown
 
 # Parts of the SQL shared by all databases that MariaDB spells differently.
 _REPLACEMENTS = {
-    " AS TEXT_OPTIONS)": " AS CHAR)",
+    " AS TEXT)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
     "AS MATERIALIZED (": "AS (",
     # There are many small classes: grouping by sorting takes half as long as by a lookup table.

@@ -77,7 +77,7 @@ def test_worked_example():
     # f and m are equally frequent for person 1: the first in order.
     assert units.microdata.codes[:, 0].tolist() == [1, 0, 0]
     assert units.microdata.keys[:, 0].tolist() == [0, 1, 3]
-    assert Partition([0, 1, 1]).of(units.unit_of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
+    assert Partition([0, 1, 1]).take(units.unit_of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
 
 
 def test_the_mean_of_equal_values_is_exact():

@@ -79,7 +79,7 @@ def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None)
         assert report.models[0].achieved == pytest.approx(max(levels))
         assert report.classes == len(levels)
         assert len(out) == 80
-        with mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]):
+        with mock.patch.object(run, "_merge_indistinguishable_classes", lambda *args: args[-1]):
             try:
                 release(frame, refine=refine)
             except RecountFailed:
@@ -214,7 +214,7 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     assert released(1).classes == 3
     assert released(5).classes == 1
     with (
-        mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]),
+        mock.patch.object(run, "_merge_indistinguishable_classes", lambda *args: args[-1]),
         pytest.raises(RecountFailed, match="1 of 2 counted classes"),
     ):
         released(5)
