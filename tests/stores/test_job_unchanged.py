@@ -12,7 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter, TableChanged
-from tests.stores.conftest import FINGERPRINT_ROUNDS
+from tests.stores.conftest import FINGERPRINT_HASH_ROUNDS
 from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, job_results, write
 from tests.stores.people import load_people
@@ -240,7 +240,7 @@ def test_two_fingerprints_of_the_same_rows_tell_nothing(
 
 
 def test_who_tries_values_waits_for_each() -> None:
-    assert FINGERPRINT_ROUNDS >= 200_000
+    assert FINGERPRINT_HASH_ROUNDS >= 200_000
 
 
 def test_files_of_rows(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
