@@ -165,7 +165,7 @@ def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
 
     Parameters
     ----------
-    n_retained : the number of retained columns.
+    n_retained : the number of columns that are copied unchanged.
     """
     with state.session.prepare_lookup():
         state.stage(

@@ -23,13 +23,13 @@ ENTRY_POINTS = "dbanon.extensions"
 
 @dataclass(frozen=True)
 class Database:
-    """A kind of database that URLs and engines of SQLAlchemy name.
+    """A kind of database, as named in SQLAlchemy URLs and engines.
 
     Parameters
     ----------
-    url_names : the names of SQLAlchemy's dialects that it is opened for.
-    open_store : location of a function of an engine or ``URL`` of SQLAlchemy and of ``on_sql``,
-        as ``run.open.open_store`` has it, which returns a ``ClientStore``.
+    url_names : the SQLAlchemy dialect names that select it.
+    open_store : location of a function that is called with a SQLAlchemy engine or ``URL``, and
+        with ``on_sql`` as in ``run.open.open_store``; it returns a ``ClientStore``.
     label : what messages call it, such as "MariaDB".
     extra : the extra of dbanon that installs its driver; empty for other packages.
     has_views : whether a release may be a view.
@@ -118,7 +118,7 @@ def all_extensions() -> Iterator[Extension]:
 
 
 def find_database(url_name: str) -> Database | None:
-    """The kind of database for a name of SQLAlchemy's dialects; None if no extension has it."""
+    """Find the kind of database for a SQLAlchemy dialect name; None if no extension has it."""
     for extension in all_extensions():
         for database in extension.databases:
             if url_name in database.url_names:
