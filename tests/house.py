@@ -78,8 +78,8 @@ def house() -> House:
         upward=_upward(layers),
         long_functions=sorted(long_functions),
         long_files=[
-            f"{file.relative_to(PACKAGE)}: {lines}"
-            for file in files
+            f"{file.relative_to(ROOT)}: {lines}"
+            for file in [*files, *sorted((ROOT / "tests").rglob("*.py"))]
             if (lines := len(file.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
         ],
         spellings=_spellings([*filter(_is_door, files), *sorted((ROOT / "sql").rglob("*.sql"))]),

@@ -81,40 +81,56 @@ def built_in_extensions() -> tuple[Extension, ...]:
     return tuple(module.EXTENSION for module in modules)
 
 
-@cache
-def installed_extensions() -> tuple[Extension, ...]:
-    """The extensions of other packages, in the order of their entry points' names.
+@dataclass(frozen=True)
+class InstalledExtensions:
+    """The extensions of other packages.
 
-    Raises
-    ------
-    ExtensionInvalid : an entry point cannot be loaded, or names something else.
+    Parameters
+    ----------
+    extensions : those that could be loaded, in the order of their entry points' names.
+    errors : one for each of the others.
     """
+
+    extensions: tuple[Extension, ...]
+    errors: tuple[ExtensionInvalid, ...]
+
+
+@cache
+def installed_extensions() -> InstalledExtensions:
+    """Load the extensions of other packages, by their entry points."""
     # Reading the entry points of all packages takes time, so import only if needed.
     from importlib.metadata import entry_points
 
-    extensions = []
+    extensions, errors = [], []
     for entry_point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             extension = entry_point.load()
         except Exception as error:
-            raise ExtensionInvalid(
-                f"The extension {entry_point.name} cannot be loaded ({type(error).__name__}).",
-                hint=f"Check it with: python -c 'import {entry_point.module}'. To do without it,"
-                " uninstall its package.",
-            ) from error
-        if not isinstance(extension, Extension):
-            raise ExtensionInvalid(
-                f"The entry point {entry_point.name} names no Extension.",
-                hint=f"In its package, make {entry_point.value} a dbanon.data.extension.Extension.",
+            errors.append(
+                ExtensionInvalid(
+                    f"The extension {entry_point.name} cannot be loaded ({type(error).__name__}).",
+                    hint=f"Check it with: python -c 'import {entry_point.module}'. To do without"
+                    " it, uninstall its package.",
+                )
             )
-        extensions.append(extension)
-    return tuple(extensions)
+            continue
+        if isinstance(extension, Extension):
+            extensions.append(extension)
+        else:
+            errors.append(
+                ExtensionInvalid(
+                    f"The entry point {entry_point.name} does not refer to an Extension.",
+                    hint=f"In its package, make {entry_point.value} a"
+                    " dbanon.data.extension.Extension.",
+                )
+            )
+    return InstalledExtensions(tuple(extensions), tuple(errors))
 
 
 def all_extensions() -> Iterator[Extension]:
     """All extensions, those of this package first; others are read only if iteration goes on."""
     yield from built_in_extensions()
-    yield from installed_extensions()
+    yield from installed_extensions().extensions
 
 
 def find_database(url_name: str) -> Database | None:

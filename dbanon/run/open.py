@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.data.extension import Database, find_database, load
+from dbanon.data.extension import Database, find_database, installed_extensions, load
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
 from dbanon.job.reading import DEFAULT_READING, Reading
@@ -261,8 +261,10 @@ def open_store(
             database if isinstance(database, Engine) else url, on_sql
         )
         return store
+    # An extension that cannot be loaded may be the one that has the store.
+    broken_extensions = [error.message for error in installed_extensions().errors]
     raise _NoStore(
-        f"There is no store for {backend}.",
+        " ".join([f"There is no store for {backend}.", *broken_extensions]),
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
         " docs/warehouse.md.",
     )

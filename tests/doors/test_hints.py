@@ -126,20 +126,20 @@ def _names_options_for_all_doors(place: str, text: str) -> None:
     assert not re.search(names, plain), plain
 
 
-def examples(one: Parameter) -> list[Any]:
-    if one.option.choices:
-        return [None, one.option.choices[0]]
+def examples(parameter: Parameter) -> list[Any]:
+    if parameter.option.choices:
+        return [None, parameter.option.choices[0]]
     values: dict[Any, Any] = {bool: True, tuple: ["…"], int: 7, float: 0.5}
-    return [None, values.get(one.kind)]
+    return [None, values.get(parameter.kind)]
 
 
-@pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
-def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
+@pytest.mark.parametrize("parameter", OPTIONS, ids=lambda parameter: parameter.name)
+def test_every_option_is_written_as_each_door_takes_it(parameter: Parameter) -> None:
     flags = {flag for param in main.commands["anonymize"].params for flag in param.opts}
-    known = set(allowed_keys("mdav", method_arguments(), writes=True))
-    for value in examples(one):
+    allowed_names = set(allowed_keys("mdav", method_arguments(), writes=True))
+    for value in examples(parameter):
         error = InvalidParameter(
-            hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
+            hint=f"Use `{parameter.name}{'' if value is None else '=' + json.dumps(value)}`."
         )
         python, line, sql = (
             str(told).removeprefix("Use ").removesuffix(".")
@@ -149,22 +149,22 @@ def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
                 error.hint_by(spell_sql_option),
             )
         )
-        assert python.partition("=")[0] == one.name
+        assert python.partition("=")[0] == parameter.name
         assert value is None or eval(python.partition("=")[2]) == value
         assert shlex.split(line)[0] in flags
-        if one.name in method_arguments():
-            assert sql == one.name or sql.startswith(f"{one.name} => ")
-        elif one.option.has_sql_key:
-            assert one.name in known
+        if parameter.name in method_arguments():
+            assert sql == parameter.name or sql.startswith(f"{parameter.name} => ")
+        elif parameter.option.has_sql_key:
+            assert parameter.name in allowed_names
             told = re.fullmatch(r"options => '(.*)'", sql)
             assert (
-                sql == f'"{one.name}" in options'
+                sql == f'"{parameter.name}" in options'
                 if told is None
-                else (json.loads(told[1]) == {one.name: value})
+                else (json.loads(told[1]) == {parameter.name: value})
             )
         else:
             assert "--" not in sql
-            assert "=>" not in sql or one.name == "method"
+            assert "=>" not in sql or parameter.name == "method"
 
 
 def test_the_arguments_of_sql_are_those_of_its_functions() -> None:
@@ -176,9 +176,11 @@ def test_the_arguments_of_classes_are_those_of_its_function() -> None:
         r"CREATE OR REPLACE FUNCTION dbanon\.classes\((.*?)\)\s+RETURNS", functions_script([]), re.S
     )
     named = {part.split()[0] for part in told[0].split(",")} - {"source", "options"}
-    for one in OPTIONS:
-        as_argument = spell_classes_option(one.name, 7 if one.name == "k" else "x")
-        assert as_argument.startswith(f"{one.name} => ") == (one.name in named), as_argument
+    for parameter in OPTIONS:
+        as_argument = spell_classes_option(parameter.name, 7 if parameter.name == "k" else "x")
+        assert as_argument.startswith(f"{parameter.name} => ") == (parameter.name in named), (
+            as_argument
+        )
     assert spell_classes_option("nulls", "suppress") == """options => '{"nulls": "suppress"}'"""
 
 
@@ -217,17 +219,17 @@ def test_methods_are_functions_in_sql() -> None:
     assert "mdav" in METHODS
 
 
-@pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
-def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
-    known = {
+@pytest.mark.parametrize("parameter", OPTIONS, ids=lambda parameter: parameter.name)
+def test_of_a_job_file_a_hint_names_its_keys(parameter: Parameter) -> None:
+    allowed_names = {
         *JobSpec.model_fields,
         *QuasiIdentifierColumn.model_fields,
         *SensitiveColumn.model_fields,
         "table",
     }
-    for value in examples(one):
+    for value in examples(parameter):
         error = InvalidParameter(
-            hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
+            hint=f"Use `{parameter.name}{'' if value is None else '=' + json.dumps(value)}`."
         )
         error.fixed_notation = spell_in_job_file
         # Whoever prints it: a job's options have one name each.
@@ -241,7 +243,7 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
         if key[0] == "role":
             assert said.removeprefix("role: ") in ROLES
         else:
-            assert key[0] in known, said
+            assert key[0] in allowed_names, said
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from dbanon.data.extension import Command, all_extensions, load
-from dbanon.errors import ExtensionInvalid
+from dbanon.data.extension import Command, all_extensions, installed_extensions, load
 
 # Key under which a click context holds the words of the command line.
 _WORDS_KEY = "dbanon.words"
@@ -82,11 +81,10 @@ class CommandEntries(Mapping[str, Command]):
 
 
 def _extension_commands() -> Iterator[tuple[str, Command]]:
-    """The commands of extensions by name; one that cannot be loaded is reported and left out."""
-    try:
-        for extension in all_extensions():
-            yield from extension.commands.items()
-    except ExtensionInvalid as error:
+    """The commands of extensions by name; extensions that cannot be loaded are reported."""
+    for extension in all_extensions():
+        yield from extension.commands.items()
+    for error in installed_extensions().errors:
         click.echo(f"Warning [{error.code}]: {error.message}\nHint: {error.hint}", err=True)
 
 

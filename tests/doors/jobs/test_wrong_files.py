@@ -11,7 +11,8 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.document import MAX_BYTES
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.errors import JobFileInvalid
-from tests.doors.jobs.wrong_files import RIGHT, SECRET, WRONG, Wrong
+from tests.doors.jobs.wrong_file import RIGHT, SECRET, Wrong
+from tests.doors.jobs.wrong_files import WRONG
 
 
 def check(tmp_path: Path, text: str | bytes, *more: str) -> Result:
