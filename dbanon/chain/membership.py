@@ -163,7 +163,7 @@ class CellState:
     ) -> None:
         """Stage the next state of each displayed cell, and whether its rows are unchanged.
 
-        The state depends only on which members are in the source.
+        The state depends on which members are in the source, and on ``sealed_cells``.
 
         Parameters
         ----------

@@ -96,7 +96,7 @@ def partition(
     ------
     TooFewRecords : fewer than k records.
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
-    UnsupportedType : the method does not take columns of this type.
+    UnsupportedType : a column has a type that the method does not take.
     """
     policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
     policy_options = {name: options.pop(name) for name in policy_names & set(options)}

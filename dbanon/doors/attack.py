@@ -25,7 +25,8 @@ from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 if TYPE_CHECKING:
     import pandas as pd
 
-# Defaults of the membership attack. Half of a target's releases include it, half do not.
+# Defaults of the membership attack: the number of targets, and of releases that include a target.
+# As many are made without it.
 _DEFAULT_TARGETS, _DEFAULT_RELEASES = 2, 40
 # Maximum number of originals among which targets are sought, and of released rows that they are
 # compared with.

@@ -195,7 +195,7 @@ class Outlook:
             ),
             ("not copied", join_names(self.not_copied)),
             ("method", self.method),
-            ("guarantee (verified after the run)", self.guarantee),
+            ("guarantee (after the recount)", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit_text}"),
             ("time to find classes", _describe_seconds(self.forecast)),
         ]

@@ -1,7 +1,8 @@
 """Synthetic rows in a database: reading the original values, writing rows, and recounting.
 
 Columns are read as numbers between public bounds, or as indexes into a public list of values.
-Values outside the bounds or the list are never read, and cannot make a query fail.
+Unlisted values are not read. Numbers outside the bounds may be read, and are clipped before they
+are used. Neither can make a query fail.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ def to_synthetic_column(
     unit_bounds = _units_of_bounds(attribute, bounds)
     if unit_bounds[0] >= unit_bounds[1] or not _type_holds(attribute, unit_bounds):
         raise InvalidParameter(
-            f'The bounds of "{source.name}" must include at least two values of its type,'
-            f" {source.sql_type}, and no others."
+            f'The bounds of "{source.name}" must be within its type, {source.sql_type}, and include'
+            " at least two of its values."
         )
     low, high = (_sql_text(attribute, unit_bound) for unit_bound in unit_bounds)
     return SyntheticColumn(attribute, source, low, high, unit_bounds)
@@ -384,7 +385,8 @@ def require_recount(
     n_rows, n_invalid = recount(session, relation, domains)
     if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(
-            f"The table has {n_rows} synthetic rows instead of {n_expected}, {n_invalid} of them"
-            " with a NULL or a value outside its bounds; nothing was published.",
+            f"The table has {n_rows} synthetic rows, where {n_expected} were written, and"
+            f" {n_invalid} of them have a NULL or a value outside its bounds; nothing was"
+            " published.",
             hint="This is an error in dbanon: please report it.",
         )

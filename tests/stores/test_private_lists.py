@@ -128,7 +128,7 @@ def test_rows_that_are_not_as_drawn_are_not_published_and_it_stays_spent(
     load(database)
     before = database.relations()
     monkeypatch.setattr(private, "write_rows", damaged)
-    message = f"^The table has {rows} synthetic rows instead of {N}, {wrong} of them"
+    message = f"^The table has {rows} synthetic rows, where {N} were written, and {wrong} of them"
     with pytest.raises(RecountFailed, match=message):
         release(database)
     assert spent(database) == 10.0

@@ -220,7 +220,7 @@ def measure(
         show(
             output_format,
             measurement.to_dict(),
-            lambda: pairs_table("ChainCounts", measurement.pairs()),
+            lambda: pairs_table("Histories", measurement.pairs()),
         )
 
 

@@ -84,7 +84,7 @@ class ChainProposal:
         chain_line = f"chain: {{{chain_keys}}}\n"
         new_chain_line = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
         if not self.is_supported:
-            reason = f"{_CHAIN_REASON}, but MariaDB cannot store chains"
+            reason = f"{_CHAIN_REASON}, but this kind of database cannot store chains"
             return to_comment(f"{reason}: with entity, {_SECOND_RELEASE_REFUSED}")
         if self.entity:
             return (

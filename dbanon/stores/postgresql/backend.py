@@ -186,7 +186,7 @@ class PlpySession(PostgresqlSession):
         return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
-        """Check that the key columns of a source, from ``locate``, are unique and never NULL."""
+        """Check that the key of a source, from ``with_row_locator``, is unique and never NULL."""
         self._require_unique_keys(
             source,
             source.required_locator.mapped_columns or source.required_locator.columns_to_check,
@@ -407,7 +407,7 @@ def _address_text(key: np.int64) -> str:
 def copy_source(
     session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
 ) -> tuple[int, int]:
-    """Copy these columns and the key columns of a source, from ``locate``, in record order.
+    """Copy these columns and the key of a source, from ``with_row_locator``, in record order.
 
     Returns the numbers of pages and rows of the copy.
 

@@ -244,8 +244,8 @@ def _attribute(
 ) -> Attribute:
     """Build the attribute with the type it will have in a release.
 
-    No released column has a type that belongs to another role: this role could run code on the
-    values, or drop the type together with the column. So another role's domain is replaced by its
+    No released column has a type of another role, since that role could run code on the values, or
+    drop the type together with the column. So another role's domain is replaced by its
     base type, and an enum by text. Columns of any other foreign type cannot be released.
 
     Parameters

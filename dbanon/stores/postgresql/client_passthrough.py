@@ -91,7 +91,8 @@ class Passthrough:
         Parameters
         ----------
         limit : bytes, or None for no limit.
-        n_attributes, n_coded : number of quasi-identifiers, and how many of them are not numbers.
+        n_attributes, n_coded : number of columns of the records, and how many of them are not
+            numbers.
         """
         overhead = self.rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
         if limit is not None and len(self.values) + overhead > limit:

@@ -122,7 +122,9 @@ def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
 
 
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles, clipped to bounds; see ``SessionInterface``.
+    """SQL of a column's values as doubles; see ``SessionInterface``.
+
+    Values of types that could overflow are clipped to the bounds.
 
     Parameters
     ----------

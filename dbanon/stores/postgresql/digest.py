@@ -40,8 +40,9 @@ DIGEST_METHOD = "pg1"
 _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
-# the alias s. A mask has two bits for each of 15 columns: whether it is NULL, and the sign of a
-# zero. At most 210 columns form a chain of nested calls, since the server's parser limits nesting.
+# the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and
+# 3 for 0. At most 210 columns form a chain of nested calls, since the server's parser limits
+# nesting.
 _ROW_HASH = """
 WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt

@@ -53,7 +53,7 @@ def display_keys(
 
     Parameters
     ----------
-    oid : oid of the relation that has the columns.
+    oid : oid of a relation whose columns of these names have the same types.
     columns : SQL of each column by column name.
     """
     rows = look_up(DISPLAY_KEYS, (oid, list(columns)))

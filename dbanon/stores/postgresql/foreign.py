@@ -245,7 +245,7 @@ foreign_objects AS (
     WHERE t.typtype = 'd'
     UNION ALL
     -- The owners of a foreign table and its server decide what is read, and as which user.
-    SELECT t.oid, 'the definition of the foreign table ' || t.oid::regclass, w.owner
+    SELECT t.oid, 'the query of the foreign table ' || t.oid::regclass, w.owner
     FROM tree AS t
     JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
     JOIN pg_foreign_server AS s ON s.oid = f.ftserver

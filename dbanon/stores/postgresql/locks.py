@@ -283,7 +283,9 @@ def hold_job(session: LedgerSession, job: str) -> None:
 
 
 def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
-    """Take the lock that only roles that may run jobs can take; False if this role may not.
+    """Take the lock that only roles that may run jobs can take.
+
+    Returns False if this role may not, or cannot read an up-to-date ledger.
 
     Raises
     ------

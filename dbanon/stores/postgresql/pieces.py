@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions.base import Output, Relation
@@ -121,7 +120,7 @@ class PostgresqlPieces(SessionInterface):
 
     def find_orphaned_tables(self) -> list[RelationName]:
         abandoned = []
-        has_no_driver: dict[str, Any] = {}
+        is_abandoned: dict[str, bool] = {}
         for schema, name, oid, comment, now in self.rows(_PIECES):
             mark = _MARK_PATTERN.fullmatch(comment)
             if mark is None or not _NAME_PATTERN.fullmatch(name):
@@ -131,14 +130,14 @@ class PostgresqlPieces(SessionInterface):
                 continue
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
-            if release_id not in has_no_driver:
+            if release_id not in is_abandoned:
                 # A running driver holds this lock. If it is free, it is held here until this
                 # transaction ends.
                 try_lock = (
                     "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 )
-                [(has_no_driver[release_id],)] = self.rows(try_lock, (lock_name(release_id),))
-            if has_no_driver[release_id]:
+                [(is_abandoned[release_id],)] = self.rows(try_lock, (lock_name(release_id),))
+            if is_abandoned[release_id]:
                 abandoned.append(RelationName(schema, name))
         return abandoned
 

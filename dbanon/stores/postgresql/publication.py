@@ -38,7 +38,8 @@ class PostgresqlPublication(Session):
 
     def lock_output(self, name: RelationName) -> None:
         is_planning = self._planned_read_only is not None
-        if self._planned_read_only if is_planning else self._is_read_only():
+        is_read_only = self._planned_read_only if is_planning else self._is_read_only()
+        if is_read_only:
             raise ReadOnly(hint=READ_ONLY_HINT)
         if not is_planning:
             lock_output(self, name)

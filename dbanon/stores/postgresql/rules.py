@@ -102,12 +102,15 @@ class PostgresqlRules(RulesSession):
         """
 
     def require_owner(self, source: RelationName) -> None:
-        for _, owner, has_owner_rights in self.rows(_OWNER, (source.schema, source.name)):
-            if not has_owner_rights:
-                raise InsufficientRights(
-                    f"Rules of {source} can only be declared by its owner.",
-                    hint=f'Run it as role "{owner}", or as a member of it.',
-                )
+        rows = self.rows(_OWNER, (source.schema, source.name))
+        if not rows:
+            return
+        [(_, owner, has_owner_rights)] = rows
+        if not has_owner_rights:
+            raise InsufficientRights(
+                f"Rules of {source} can only be declared by its owner.",
+                hint=f'Run it as role "{owner}", or as a member of it.',
+            )
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)

@@ -62,8 +62,8 @@ from dbanon.stores.postgresql.settings import (
 )
 
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
-# Counts persons by the set of releases that contain each of them. The array of persons stays on the
-# server.
+# Counts persons by joint history: the classes that they have in these releases. The array of
+# persons stays on the server.
 _COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -258,8 +258,8 @@ class PostgresqlSession(
                 " WHERE n.nspname = ? AND c.relname = ?",
                 (schema, name.name),
             )
-            for (oid,) in oids:
-                return self.rows(catalog.RELATION, (oid,))[0]
+            if oids:
+                return self.rows(catalog.RELATION, oids[0])[0]
         return None
 
     def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:

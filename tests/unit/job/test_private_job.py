@@ -150,7 +150,7 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
         {"low": 0, "high": 1e9, "kind": Kind.DECIMAL, "precision": 5, "scale": 2},
         {"low": -1e9, "high": 1e9, "kind": Kind.DATE},
     ):
-        with pytest.raises(InvalidParameter, match="two values of its type"):
+        with pytest.raises(InvalidParameter, match="at least two of its values"):
             _column(**wrong)
 
 
