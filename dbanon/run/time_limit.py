@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from dbanon.errors import DbanonError, OutcomeUnknown, TimeLimit
 from dbanon.run.run import PhaseProgress
 from dbanon.sessions.thread_connections import thread_connections
+from dbanon.stores.interrupts import Alarm
 
 
 @contextmanager
@@ -84,21 +84,3 @@ def limit_time(
         raise
     finally:
         signal.signal(signal.SIGALRM, previous_handler)
-
-
-class Alarm:
-    """The handler of a run's alarm, which interrupts the run."""
-
-    def __init__(self) -> None:
-        self.has_rung = self._is_disarmed = False
-
-    def __call__(self, signal_number: int, frame: FrameType | None) -> None:
-        if not self._is_disarmed:
-            self.has_rung = True
-            thread_connections().request_end()
-            raise KeyboardInterrupt
-
-    def disarm(self) -> None:
-        """Disarm the alarm: the run has committed or ended."""
-        self._is_disarmed = True
-        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""The hint of a run that took too long names what took the time."""
+"""The time limit of a run: what its hint names, and where it ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from dbanon.errors import DbanonError, TimeLimit
 from dbanon.run.time_limit import limit_time
+from dbanon.stores.interrupts import interruptible_until_commit
 
 
 def stall(phase: str | None) -> None:
@@ -59,3 +60,14 @@ def test_a_server_that_stalls_is_no_matter_of_the_method(
     assert ("faster method" in hint) is method
     assert ("server answers" in hint) is not method
     assert "time_limit" in hint
+
+
+@pytest.mark.parametrize("moment", ["while committing", "after the commit"])
+def test_the_limit_ends_with_the_commit(moment: str) -> None:
+    """What was published is not reported as a run that took too long and was rolled back."""
+    with limit_time(0.02):
+        with interruptible_until_commit() as before_commit:
+            before_commit()
+            if moment == "while committing":
+                time.sleep(0.1)
+        time.sleep(0.1)
