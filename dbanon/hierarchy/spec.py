@@ -161,7 +161,9 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
         if source.lstrip().startswith("{"):
             return parse(_load_json(source), files=files)
     if isinstance(source, (str, Path)) and files:
-        return _load_or_refuse(lambda: Hierarchy.load(source), "Name a CSV or JSON file, in UTF-8.")
+        is_json = Path(source).suffix.lower() == ".json"
+        hint = _describe_tree_format() if is_json else "Name a CSV or JSON file, in UTF-8."
+        return _load_or_refuse(lambda: Hierarchy.load(source), hint)
     if not isinstance(source, Mapping):
         raise InvalidParameter("A hierarchy must be a JSON object.", hint=_list_known_kinds())
     return _parse_object(source)
@@ -313,7 +315,7 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
             raise InvalidParameter(f'"{key}" must be {keys[key].expected}.')
     if name == "tree":
         return _load_or_refuse(
-            lambda: Hierarchy.from_json(_convert_tree_labels(parameters["tree"])),
+            lambda: Hierarchy.from_json(parameters["tree"]),
             _describe_tree_format(),
         )
     if name == "levels":
@@ -327,32 +329,6 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
             sample = "_"
         _BUILDERS[name](parameters, (sample,), ignore_pulses)
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
-
-
-def _convert_tree_labels(tree: Any) -> Any:
-    """Convert numbers in a tree to text; raises TypeError for other types of labels."""
-    if isinstance(tree, (list, tuple)):
-        if not all(isinstance(row, (list, tuple)) for row in tree):
-            raise TypeError
-        return [
-            (_to_label(child), None if parent is None else _to_label(parent))
-            for child, parent in tree
-        ]
-    return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
-
-
-def _convert_branch_labels(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_to_label(leaf) for leaf in tree]
-    raise TypeError
-
-
-def _to_label(value: Any) -> str:
-    if isinstance(value, str) or _is_number(value):
-        return str(value)
-    raise TypeError
 
 
 def _load_or_refuse(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:

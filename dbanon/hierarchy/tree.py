@@ -346,10 +346,13 @@ class Hierarchy:
         Raises
         ------
         HierarchyBroken : the object is not a tree; the error lists all problems.
+        TypeError : a branch is neither an object nor a list.
         """
         edges: list[Edge] = []
 
         def walk(branch: Any, parent: str | None) -> None:
+            if isinstance(branch, str):
+                raise TypeError("a branch of a hierarchy must be an object or a list, not text")
             branches = (
                 branch.items() if isinstance(branch, Mapping) else ((leaf, ()) for leaf in branch)
             )
@@ -378,8 +381,11 @@ class Hierarchy:
         Raises
         ------
         HierarchyBroken : the content is not a tree; the error lists all problems.
+        TypeError : the content has another form, or a label is neither text nor a number.
         """
-        return cls.from_parents(content) if isinstance(content, list) else cls.from_nested(content)
+        if isinstance(content, (list, tuple)):
+            return cls.from_parents([_convert_pair(pair) for pair in content])
+        return cls.from_nested(_convert_branch(content))
 
     @classmethod
     def load(cls, path: str | Path) -> Hierarchy:
@@ -388,6 +394,7 @@ class Hierarchy:
         Raises
         ------
         HierarchyBroken : the file is not a tree; the error lists all problems.
+        TypeError : a JSON file has another form.
         ForeignFile : the path goes through another account's link.
         """
         path = Path(os.path.expanduser(path))
@@ -415,6 +422,29 @@ class Hierarchy:
         text = io.StringIO()
         csv.writer(text, delimiter=";", lineterminator="\n").writerows(self.to_levels())
         return text.getvalue()
+
+
+def _convert_pair(pair: Any) -> tuple[str, str | None]:
+    """Convert the labels of a pair [child, parent] to text; raises TypeError as ``from_json``."""
+    if not isinstance(pair, (list, tuple)):
+        raise TypeError("a pair of labels must be a list")
+    child, parent = pair
+    return _label_of(child), None if parent is None else _label_of(parent)
+
+
+def _convert_branch(branch: Any) -> Any:
+    """Convert the labels of a nested tree to text; raises TypeError as ``from_json``."""
+    if isinstance(branch, Mapping):
+        return {label: _convert_branch(subbranch) for label, subbranch in branch.items()}
+    if isinstance(branch, (list, tuple)):
+        return [_label_of(leaf) for leaf in branch]
+    raise TypeError("a branch of a hierarchy must be an object or a list")
+
+
+def _label_of(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise TypeError("a label must be text or a number")
+    return str(value)
 
 
 def flat_hierarchy(values: Sequence[str], root: str = "*") -> Hierarchy:

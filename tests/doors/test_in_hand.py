@@ -234,6 +234,31 @@ def test_decimals_are_exact(dtype: str) -> None:
     assert released["pay"].dtype == frame["pay"].dtype
 
 
+@pytest.mark.parametrize("method", ["mdav", "gaa_cp"])
+def test_columns_of_arrow_are_released_as_those_of_numpy(method: str) -> None:
+    """With their time zone, and numbers in the precision of their type."""
+    zone = "Europe/Berlin"
+    numpy_columns = pd.DataFrame(
+        {
+            "dose": np.sqrt(np.arange(40, dtype=np.float32)),
+            "seen": pd.date_range("2024-01-01", periods=40, freq="7h", tz=zone),
+        }
+    )
+    arrow_columns = numpy_columns.astype(
+        {
+            "dose": pd.ArrowDtype(pa.float32()),
+            "seen": pd.ArrowDtype(pa.timestamp("us", zone)),
+        }
+    )
+    rows = []
+    for frame in (numpy_columns, arrow_columns):
+        released, _ = dbanon.anonymize_frame(
+            frame, quasi_identifiers=["dose", "seen"], k=5, method=method
+        )
+        rows.append(Counter(zip(released["dose"], released["seen"], strict=True)))
+    assert rows[0] == rows[1]
+
+
 @pytest.mark.parametrize("nested", [[1, 2], {"a": 1}, (1, 2), {1}])
 def test_lists_and_dicts_in_a_column_are_refused_by_name(nested: Any) -> None:
     frame = pd.DataFrame({"tags": pd.Series([nested] * 6, dtype=object), "age": range(6)})

@@ -268,21 +268,21 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
         bits = 128 if "uint64" in type_name.lower() else 64
         return Attribute(name, Kind.INTEGER, sql_type=type_name, bits=bits)
     if types.is_float_dtype(dtype):
-        bits = 32 if "32" in type_name else 64
-        if "16" in type_name or "128" in type_name:
+        # Types of pandas and Arrow name the numpy type that holds their values.
+        bits = 8 * getattr(dtype, "numpy_dtype", dtype).itemsize
+        if bits not in (32, 64):
             raise UnsupportedType(
                 f'Column "{name}" is of type {type_name}.', hint="Use float32 or float64."
             )
         return Attribute(name, Kind.FLOAT, sql_type=type_name, bits=bits)
     if types.is_datetime64_any_dtype(dtype):
-        has_time_zone = isinstance(dtype, pd.DatetimeTZDtype)
         scale = 0 if "[s" in type_name else 3 if "[ms" in type_name else 6
         return Attribute(
             name,
             Kind.TIMESTAMP,
             sql_type=type_name,
             scale=scale,
-            has_time_zone=has_time_zone,
+            has_time_zone=series.dt.tz is not None,
         )
     if isinstance(dtype, pd.CategoricalDtype):
         order = tuple(map(str, dtype.categories)) if dtype.ordered else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,33 @@ def test_two_spellings_of_one_number_stay_distinct() -> None:
 def test_invalid_labels_are_refused(source: Any) -> None:
     with pytest.raises(InvalidParameter, match="must be"):
         parse(source, files=False)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"*": {"north": "Kiel"}},
+        {"*": "Kiel"},
+        {"*": {"north": 5}},
+        {"*": {"north": None}},
+        {"*": {"north": [["Kiel"]]}},
+        {"*": {"north": [True]}},
+        ["Kiel", "Bremen"],
+        [["Kiel"]],
+        "Kiel",
+        5,
+    ],
+    ids=str,
+)
+def test_json_of_another_form_is_refused(tree: Any, tmp_path: Path) -> None:
+    """In a file as in an option: a text where a list belongs never becomes its letters."""
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(tree))
+    for source in ({"tree": tree}, str(path)):
+        with pytest.raises(InvalidParameter):
+            parse(source, files=True)
+
+
+def test_text_is_no_branch() -> None:
+    with pytest.raises(TypeError, match="not text"):
+        Hierarchy.from_nested({"*": {"north": "Kiel"}})
