@@ -11,10 +11,26 @@ from tests.doors.hint_steps import (
     OPEN,
     PEOPLE,
     SHOW,
+    Act,
     Steps,
+    World,
     cli,
     csv,
 )
+
+
+def with_hierarchy(content: bytes) -> Act:
+    """A release with a hierarchy of towns in a CSV file of this content."""
+
+    def act(world: World) -> object:
+        path = world.path / world.new(".csv")
+        path.write_bytes(content)
+        return world.table(
+            quasi_identifiers=["town"], method="gaa_cp", hierarchies={"town": str(path)}
+        )
+
+    return act
+
 
 COMMANDS = (
     Steps(
@@ -297,6 +313,11 @@ COMMANDS = (
 
 FILES = (
     Steps(
+        "Name a CSV or JSON file, in UTF-8.",
+        with_hierarchy("a;größer\nb;größer\nc;größer\nd;größer\ne;größer\n".encode("latin-1")),
+        [with_hierarchy("a;größer\nb;größer\nc;größer\nd;größer\ne;größer\n".encode())],
+    ),
+    Steps(
         "Name a target, or a file: `exports`.",
         csv(CSV, target=None),
         [
@@ -429,6 +450,36 @@ FILES = (
             lambda w: w.table(
                 quasi_identifiers=["size"],
                 keep=["sums"],
+                exports=[{"path": str(w.path / w.new(".parquet"))}],
+            ),
+        ],
+    ),
+    Steps(
+        "Rename the column in a view, or set formulas of the export to keep",
+        lambda w: w.table(
+            table="named",
+            quasi_identifiers=["size"],
+            keep=["=A1"],
+            exports=[{"path": str(w.path / w.new(".csv"))}],
+        ),
+        [
+            lambda w: w.table(
+                table="renamed",
+                key=["id"],
+                quasi_identifiers=["size"],
+                keep=["a1"],
+                exports=[{"path": str(w.path / w.new(".csv"))}],
+            ),
+            lambda w: w.table(
+                table="named",
+                quasi_identifiers=["size"],
+                keep=["=A1"],
+                exports=[{"path": str(w.path / w.new(".csv")), "formulas": "keep"}],
+            ),
+            lambda w: w.table(
+                table="named",
+                quasi_identifiers=["size"],
+                keep=["=A1"],
                 exports=[{"path": str(w.path / w.new(".parquet"))}],
             ),
         ],

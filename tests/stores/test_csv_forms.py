@@ -198,6 +198,7 @@ SECRET = "S3CRET"
         (["7", "7.5"], {"types": {"a": "integer"}}, 3, "decimal"),
         (["7", "1.500"], {"types": {"a": "integer"}}, 3, "decimal"),
         (["7.25", "7.125"], {"types": {"a": "decimal(18,2)"}}, 3, "text"),
+        (["0.25", "5.12"], {"types": {"a": "decimal(2,2)"}}, 3, "text"),
         (["04/03/2019", "04.03.2019"], {"types": {"a": "%d/%m/%Y"}}, 3, "text"),
     ],
 )

@@ -291,6 +291,16 @@ def test_a_file_that_is_read_back_holds_no_formula(
                 **options,
                 exports=[{"path": str(tmp_path / "named.csv"), "formulas": formulas}],
             )
+    dbanon.anonymize(
+        clinic,
+        table="named",
+        keep=["a;=1"],
+        output="named_out",
+        **options,
+        exports=[{"path": str(tmp_path / "named.csv"), "formulas": "keep"}],
+    )
+    assert "a;=1" in (tmp_path / "named.csv").read_text().splitlines()[0]
+    (tmp_path / "named.csv").unlink()
     monkeypatch.setattr(formats, "escape_formulas", lambda texts: texts)
     path = tmp_path / "people.csv"
     with pytest.raises(RecountFailed, match='Column "site" of the file') as refused:

@@ -535,9 +535,8 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
     if "(" not in kind:
         return formats
     n_digits, scale = map(int, re.findall("[0-9]+", kind))
-    size_pattern = f"-?[0-9]{{1,{max(n_digits - scale, 1)}}}" + (
-        rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
-    )
+    integer_pattern = f"[0-9]{{1,{n_digits - scale}}}" if n_digits > scale else "0"
+    size_pattern = f"-?{integer_pattern}" + (rf"(\.[0-9]{{1,{scale}}})?" if scale else "")
     return [
         replace(
             value_format,

@@ -20,8 +20,6 @@ GROUP_ROWS = 131_072
 _DICTIONARY_BYTES = 1 << 18
 # Prefix of dbanon's keys in the metadata of a Parquet file.
 METADATA_PREFIX = b"dbanon."
-# How messages call the header of a CSV file.
-_HEADER = "the header"
 
 
 def write(
@@ -49,8 +47,13 @@ def write(
     if export.format == PARQUET:
         _write_parquet(file, export, schema, batches, quasi_identifiers, metadata)
         return
-    header = pa.array(schema.names, pa.string())
-    _refuse_formulas(export, _HEADER, are_formulas(header))
+    if export.formulas != "keep":
+        _refuse_formulas(
+            "the header",
+            are_formulas(pa.array(schema.names, pa.string())),
+            hint="Rename the column in a view, or set formulas of the export to keep if no"
+            " spreadsheet reads the file, or export Parquet.",
+        )
     if export.byte_order_mark:
         file.write(codecs.BOM_UTF8)
     options = csv.WriteOptions(
@@ -125,32 +128,35 @@ def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type):
-            _refuse_formulas(export, f'column "{name}"', are_formulas(column))
+            if export.formulas == "error":
+                _refuse_formulas(
+                    f'column "{name}"',
+                    are_formulas(column),
+                    hint="Set formulas of the export to escape, which puts an apostrophe before"
+                    " them, or to keep if no spreadsheet reads the file, or export Parquet.",
+                )
             column = escape_formulas(column)
         columns.append(column)
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _refuse_formulas(export: Export, subject: str, is_formula: Any) -> None:
-    """Raise FormulaInText if the export refuses formulas, or if any are in the header.
+def _refuse_formulas(subject: str, is_formula: Any, *, hint: str) -> None:
+    """Raise FormulaInText if any text is a formula.
 
     Parameters
     ----------
-    subject : ``the header`` or a column, for the message.
+    subject : what holds the texts, for the message.
     is_formula : Arrow array of booleans, one per text.
     """
     import pyarrow.compute as pc
 
     count = pc.sum(is_formula).as_py() or 0
-    if count and (export.formulas == "error" or subject == _HEADER):
+    if count:
         raise FormulaInText(
             f"Spreadsheets would run texts of {subject} as formulas: {count} of the examined texts"
             " have =, +, -, @, a tab or a line break at the start, or after a comma,"
             " semicolon, tab or line break. Nothing was published.",
-            hint=(
-                "Set formulas of the export to escape, which puts an apostrophe before them, or"
-                " to keep if no spreadsheet reads the file, or export Parquet."
-            ),
+            hint=hint,
         )
 
 
