@@ -233,8 +233,9 @@ def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             rules[name] = None
         if len(lines) > 1 or rules[name] is None:
+            statement = f"{len(lines)} rules" if len(lines) > 1 else "no valid rule"
             raise InvalidParameter(
-                f'The comment on column "{name}" states no rule.',
+                f'The comment on column "{name}" states {statement}.',
                 hint="Write one line, as in dbanon: quasi_identifier, or with JSON, as in"
                 ' dbanon: {"role": "quasi_identifier"}.',
             )
