@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 import dbanon
 from benchmarks.spark_slow import SlowBlocks
-from dbanon.spark import anonymize_table, open_session, stages
+from dbanon.extensions.spark import stages
+from dbanon.spark import anonymize_table, open_session
 from tests.postgres_server import conninfo, throwaway_server
 from tests.spark.cluster import Cluster
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dbanon.spark.workers import ClusterBlocks
+from dbanon.extensions.spark.workers import ClusterBlocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("mariadb", "workbench")
+BUILT_IN = ("mariadb", "spark", "workbench")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -67,11 +67,15 @@ class Extension:
     name : its name, for error messages.
     databases : the kinds of databases that it opens.
     commands : by name, its commands.
+    engines : by the name that jobs give in ``engine``, the location of a function that runs a job
+        on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
+        arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
     """
 
     name: str
     databases: tuple[Database, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
+    engines: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

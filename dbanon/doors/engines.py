@@ -6,13 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dbanon.data.extension import built_in_extensions, load
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report
 
-ENGINES = ("spark",)
+# By name, the location of the function that runs a job.
+_RUN_FUNCTIONS = {
+    name: location
+    for extension in built_in_extensions()
+    for name, location in extension.engines.items()
+}
+ENGINES = tuple(_RUN_FUNCTIONS)
 
 
 @dataclass(frozen=True)
@@ -44,18 +51,12 @@ class Engine:
         ------
         DbanonError : its class says what went wrong; nothing was published.
         """
-        from dbanon.spark import open_session
-        from dbanon.spark.table import run_on_spark, with_default_blocks
-
         if job.declared == BY_RULES:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules
 
             job = apply_table_rules(job, open_store(source))
-        # Opening a session takes seconds, so first check that the cluster can run the job.
-        job = with_default_blocks(job, source, target)
-        session = open_session(self.master, self.conf)
-        try:
-            return run_on_spark(session, job, source, target, self.tasks)
-        finally:
-            session.stop()
+        report: Report = load(_RUN_FUNCTIONS[self.name])(
+            job, source, target, self.master, self.tasks, self.conf
+        )
+        return report

@@ -513,7 +513,7 @@ def _without(package: str, act: Act) -> Act:
         saved_modules = {
             name: module
             for name, module in sys.modules.items()
-            if not name.startswith(("pyspark", "dbanon.spark"))
+            if not name.startswith(("pyspark", "dbanon.spark", "dbanon.extensions.spark"))
         }
         with mock.patch.dict(sys.modules, {**saved_modules, package: None}, clear=True):
             return act(w)

@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "CREATE TABLE plain AS SELECT id, age, size, email FROM people;"
             "CREATE TABLE strange (x INTEGER);"
             """CREATE TABLE named AS SELECT id, size, town AS "=A1" FROM people;"""
-            "CREATE VIEW renamed AS SELECT id, size, \"=A1\" AS a1 FROM named;"
+            'CREATE VIEW renamed AS SELECT id, size, "=A1" AS a1 FROM named;'
         )
     (folder / "full").mkdir()
     (folder / "full" / "file").touch()

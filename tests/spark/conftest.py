@@ -61,7 +61,7 @@ class Sessions:
 
     def of(self, master: str, conf: dict[str, str]) -> SparkSession:
         """The session for a master, reused if it is the current one."""
-        from dbanon.spark.session import open_session
+        from dbanon.extensions.spark.session import open_session
 
         if self._session is not None and self._master == master:
             return self._session

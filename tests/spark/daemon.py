@@ -14,7 +14,7 @@ import pyarrow.compute
 import pyspark.worker
 from pyspark.daemon import manager
 
-import dbanon.spark.workers
+import dbanon.extensions.spark.workers
 
 __all__ = ["dbanon", "pandas", "pyarrow", "pyspark"]
 

@@ -21,7 +21,8 @@ def main(arguments: dict[str, Any]) -> None:
         # Simulates a full disk, for this process and the Java process that it starts.
         resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["largest_file"],) * 2)
     from dbanon.errors import DbanonError
-    from dbanon.spark import anonymize_table, into_postgresql, open_session
+    from dbanon.extensions.spark import into_postgresql
+    from dbanon.spark import anonymize_table, open_session
 
     warnings.simplefilter("ignore")
     lock = into_postgresql.pieces.lock

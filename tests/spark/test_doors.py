@@ -119,7 +119,9 @@ def test_lines_that_are_wrong(words: list[str], message: str) -> None:
 
 
 def test_other_databases_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbanon.spark.open_session", lambda *_: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        "dbanon.extensions.spark.interface.open_session", lambda *_: pytest.fail("it was opened")
+    )
     words = ["--engine", "spark", "--master", "local[1]"]
     done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
     assert done.exit_code == 2

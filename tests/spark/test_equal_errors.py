@@ -10,7 +10,7 @@ import pytest
 import dbanon
 import dbanon.spark
 from dbanon.errors import DbanonError, DuplicateKeys, InvalidParameter, KeyRequired, SparkFailed
-from dbanon.spark.tasks import collect_from
+from dbanon.extensions.spark.tasks import collect_from
 from tests.spark.test_equal_local import in_files, table
 
 SECRET = "Wanne-Eickel"

@@ -10,7 +10,7 @@ from tests.prerequisites import import_or_skip
 
 import_or_skip("pyspark")
 
-from dbanon.spark.facts import KeySet  # noqa: E402
+from dbanon.extensions.spark.facts import KeySet  # noqa: E402
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-70_000, 70_000)

@@ -123,7 +123,7 @@ def kill_when_at_work(session: SparkSession, cluster: Cluster, killed: list[int]
 def test_a_worker_that_is_killed_changes_no_bit(
     on_cluster: SparkSession, cluster: Cluster, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dbanon.spark import table
+    from dbanon.extensions.spark import table
 
     dbanon.anonymize(people, **ARGUMENTS, key=["id"])
     expected = execute(people, RELEASED)
@@ -269,7 +269,7 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
 def test_a_lost_snapshot_publishes_nothing(
     spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dbanon.spark import table
+    from dbanon.extensions.spark import table
 
     original = table.release_frame
 

@@ -8,8 +8,16 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from dbanon.spark import layout
-from dbanon.spark.layout import CLASSES, PACKET_SCHEMA, ROWS, TASK, Packet, unpack, unpack_column
+from dbanon.extensions.spark import layout
+from dbanon.extensions.spark.layout import (
+    CLASSES,
+    PACKET_SCHEMA,
+    ROWS,
+    TASK,
+    Packet,
+    unpack,
+    unpack_column,
+)
 
 TABLE = pa.table(
     {

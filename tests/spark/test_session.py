@@ -17,9 +17,8 @@ from dbanon.errors import (
     WorkersDiffer,
     WorkersNotPrivate,
 )
-from dbanon.spark import anonymize
-from dbanon.spark import session as own_settings
-from dbanon.spark.session import (
+from dbanon.extensions.spark import session as own_settings
+from dbanon.extensions.spark.session import (
     describe_differences,
     fit_shuffle_partitions,
     missing_privacy_settings,
@@ -30,6 +29,7 @@ from dbanon.spark.session import (
     restoring_shuffle_partitions,
     warn_unless_private,
 )
+from dbanon.spark import anonymize
 from dbanon.stores.scratch import clear_abandoned_directories
 from tests.spark.cluster import SMALL, Cluster, free_port
 

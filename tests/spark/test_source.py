@@ -25,9 +25,9 @@ from dbanon.errors import (
     TableNotFound,
     UnsupportedType,
 )
+from dbanon.extensions.spark import source
+from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.job.job import Job
-from dbanon.spark import source
-from dbanon.spark.tasks import translate_spark_errors
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def test_a_value_unsupported_by_spark_is_reported_without_it(
 
 def test_a_workers_error_contains_no_value(spark: SparkSession) -> None:
     def fails(batches: Any) -> Any:
-        from dbanon.spark.tasks import hide_values_in_errors
+        from dbanon.extensions.spark.tasks import hide_values_in_errors
 
         for _ in batches:
             with hide_values_in_errors("Block 3"):

@@ -22,9 +22,10 @@ from dbanon.errors import (
     SourceChanged,
     TooFewRecords,
 )
+from dbanon.extensions.spark import into_postgresql
+from dbanon.extensions.spark.into_files import REPORT_FILE, ParquetTarget
 from dbanon.sessions.names import RelationName
-from dbanon.spark import anonymize_table, into_postgresql
-from dbanon.spark.into_files import REPORT_FILE, ParquetTarget
+from dbanon.spark import anonymize_table
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:

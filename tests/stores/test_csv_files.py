@@ -18,13 +18,13 @@ import dbanon
 from dbanon.data.option import build_options
 from dbanon.doors.cli.main import main
 from dbanon.errors import FileMalformed, InvalidParameter
+from dbanon.extensions.spark.refusals import check_job
 from dbanon.job.job import Job
 from dbanon.job.reading import ENCODINGS, Reading
 from dbanon.run.open import open_store
 from dbanon.run.outlook import FileColumn
 from dbanon.sessions.base import ColumnReading
 from dbanon.sessions.names import parse_relation
-from dbanon.spark.refusals import check_job
 from dbanon.stores.duckdb import file_rows
 from tests.stays import COLUMNS, LATIN_1, UNKNOWN, UTF_8_BOM, stays, write_stays
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.extensions.spark.refusals import check_job
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.sessions.names import quote
-from dbanon.spark.refusals import check_job
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
 

@@ -254,7 +254,7 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
         complex numbers, bytes, lists or dicts.
     NonFiniteValue : a decimal is infinite.
     """
-    dtype = series.dtype
+    dtype: Any = series.dtype
     types = pd.api.types
     type_name = str(dtype)
     if (attribute := attribute_of_objects(name, series)) is not None:

@@ -20,6 +20,11 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
+from dbanon.extensions.spark.facts import MAX_DISTINCT_VALUES, Facts, require_few_values
+from dbanon.extensions.spark.layout import KEY, ROWS, Layout
+from dbanon.extensions.spark.profile import find_identifier_columns, find_retained_identifiers
+from dbanon.extensions.spark.refusals import check_names
+from dbanon.extensions.spark.tasks import DiskCache, apply_to_pieces
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.hierarchy.spec import HierarchySpec, build
@@ -29,11 +34,6 @@ from dbanon.recoding.columns import ReleasedColumn
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.spark.facts import MAX_DISTINCT_VALUES, Facts, require_few_values
-from dbanon.spark.layout import KEY, ROWS, Layout
-from dbanon.spark.profile import find_identifier_columns, find_retained_identifiers
-from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import DiskCache, apply_to_pieces
 
 FRAME_NAME, SOURCE_KIND = "DataFrame", "spark"
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dbanon.errors
 from dbanon.errors import DbanonError, SparkFailed, WorkersDiffer
-from dbanon.spark.layout import (
+from dbanon.extensions.spark.layout import (
     CLASSES,
     FACTS,
     PACKET_SCHEMA,

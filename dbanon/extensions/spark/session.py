@@ -20,7 +20,7 @@ from dbanon.errors import (
     WorkersNotPrivate,
     warn_caller,
 )
-from dbanon.spark.tasks import translate_spark_errors
+from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CHECKED_PACKAGES = ("dbanon", "numpy", "pyarrow")
 # The module that tasks run; importing it loads the compiled core.
-WORKER_MODULE = "dbanon.spark.workers"
+WORKER_MODULE = "dbanon.extensions.spark.workers"
 _MIN_VERSION = (4, 1)
 # Longest wait for a connection to the master.
 _CONNECT_SECONDS = 10.0

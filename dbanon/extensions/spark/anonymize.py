@@ -15,6 +15,44 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.option import build_options
 from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.errors import hints_without_views
+from dbanon.extensions.spark.dataframe import (
+    FRAME_NAME,
+    DataFrameSource,
+    SourceRows,
+    assign_roles,
+    lay_out_rows,
+    quoted_column,
+    require_unique_keys,
+    require_unique_names,
+    spark_type_of,
+)
+from dbanon.extensions.spark.disclosure import ReleasedRows, SourceFindings, combine_findings
+from dbanon.extensions.spark.facts import Facts, build_distinct_microdata, compute_measures
+from dbanon.extensions.spark.layout import FACTS, Layout
+from dbanon.extensions.spark.pieces import StrataValues, TableContext
+from dbanon.extensions.spark.refusals import check_context, check_facts, check_job, check_method
+from dbanon.extensions.spark.report import (
+    build_report,
+    count_classes,
+    determine_released_columns,
+    sum_losses,
+)
+from dbanon.extensions.spark.session import (
+    fit_shuffle_partitions,
+    require_session,
+    restoring_shuffle_partitions,
+    warn_unless_private,
+)
+from dbanon.extensions.spark.stages import ClusterStages, sample_hash_limit
+from dbanon.extensions.spark.tasks import (
+    PACKETS,
+    DiskCache,
+    apply_to_pieces,
+    collect_facts,
+    translate_spark_errors,
+)
+from dbanon.extensions.spark.trees import Stratum
+from dbanon.extensions.spark.workers import GatherFacts
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -26,39 +64,6 @@ from dbanon.run.disclosure import (
     warn_of_spellings,
 )
 from dbanon.run.plan import Plan, plan
-from dbanon.spark.dataframe import (
-    FRAME_NAME,
-    DataFrameSource,
-    SourceRows,
-    assign_roles,
-    lay_out_rows,
-    quoted_column,
-    require_unique_keys,
-    require_unique_names,
-    spark_type_of,
-)
-from dbanon.spark.disclosure import ReleasedRows, SourceFindings, combine_findings
-from dbanon.spark.facts import Facts, build_distinct_microdata, compute_measures
-from dbanon.spark.layout import FACTS, Layout
-from dbanon.spark.pieces import StrataValues, TableContext
-from dbanon.spark.refusals import check_context, check_facts, check_job, check_method
-from dbanon.spark.report import build_report, count_classes, determine_released_columns, sum_losses
-from dbanon.spark.session import (
-    fit_shuffle_partitions,
-    require_session,
-    restoring_shuffle_partitions,
-    warn_unless_private,
-)
-from dbanon.spark.stages import ClusterStages, sample_hash_limit
-from dbanon.spark.tasks import (
-    PACKETS,
-    DiskCache,
-    apply_to_pieces,
-    collect_facts,
-    translate_spark_errors,
-)
-from dbanon.spark.trees import Stratum
-from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import IN_DATA_FRAME, Source
 
 if TYPE_CHECKING:

@@ -16,13 +16,19 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import CodedColumn, Microdata, is_wide
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.extensions.spark.arrow import (
+    combine_chunks,
+    encode_texts,
+    to_floats,
+    to_integers,
+    valid_mask,
+)
+from dbanon.extensions.spark.layout import KEY, Layout
 from dbanon.job.policy import Policy
 from dbanon.partitioning.entities import Units, build_units
 from dbanon.partitioning.merge import Guard
 from dbanon.partitioning.protect import build_guard
 from dbanon.partitioning.strata import code_released_values
-from dbanon.spark.arrow import combine_chunks, encode_texts, to_floats, to_integers, valid_mask
-from dbanon.spark.layout import KEY, Layout
 
 # The values of the strata columns as text, None where NULL.
 StrataValues = tuple["str | None", ...]

@@ -11,10 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.spark.arrow import combine_chunks
-from dbanon.spark.layout import BLOCK, CLASS_SIZE, COORDINATES, KEY, LABEL, SENSITIVE_COUNTS
-from dbanon.spark.trees import Forest, has_hash_up_to
-from dbanon.spark.workers import pack_by_task
+from dbanon.extensions.spark.arrow import combine_chunks
+from dbanon.extensions.spark.layout import (
+    BLOCK,
+    CLASS_SIZE,
+    COORDINATES,
+    KEY,
+    LABEL,
+    SENSITIVE_COUNTS,
+)
+from dbanon.extensions.spark.trees import Forest, has_hash_up_to
+from dbanon.extensions.spark.workers import pack_by_task
 
 # A class id combines the number of its block and its number in the block.
 _BLOCK_SHIFT = 32

@@ -23,7 +23,7 @@ from dbanon.advice.persons import (
 from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import find_identifiers
 from dbanon.data.schema import Attribute, Kind
-from dbanon.spark.tasks import translate_spark_errors
+from dbanon.extensions.spark.tasks import translate_spark_errors
 
 
 def find_retained_identifiers(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:

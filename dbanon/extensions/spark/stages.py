@@ -15,23 +15,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from dbanon.data.pieces import PIECE_RECORDS
-from dbanon.job.policy import Policy
-from dbanon.methods import find_method
-from dbanon.partitioning.blocks import Blocks as BlockSizes
-from dbanon.partitioning.blocks import make_failure_check
-from dbanon.partitioning.classes import make_space_builder
-from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
-from dbanon.partitioning.refine import RefinementStep, refinement_steps
-from dbanon.spark.class_repartition import (
+from dbanon.extensions.spark.class_repartition import (
     CountClasses,
     MoveClasses,
     SampleClasses,
     concatenate_classes,
 )
-from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.pieces import TableContext, build_empty_microdata, build_table_guard
-from dbanon.spark.refusals import infeasible_stratum
-from dbanon.spark.tasks import (
+from dbanon.extensions.spark.layout import CLASSES, FACTS, ROWS, Layout
+from dbanon.extensions.spark.pieces import TableContext, build_empty_microdata, build_table_guard
+from dbanon.extensions.spark.refusals import infeasible_stratum
+from dbanon.extensions.spark.tasks import (
     PACKETS,
     DiskCache,
     UnpackPackets,
@@ -40,8 +33,8 @@ from dbanon.spark.tasks import (
     collect_from,
     shuffle,
 )
-from dbanon.spark.trees import MAX_HASH, Forest, Stratum, Tree, assign_tasks, hash_limit
-from dbanon.spark.workers import (
+from dbanon.extensions.spark.trees import MAX_HASH, Forest, Stratum, Tree, assign_tasks, hash_limit
+from dbanon.extensions.spark.workers import (
     AssignBlocks,
     BlockFacts,
     ClusterBlocks,
@@ -49,6 +42,13 @@ from dbanon.spark.workers import (
     SampleRecords,
     StratumSample,
 )
+from dbanon.job.policy import Policy
+from dbanon.methods import find_method
+from dbanon.partitioning.blocks import Blocks as BlockSizes
+from dbanon.partitioning.blocks import make_failure_check
+from dbanon.partitioning.classes import make_space_builder
+from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
+from dbanon.partitioning.refine import RefinementStep, refinement_steps
 
 # Approximate number of blocks per task if there are more blocks than cores.
 _BLOCKS_PER_TASK = 4

@@ -15,11 +15,11 @@ from pyspark.sql import functions
 from dbanon.data.counts import Recount
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
+from dbanon.extensions.spark.dataframe import quoted_column
+from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
-from dbanon.spark.dataframe import quoted_column
-from dbanon.spark.tasks import translate_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,18 +13,22 @@ from pyspark.sql import DataFrame
 
 from dbanon.data.option import build_options
 from dbanon.errors import InvalidParameter, SourceChanged
+from dbanon.extensions.spark.anonymize import BLOCK_SIZE, release_frame
+from dbanon.extensions.spark.into_files import ParquetTarget
+from dbanon.extensions.spark.refusals import check_job, check_method
+from dbanon.extensions.spark.session import (
+    require_session,
+    restoring_shuffle_partitions,
+    warn_unless_private,
+)
+from dbanon.extensions.spark.source import PinnedSource, pin_frame, pin_parquet, pin_postgresql
+from dbanon.extensions.spark.staging import ReleaseTarget
+from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.open import open_postgresql_store
 from dbanon.sessions.names import parse_relation
-from dbanon.spark.anonymize import BLOCK_SIZE, release_frame
-from dbanon.spark.into_files import ParquetTarget
-from dbanon.spark.refusals import check_job, check_method
-from dbanon.spark.session import require_session, restoring_shuffle_partitions, warn_unless_private
-from dbanon.spark.source import PinnedSource, pin_frame, pin_parquet, pin_postgresql
-from dbanon.spark.staging import ReleaseTarget
-from dbanon.spark.tasks import translate_spark_errors
 from dbanon.stores.files import read_url
 
 if TYPE_CHECKING:
@@ -132,7 +136,7 @@ def run_on_spark(
         parse_relation(job.output)
         open_postgresql_store(url)
         # Import lazily: only this target needs psycopg.
-        from dbanon.spark.into_postgresql import PostgresqlTarget
+        from dbanon.extensions.spark.into_postgresql import PostgresqlTarget
 
         release_target = PostgresqlTarget(url, job, release_id)
     try:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.pieces import PIECE_RECORDS
+from dbanon.extensions.spark.pieces import TableContext
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, hash_keys
 from dbanon.partitioning.strata import find_strata
-from dbanon.spark.pieces import TableContext
 
 # Which quasi-identifiers are present, that is, not NULL.
 NullPattern = tuple[bool, ...]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, InvalidParameter, OutputExists
+from dbanon.extensions.spark.staging import count_combinations, require_staged
+from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
-from dbanon.spark.staging import count_combinations, require_staged
-from dbanon.spark.tasks import translate_spark_errors
 from dbanon.stores.scratch import staged_name
 
 if TYPE_CHECKING:

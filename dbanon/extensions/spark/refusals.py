@@ -16,6 +16,8 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
+from dbanon.extensions.spark.facts import Facts
+from dbanon.extensions.spark.pieces import TableContext
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.nulls import MERGE
@@ -28,8 +30,6 @@ from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_error, too_few_error
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
-from dbanon.spark.facts import Facts
-from dbanon.spark.pieces import TableContext
 
 _LEAVE_OUT = "Leave it out, or anonymize without Spark."
 

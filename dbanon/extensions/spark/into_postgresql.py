@@ -12,6 +12,9 @@ from sqlalchemy import URL
 
 from dbanon.data.schema import Attribute
 from dbanon.errors import UnsupportedType, error_code
+from dbanon.extensions.spark.dataframe import attribute_of
+from dbanon.extensions.spark.staging import pair_released_columns, require_staged
+from dbanon.extensions.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.ledger.releases import plan_output
@@ -27,9 +30,6 @@ from dbanon.run.run_with_ledger import UNRECORDED_ERRORS
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.spark.dataframe import attribute_of
-from dbanon.spark.staging import pair_released_columns, require_staged
-from dbanon.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession

@@ -13,18 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.partition import ClusteringResult, Partition
-from dbanon.methods import find_method
-from dbanon.partitioning.blocks import compute_class_means, first_keys_of_classes
-from dbanon.partitioning.classes import cluster_block, make_space_builder
-from dbanon.partitioning.protect import make_cost_space_builder, protect_block
-from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
-from dbanon.release.attribute_disclosure import Originals
-from dbanon.release.publication import PublicSums
-from dbanon.release.recode import Release, find_lost_columns, recode
-from dbanon.sessions.base import random_order
-from dbanon.spark.arrow import build_released_array, combine_chunks
-from dbanon.spark.facts import gather_facts
-from dbanon.spark.layout import (
+from dbanon.extensions.spark.arrow import build_released_array, combine_chunks
+from dbanon.extensions.spark.facts import gather_facts
+from dbanon.extensions.spark.layout import (
     BLOCK,
     CLASS_SIZE,
     CLASSES,
@@ -36,15 +27,24 @@ from dbanon.spark.layout import (
     Layout,
     Packet,
 )
-from dbanon.spark.pieces import (
+from dbanon.extensions.spark.pieces import (
     TableContext,
     TablePiece,
     build_class_guard,
     build_piece,
     prepare_clustering,
 )
-from dbanon.spark.tasks import TaskFailure
-from dbanon.spark.trees import Forest, assign_leaves, group_by_stratum, has_hash_up_to
+from dbanon.extensions.spark.tasks import TaskFailure
+from dbanon.extensions.spark.trees import Forest, assign_leaves, group_by_stratum, has_hash_up_to
+from dbanon.methods import find_method
+from dbanon.partitioning.blocks import compute_class_means, first_keys_of_classes
+from dbanon.partitioning.classes import cluster_block, make_space_builder
+from dbanon.partitioning.protect import make_cost_space_builder, protect_block
+from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
+from dbanon.release.attribute_disclosure import Originals
+from dbanon.release.publication import PublicSums
+from dbanon.release.recode import Release, find_lost_columns, recode
+from dbanon.sessions.base import random_order
 
 
 @dataclass(frozen=True)

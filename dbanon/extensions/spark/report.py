@@ -23,6 +23,10 @@ from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
 from dbanon.data.words import also_under_former_key
+from dbanon.extensions.spark.dataframe import FRAME_NAME, SOURCE_KIND
+from dbanon.extensions.spark.layout import Layout
+from dbanon.extensions.spark.pieces import TableContext
+from dbanon.extensions.spark.workers import BlockFacts
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_from_sums
 from dbanon.recoding import find_recoding
@@ -33,10 +37,6 @@ from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import collect_findings
 from dbanon.run.plan import Plan
-from dbanon.spark.dataframe import FRAME_NAME, SOURCE_KIND
-from dbanon.spark.layout import Layout
-from dbanon.spark.pieces import TableContext
-from dbanon.spark.workers import BlockFacts
 from dbanon.version import version
 
 

@@ -16,9 +16,9 @@ from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
+from dbanon.extensions.spark.layout import KEY, Layout
+from dbanon.extensions.spark.pieces import StrataValues, build_piece, prepare_clustering
 from dbanon.hierarchy.leaves import sort_values
-from dbanon.spark.layout import KEY, Layout
-from dbanon.spark.pieces import StrataValues, build_piece, prepare_clustering
 
 # Number of low bits of a key that give its position in a page; the high bits number the page.
 _PAGE_BITS = 16

@@ -26,15 +26,15 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
+from dbanon.extensions.spark.arrow import arrow_schema, spark_schema
+from dbanon.extensions.spark.dataframe import FRAME_NAME, DataFrameSource
+from dbanon.extensions.spark.disclosure import SourceFindings
+from dbanon.extensions.spark.refusals import check_names
+from dbanon.extensions.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.run.open import open_postgresql_store
 from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
-from dbanon.spark.arrow import arrow_schema, spark_schema
-from dbanon.spark.dataframe import FRAME_NAME, DataFrameSource
-from dbanon.spark.disclosure import SourceFindings
-from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.sql_source import SqlSource
 

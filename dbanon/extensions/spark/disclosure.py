@@ -19,6 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from dbanon.data.counts import Counts
 from dbanon.data.pieces import PIECE_RECORDS
+from dbanon.extensions.spark.layout import KEY, ROWS, Layout
+from dbanon.extensions.spark.staging import count_combinations
+from dbanon.extensions.spark.tasks import DiskCache, apply_to_pieces
+from dbanon.extensions.spark.workers import BlockFacts
 from dbanon.job.job import Job
 from dbanon.job.verdict import Verdict
 from dbanon.release.attribute_disclosure import (
@@ -38,10 +42,6 @@ from dbanon.run.disclosure import find_disclosive_columns, find_few_persons, mea
 from dbanon.run.linkage import RetainedColumns, find_linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
-from dbanon.spark.layout import KEY, ROWS, Layout
-from dbanon.spark.staging import count_combinations
-from dbanon.spark.tasks import DiskCache, apply_to_pieces
-from dbanon.spark.workers import BlockFacts
 
 # Keys are sampled by their hashes modulo this.
 _MODULUS = 1 << 30
