@@ -1,17 +1,18 @@
 """Certificates: record prices such that every class of k or more costs at least its prices.
 
-They bound ``information_loss``: SSE, the within-class sum of squares, as a share of SST.
+They bound ``information_loss``: SSE, the within-class sum of squares, as a share of SST, the total
+sum of squares.
 
-A certificate is a vector y of prices, one for each record, such that y adds up to at most
-SSE(S) in every class S of exactly k records. Then the sum of all prices is a lower bound of the
-loss of every partition into classes of k or more:
+A certificate is a vector y of prices, one for each record. In every class S of exactly k records,
+their sum y(S) is at most SSE(S). Then the sum of all prices is a lower bound of the loss of every
+partition into classes of k or more:
 
 1. The inequality extends to larger classes. SSE(S) is the sum of squared distances of the pairs of
    S, divided by m = |S|. Removing one record of S gives m subclasses of m - 1 records. Every pair
    is in m - 2 of them, so their SSE add up to m (m - 2)/(m - 1) SSE(S). If each costs at least its
    prices, which add up to (m - 1) y(S), then SSE(S) >= (m - 1)²/(m (m - 2)) y(S). That factor is
    above 1, so SSE(S) >= y(S), also for y(S) < 0. By induction it holds for all sizes from k.
-2. A partition's classes hold every record once: its SSE is at least the sum of all y.
+2. A partition's classes hold every record once, so its SSE is at least the sum of all prices.
 
 A certificate can therefore be checked without knowing how it was computed: search for a class of k
 records that costs less than its prices. There are four methods of computing prices:
@@ -49,10 +50,11 @@ from dbanon.data.words import LabelledTextWithCard, also_under_former_key
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
-# Neighbours per record in the first program: a multiple of k - 1, and the minimum.
+# Neighbours per record in the first program: this many times k - 1, and at least the minimum.
 _NEIGHBOURS_PER_MEMBER, _MIN_NEIGHBOURS = 4, 40
-_ROUNDS = 4
-# Distances in memory at the same time.
+# The most times that pairs are added to the program and it is solved again.
+_MAX_ROUNDS = 4
+# The most distances in memory at the same time.
 _MAX_DISTANCES_IN_MEMORY = 2**22
 
 
@@ -61,7 +63,8 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
 
     Parameters
     ----------
-    deadline : deadline on the monotonic clock.
+    points : float64 (n, p).
+    deadline : the time limit, in seconds of the monotonic clock.
     """
     n = len(points)
     kernel = Neighbours(
@@ -76,7 +79,7 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
     program = Program(n, k - 1, math.inf)
     program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         candidate_pairs.sort(axis=1)
         new_pairs = np.setdiff1d(candidate_pairs[:, 0] * n + candidate_pairs[:, 1], program_pairs)
         if not len(new_pairs):
@@ -103,23 +106,26 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
 def _repair_prices(
     points: Floats, k: int, duals: Floats, tick: Tick
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Compute feasible prices from duals, both float64 (n,), rounded down.
+    """Lower the duals of the program until no pair's exceed its cost; float64 (n,), rounded down.
 
-    Also returns the pairs whose duals exceed their cost, int64 (m, 2).
+    Also returns the pairs whose duals exceeded their cost, int64 (m, 2).
+
+    Parameters
+    ----------
+    duals : the approximate duals of the records, float64 (n,).
     """
     n, p = points.shape
     error = SLACK + relative_error(p)
     total_excess, violated = np.zeros(n), []
     for rows, distances in _distance_rows(points):
-        compute_pair_prices = duals[rows, None] + duals[None, :]
-        # An upper bound of the exact excess: the last term exceeds the rounding error of the
-        # others.
-        excess = compute_pair_prices - distances * ((1 - error) / k)
+        pair_prices = duals[rows, None] + duals[None, :]
+        # An upper bound of the exact excess: the term added last exceeds the rounding error.
+        excess = pair_prices - distances * ((1 - error) / k)
         excess += error * (np.abs(duals[rows, None]) + np.abs(duals[None, :]))
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)
         total_excess[rows] = excess.sum(axis=1)
-        row, other = np.nonzero(excess > 1e-9 * np.abs(compute_pair_prices))
+        row, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
         violated.append(np.stack([rows[row], other], axis=1))
         tick(float(rows[-1] + 1) / n)
     reductions = round_down(-total_excess / 2, n)
@@ -226,27 +232,27 @@ def compute_certificate(
     Parameters
     ----------
     points : float64 (n, p), C order, finite: z-scores of k records or more.
-    start : partitions of the points into classes of k or more; better ones make ``classes`` faster,
-        and without any it is skipped. ``fitting`` needs none.
+    start : partitions of the points into classes of k or more. The better they are, the faster is
+        the method ``classes``; without any it is skipped.
     seconds : limit of wall time for all methods but ``neighbours``, which always finishes.
     tick : called regularly with the share done; an exception from it cancels the computation.
     """
-    started, deadline = time.process_time(), time.monotonic() + seconds
+    cpu_seconds_before, deadline = time.process_time(), time.monotonic() + seconds
     prices = compute_neighbour_prices(points, k, tick)
-    simple, method, complete = prices, "neighbours", True
+    simple, method, is_complete = prices, "neighbours", True
     tolls = empty_duals()
     if has_solver() and len(points) <= MAX_RECORDS and simple.any():
-        candidate, complete = compute_pair_prices(points, k, deadline, tick)
+        candidate, is_complete = compute_pair_prices(points, k, deadline, tick)
         if math.fsum(candidate) > math.fsum(prices):
             prices, method = candidate, "pairs"
         if start and k <= MAX_K_FOR_CLASSES:
-            candidate, subset_duals, complete = classes.compute_class_prices(
+            candidate, subset_duals, is_complete = classes.compute_class_prices(
                 points, k, start, prices, deadline, tick
             )
             if math.fsum(candidate) - math.fsum(subset_duals.duals) > math.fsum(prices):
                 prices, tolls, method = candidate, subset_duals.select_positive(), "classes"
     elif simple.any() and len(points) > k:
-        candidate, complete = fit_prices(points, k, prices, deadline, tick)
+        candidate, is_complete = fit_prices(points, k, prices, deadline, tick)
         if math.fsum(candidate) > math.fsum(prices):
             prices, method = candidate, "fitting"
     sst = _compute_sst(points)
@@ -256,16 +262,16 @@ def compute_certificate(
         k=k,
         share=_sum_rounded_down(np.concatenate([shares[0], -toll_shares])),
         method=method,
-        complete=complete,
+        complete=is_complete,
         prices=shares[0],
         tolls=SubsetRowDuals(tolls.triples, toll_shares),
         simple=_sum_rounded_down(shares[1]),
-        seconds=time.process_time() - started,
+        seconds=time.process_time() - cpu_seconds_before,
     )
 
 
 def compute_neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
-    """Halve the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
+    """Compute the prices of the method ``neighbours``, rounded down, float64 (n,)."""
     kernel = Neighbours(points, k - 1)
     while not kernel.step():
         tick(kernel.progress)

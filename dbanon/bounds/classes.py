@@ -40,7 +40,8 @@ from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
 
-# Far above the rounding error of a few operations and of the measures that bounds are compared to.
+# A relative safety margin, far above the rounding error of the sums below and of the losses that
+# are compared with bounds.
 SLACK = 2.0**-40
 
 
@@ -77,7 +78,7 @@ class Pool:
         self._cut_rows_by_pair: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
     def add(self, classes: Iterable[Iterable[int]]) -> int:
-        """Add the classes, of any size, that are new; returns their number."""
+        """Add the new ones among these classes, which may have any size; returns their number."""
         new_classes = []
         for members in classes:
             key = tuple(sorted(map(int, members)))
@@ -95,7 +96,7 @@ class Pool:
         return len(new_classes)
 
     def add_cuts(self) -> int:
-        """Add subset-row cuts that the last solution violates; returns their number."""
+        """Add subset-row cuts (see ``tolls``) that the last solution violates; returns how many."""
         if len(self._triples) * len(self._points) >= MAX_CACHED_DISTANCES:
             return 0
         new_triples = find_violated_triples(
@@ -140,8 +141,8 @@ class Pool:
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int32]  # (m, k)
 
-# Relative to the mean price: smaller violations are ignored.
-_THRESHOLD = 1e-7
+# Violations that are smaller than this share of the mean price are ignored.
+_MIN_VIOLATION = 1e-7
 # Classes returned per seed and round.
 _CLASSES_PER_SEED = 3
 # Steps of the search from one seed, about a nanosecond each: initially, and at most.
@@ -160,13 +161,14 @@ def compute_class_prices(
     deadline: float,
     tick: Tick,
 ) -> tuple[Floats, SubsetRowDuals, bool]:
-    """Compute prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
+    """Compute prices, float64 (n,), tolls, and whether they are optimal to within 1e-5.
 
     Parameters
     ----------
+    points : float64 (n, p).
     start : at least one partition into classes of k or more records.
-    prices : a certificate.
-    deadline : deadline on the monotonic clock.
+    prices : a certificate to improve, float64 (n,).
+    deadline : the time limit, in seconds of the monotonic clock.
     """
     search = _Search(points, k, start, prices, tick)
     while True:
@@ -201,8 +203,9 @@ class _Search:
                 self.pool.add(classes)
             if k == K_WITH_TOLLS:
                 self.pool.add(np.split(partition.members, partition.starts[1:]))
-        near_classes, self._near_sums = _find_near_classes(points, k, tick)
+        near_classes, self._neighbour_distance_sums = _find_near_classes(points, k, tick)
         self.pool.add(near_classes)
+        # ``Pricing`` takes a row of price bounds for each smaller class size; there are none here.
         self._no_subclass_bounds = np.zeros((0, len(points)))
         self._triple_search = TripleSearch(points)
         self._prices, self._tolls = prices, np.zeros(0)
@@ -221,12 +224,12 @@ class _Search:
         triple_duals = np.maximum(-duals[n:], 0.0)
         triple_duals[: len(self._tolls)] += self._tolls
         tolls = SubsetRowDuals(self.pool.triples, triple_duals / 2)
-        threshold = -_THRESHOLD * abs(value) / n
+        threshold = -_MIN_VIOLATION * abs(value) / n
         kernel = Pricing(
             self._points,
             self._k,
             prices,
-            self._near_sums,
+            self._neighbour_distance_sums,
             self._no_subclass_bounds,
             threshold,
             _CLASSES_PER_SEED,
@@ -250,7 +253,7 @@ class _Search:
         if bound > self.bound:
             self._prices, self._tolls, self.bound = certified, tolls.duals, bound
         elif not new_classes:
-            # The bounds of seeds whose search was cut short are too pessimistic.
+            # Seeds whose search was cut short have bounds that are too low: search longer.
             if self._effort >= _MAX_EFFORT:
                 return False
             self._effort *= 4
@@ -258,7 +261,7 @@ class _Search:
 
 
 def _generate_subclasses(partition: Partition, k: int) -> Iterator[Classes]:
-    """Yield classes of k that, in equal shares, cover each class of the partition exactly once."""
+    """Yield subclasses of k records of each class; every record is in equally many of them."""
     for members in np.split(partition.members, partition.starts[1:]):
         class_size = len(members)
         if math.comb(class_size, k) <= _MAX_SUBCLASSES:

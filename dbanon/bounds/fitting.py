@@ -35,22 +35,24 @@ from dbanon.methods.registry import Tick
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int32]  # (m, r), distinct rows in ascending order
 
-# Spreads of the smoothed program, as shares of the cost of a class: while gathering, for the last
-# size and for earlier ones, and while pricing.
-_FINAL_SPREADS, _EARLY_SPREADS, _PRICING_SPREADS = (
-    (0.05, 0.03, 0.02, 0.01),
-    (0.05,),
-    (0.01, 0.005, 0.0025),
-)
+# How much the program is smoothed, as shares of the cost of a class: one value per round.
+# While gathering classes of the last size:
+_FINAL_SPREADS = (0.05, 0.03, 0.02, 0.01)
+# While gathering classes of earlier sizes:
+_EARLY_SPREADS = (0.05,)
+# While pricing:
+_PRICING_SPREADS = (0.01, 0.005, 0.0025)
 # Passes of proportional fitting over all records.
 _SWEEPS = 80
 # The program hardly uses classes that cost this many spreads more than their prices. Beyond the
 # first limit they are dropped from the pool; beyond the second, nothing is searched around them.
 _SPREADS_TO_KEEP, _SPREADS_TO_SEARCH = 30.0, 6.0
-# Negligible reduced costs, as shares of the cost of a class.
-_GATHERING_THRESHOLD, _THRESHOLD = 1e-4, 1e-7
-# Classes returned per seed and round, and steps per seed, about a nanosecond each.
-_CLASSES_PER_SEED, _EFFORT = 3, 2**20
+# Violations that are smaller than this share of the cost of a class are ignored.
+_MIN_VIOLATION_TO_GATHER, _MIN_VIOLATION = 1e-4, 1e-7
+# The most classes returned per seed and round.
+_CLASSES_PER_SEED = 3
+# The most steps of the search from one seed, about a nanosecond each.
+_EFFORT = 2**20
 # Pricing stops once the relative gap between certificate and prices is this small.
 _PRICING_GAP = 1e-3
 # Stop before larger sizes if a search reaches less than this share of the bound it started from:
@@ -71,16 +73,16 @@ def fit_prices(
 
     Parameters
     ----------
-    points : float64 (n, p), C order, more than k.
-    prices : a certificate.
-    deadline : deadline on the monotonic clock.
+    points : float64 (n, p), C order; n is above k.
+    prices : a certificate to improve, float64 (n,).
+    deadline : the time limit, in seconds of the monotonic clock.
     """
     order = _order_by_proximity(points)
     search = _SizeSearch(np.ascontiguousarray(points[order]), k, deadline, tick)
-    complete = search.search_sizes()
+    is_complete = search.search_sizes()
     certified = np.empty_like(prices)
     certified[order] = scale_prices(search.prices, search.size, k)
-    return (certified if math.fsum(certified) > math.fsum(prices) else prices), complete
+    return (certified if math.fsum(certified) > math.fsum(prices) else prices), is_complete
 
 
 def scale_prices(prices: Floats, size: int, k: int) -> Floats:
@@ -115,14 +117,17 @@ class _SizeSearch:
     """A search for certificates for classes of 2 records, of 3, and so on."""
 
     def __init__(self, points: Floats, k: int, deadline: float, tick: Tick) -> None:
-        self._points, self._k, self._ends, self._tick = points, k, deadline, tick
+        self._points, self._k, self._deadline, self._tick = points, k, deadline, tick
         n = len(points)
         self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
         self._subclass_bounds = np.zeros((0, n))
         self.prices, self.size = np.zeros(n), 2
 
     def search_sizes(self) -> bool:
-        """Compute certificates for sizes up to k, while it pays; False if time ran out."""
+        """Compute certificates for classes of 2, 3, … k records; False if time ran out.
+
+        Stops before k if too many searches are cut short, see ``_MIN_PROGRESS``.
+        """
         points = self._points
         n = len(points)
         try:
@@ -161,7 +166,7 @@ class _SizeSearch:
                 prices,
                 no_near_sums,
                 self._subclass_bounds,
-                -_THRESHOLD * cost,
+                -_MIN_VIOLATION * cost,
                 _CLASSES_PER_SEED,
                 _EFFORT,
                 np.zeros((0, 2), np.int32),
@@ -193,7 +198,9 @@ class _SizeSearch:
             if pool.permanent is not pool.classes:
                 candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
                 centres = self._compute_means(candidates)
-            kernel = Gathering(self._points, size, prices, centres, -_GATHERING_THRESHOLD * cost)
+            kernel = Gathering(
+                self._points, size, prices, centres, -_MIN_VIOLATION_TO_GATHER * cost
+            )
             self._run(kernel)
             cheap_classes = kernel.classes().reshape(-1, size)
             pool = pool.with_changes(excess > -_SPREADS_TO_KEEP * spread * cost, cheap_classes)
@@ -217,15 +224,16 @@ class _SizeSearch:
         return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
-        """Improve prices; also returns by how much those of each class exceed its cost."""
+        """Improve prices; also return by how much those of each class exceed its cost."""
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)
         self._run(kernel)
         return kernel.prices(), kernel.excess()
 
     def _run(self, kernel: Kernel) -> None:
+        """Run a kernel to its end; raises _OutOfTimeError."""
         done = False
         while not done:
-            if time.monotonic() > self._ends:
+            if time.monotonic() > self._deadline:
                 raise _OutOfTimeError
             done = kernel.step()
             self._tick(kernel.progress)

@@ -78,7 +78,7 @@ class Program:
         rows : int32, the rows that each column covers, concatenated.
         starts : int32 (m,), the offset of each column in ``rows``.
         costs : float64 (m,).
-        upper_bound : of the value of each column.
+        upper_bound : the largest value that each column may have.
         """
         m, ones = len(starts), np.ones(len(rows))
         low, high = np.zeros(m), np.full(m, upper_bound)
@@ -103,7 +103,7 @@ class Program:
 
         Parameters
         ----------
-        deadline : deadline on the monotonic clock.
+        deadline : the time limit, in seconds of the monotonic clock.
         """
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:

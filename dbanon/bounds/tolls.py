@@ -6,7 +6,8 @@ allows higher prices. These are the subset-row cuts of M. Jepsen, B. Petersen, S
 Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with time windows",
 Operations Research 56 (2008).
 
-The extension to larger classes (``certificate.py``) needs care. Let m = |S|. If two records of a
+The extension to larger classes (``certificate.py``) needs care. Let m be the size of a class S, and
+y(S) the sum of its prices. If two records of a
 triple are in S, they are both in m - 2 of the m subclasses that lack one record, so
 
     (m - 1) (y(S) - f(S)) <= m (m - 2)/(m - 1) SSE(S) - f(S) <= (m - 1) SSE(S)
@@ -32,9 +33,11 @@ Triples = NDArray[np.int32]  # (c, 3), rows in ascending order
 
 # The only k with tolls.
 K_WITH_TOLLS = 3
-# Violation above which a triple gets a cut; cuts per round, and per record in a round.
-_TOLERANCE, _TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 0.03, 300, 5
-# Limit of triples times records, whose distances are cached.
+# A triple gets a cut if the solution violates it by more than this.
+_TOLERANCE = 0.03
+# The most new cuts in a round, and those of them that share a record.
+_TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 300, 5
+# The most distances between triples and records that are cached.
 MAX_CACHED_DISTANCES = 2**24
 # Smaller shares of a class in the solution are ignored.
 _MIN_USE = 1e-9
@@ -68,13 +71,13 @@ class SubsetRowDuals:
     def compute_payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
         """Compute the tolls that classes pay, float64 (m,).
 
+        Each pair of a triple is charged. A complete triple holds three pairs but pays once, so two
+        are refunded.
+
         Parameters
         ----------
         classes : records of each class, int (m, s).
         n : number of records in the table.
-
-        Each pair of a triple is charged; a complete triple holds three pairs but pays once, so two
-        are refunded.
         """
         payments = np.zeros(len(classes))
         if not len(self.duals) or not len(classes):
@@ -112,7 +115,7 @@ def find_violated_triples(
 
     Parameters
     ----------
-    classes : records in ascending order.
+    classes : the records of each class in the program, in ascending order.
     uses : float64, how often the solution uses each class.
     existing : triples that already have a cut.
     """
