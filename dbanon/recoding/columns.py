@@ -114,6 +114,7 @@ class ReleasedColumn:
             upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
             extent=None if self.extent is None else self.extent[order],
+            losses=None if self.losses is None else self.losses[order],
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 

@@ -1,8 +1,7 @@
-"""The input of dp_ranks, and the public domain of each column, from types and options alone.
+"""The table that is synthesized, and the public domain of each column.
 
-No value is read before its price is paid.
-
-A value's code depends only on that value and public figures, so one row changes one integer, and no
+Domains follow from types and options alone: no value is read before its price is paid. The code of
+a value depends only on that value and its domain, so one row changes one integer per column, and no
 value can make a run fail.
 """
 
@@ -40,7 +39,7 @@ class TypedTable:
     Parameters
     ----------
     n : number of rows, or of persons.
-    names, dtypes : of each column.
+    names, dtypes : the name and the type of each column.
     nullable : whether each column may hold NULL.
     read : reads a column by its index.
     read_persons : reads the integer person identifier of each row; None if each row is a person.

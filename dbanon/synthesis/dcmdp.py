@@ -51,9 +51,14 @@ def dcmdp(
     rng: np.random.Generator,
     classes: Partition | None = None,
 ) -> NDArray[np.float64]:
-    """Compute the noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p).
+    """Compute the noisy rows, float64 (n, p), in the order of ``numbers``.
 
-    ``classes`` are those of ``cluster_with_dbscan``, if already computed.
+    Parameters
+    ----------
+    numbers : the original rows, float64 (n, p).
+    radius : DBSCAN's radius, in ranges of a column.
+    reading : how the source's noise is read, see the module's docstring.
+    classes : the result of ``cluster_with_dbscan``, if already computed.
     """
     noise = rng.laplace(size=numbers.shape) * compute_noise_scale(numbers, k, epsilon, reading)
     partition = cluster_with_dbscan(numbers, k, radius) if classes is None else classes

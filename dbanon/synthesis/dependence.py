@@ -15,7 +15,7 @@ from dbanon.synthesis.margins import project_to_simplex
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import EpsilonShares
 
-# Rounds of fitting the tables of a tree to common shares of each column.
+# Number of rounds in which the tables of a tree are fitted to common shares of each column.
 _ROUNDS = 20
 
 
@@ -229,8 +229,8 @@ def _draw_by_weight(
 
     Parameters
     ----------
-    weights : of the bins, float64 (bins,).
-    values : of the rows, float64 (n,).
+    weights : the weight of each bin, float64 (bins,).
+    values : a number for each row, float64 (n,).
     """
     weights = weights if weights.any() else np.ones_like(weights)
     cumulative = np.cumsum(weights)

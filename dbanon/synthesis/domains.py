@@ -124,7 +124,7 @@ class CategoricalDomain:
     Parameters
     ----------
     name : the column's name.
-    dtype : of text (objects or ``U``), or boolean.
+    dtype : objects or ``U`` for text, or boolean.
     tree : the hierarchy, whose leaves are the values.
     null_as : index of the leaf that replaces NULL; None if the type has no NULL.
     other_leaf : index of the leaf for unlisted values; 0 if the type cannot hold any.

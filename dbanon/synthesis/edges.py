@@ -24,8 +24,10 @@ from dbanon.synthesis.shares import GRID, EdgeShares
 N_CANDIDATES = 1024
 # Number of quantiles at which two quantile functions are combined.
 _N_QUANTILES = 1024
-# Iterations of the search for a rate; below the minimum rate an interval is uniform.
-_RATE_ITERATIONS, _MIN_RATE = 60, 1e-3
+# Iterations of the search for the rate at which a density decays.
+_RATE_ITERATIONS = 60
+# With a lower rate, an interval counts as uniform.
+_MIN_RATE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class ColumnIntervals:
     n : number of rows.
     edges : float64 (m + 1,), ascending, from 0 to ``GRID``.
     shares : share of the rows in each interval, float64 (m,), summing to 1.
-    variance : of the noise on a count.
+    variance : the variance of the noise on a count.
     """
 
     n: int
@@ -57,9 +59,9 @@ class IntervalMargin:
 
     Parameters
     ----------
-    intervals : of the column.
+    intervals : the intervals of the column.
     bins : the bin of each interval, int64 (m,), ascending.
-    quantiles : of the column, which determine the values within a bin.
+    quantiles : the quantiles of the column, which determine the values within a bin.
     """
 
     intervals: ColumnIntervals
@@ -78,7 +80,7 @@ class IntervalMargin:
 
     @property
     def n_counts(self) -> int:
-        """See ``Margin``."""
+        """The number of noisy counts in the margin: one per interval."""
         return len(self.bins)
 
     def locate(
@@ -131,7 +133,7 @@ def choose_edges(
     Parameters
     ----------
     ascending : the column, ascending, int64 (n,).
-    scale : of the noise on the scores.
+    scale : the scale of the noise on the scores.
     """
     edges = [0, GRID]
     for _ in range(depth):
@@ -161,37 +163,36 @@ def measure_intervals(
 
 
 def combine_quantiles(
-    intervals: ColumnIntervals, rank_quantiles: Quantiles, rank_variance: float, bins: int
+    intervals: ColumnIntervals, rank_quantiles: Quantiles, rank_variance: float, n_bins: int
 ) -> Quantiles:
     """Combine the quantiles from intervals and from sums of ranks, weighted by their accuracy.
 
     Parameters
     ----------
     rank_variance : the variance of a value from sums of ranks.
+    n_bins : number of bins of the resulting margin.
     """
     shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
     interval = np.searchsorted(intervals.cumulative_shares[1:-1], shares, side="right")
-    width, rows = (
-        np.diff(intervals.edges)[interval],
-        np.maximum(intervals.shares[interval], 1 / intervals.n),
-    )
+    width = np.diff(intervals.edges)[interval]
+    row_shares = np.maximum(intervals.shares[interval], 1 / intervals.n)
     positions, spread = _estimate_positions(
-        intervals, interval, (shares - intervals.cumulative_shares[interval]) / rows
+        intervals, interval, (shares - intervals.cumulative_shares[interval]) / row_shares
     )
     # Expected squared errors. With intervals, the position of a value in its interval is unknown,
     # and the counts below are noisy. Sums of ranks only have noise.
     count_variance = np.minimum(
-        intervals.variance * np.square(width / rows / intervals.n), 2 * width**2
+        intervals.variance * np.square(width / row_shares / intervals.n), 2 * width**2
     )
     edge_variance = np.square(width * spread) + count_variance
     weight = rank_variance / (edge_variance + rank_variance)
     interval_values = intervals.edges[interval] + positions * width
     values = weight * interval_values + (1 - weight) * rank_quantiles.interpolate(shares)
-    return Quantiles(shares, fit_isotonic(values, np.ones(_N_QUANTILES)).clip(0, GRID), bins)
+    return Quantiles(shares, fit_isotonic(values, np.ones(_N_QUANTILES)).clip(0, GRID), n_bins)
 
 
 def _estimate_positions(
-    intervals: ColumnIntervals, interval: NDArray[np.int64], positions: NDArray[np.float64]
+    intervals: ColumnIntervals, interval: NDArray[np.int64], row_fractions: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate positions of values in their interval, float64 (m,), 0 to 1, and their deviation.
 
@@ -201,13 +202,14 @@ def _estimate_positions(
     Parameters
     ----------
     interval : the interval of each value, int64 (m,).
-    positions : the share of the interval's rows that are below each value, float64 (m,).
+    row_fractions : the share of the interval's rows that are below each value, float64 (m,).
 
     Returns
     -------
-    positions, spread : in widths of the interval; ``spread`` is the standard deviation.
+    positions, spread : the position of each value, and its standard deviation; both in widths of
+        the interval.
     """
-    positions = positions.clip(0.0, 1.0)
+    positions = row_fractions.clip(0.0, 1.0)
     densities = intervals.shares / np.maximum(np.diff(intervals.edges), 1.0)
     last = len(densities) - 1
     spread = np.full(len(interval), math.sqrt(1 / 12))

@@ -33,7 +33,8 @@ from dbanon.synthesis.junction import Clique, Floats, JunctionTree, broadcast, m
 _INDEPENDENCE_WEIGHT = 0.02
 # Number of past steps that approximate the curvature.
 _MEMORY = 12
-# Sufficient decrease relative to the slope, and the maximum number of step halvings.
+# A step must decrease the value by at least this share of what the slope predicts; otherwise it is
+# halved, up to the maximum number of times.
 _ARMIJO, _MAX_HALVINGS = 1e-4, 20
 # Stop when a step gains less than this per row.
 _MIN_GAIN = 1e-6
@@ -45,9 +46,9 @@ class NoisyTable:
 
     Parameters
     ----------
-    columns : ascending.
-    counts : float64, in the shape of the columns' bins.
-    variance : of the noise on each count.
+    columns : indices of the columns, ascending.
+    counts : float64, with an axis for the bins of each column.
+    variance : the variance of the noise on each count.
     """
 
     columns: Clique
@@ -60,7 +61,7 @@ class ModelFit:
 
     Parameters
     ----------
-    tree : has a clique that contains each table's columns.
+    tree : a junction tree that has, for each table, a clique with all of its columns.
     tables : the noisy counts.
     log_bin_shares : for each column, the logarithms of the shares of its bins.
     n : number of rows.

@@ -65,11 +65,13 @@ MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
-# Shares of the amount for margins, and of each round's amount for its choice. Keys: whether the
-# accounting is pure. Gaussian noise on a table grows only with the square root of the number of
-# rounds, so there are more rounds. Tuned on Adult.
+# The share of the amount for margins. Here and below, the key says whether the accounting is pure.
+# All three values are tuned on Adult.
 _MARGINS_SHARE = {True: 0.40, False: 0.20}
+# Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
+# Gaussian noise on a table grows only with the square root of the number of rounds, so there are
+# more rounds.
 _ROUNDS_PER_COLUMN = {True: 4 / 3, False: 8 / 3}
 # Minimum rows per cell of a table, relative to its noise, if rows were spread evenly.
 _MIN_ROWS_TO_NOISE = 8
@@ -99,8 +101,9 @@ class AmountShares:
     n_values : number of values of each numeric column whose values are counted; else 0.
     bins : maximum number of bins per column; 1 if columns are released as independent.
     rounds : number of two-column tables.
-    class_size : order statistics per sum.
-    edges : for numeric columns; None with a single bin, which contains all rows.
+    class_size : number of consecutive order statistics that are added into one noisy sum.
+    edges : how quantiles of numeric columns are found; None with a single bin, which contains all
+        rows.
     leaf_scale, sum_scale, choice_scale, count_scale : noise scales for counts of values, sums of
         order statistics, scores, and tables.
     """
@@ -257,7 +260,7 @@ def dp_marginals(
     Parameters
     ----------
     grid : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
-    division : of the amount.
+    division : how the amount is divided over p columns of n rows.
     noise : the only code that sees the data.
     rng : for draws from the noisy model.
     """
@@ -327,6 +330,7 @@ class _PairSelection:
     ----------
     codes : the bin of each row in each column, int64 (p, n).
     column_tables : the noisy counts of the bins of each column.
+    division : how the amount is divided.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class CategoricalMargin:
 
     Parameters
     ----------
-    shares : of each leaf, float64 (L,), summing to 1.
+    shares : the share of the rows with each leaf, float64 (L,), summing to 1.
     bins : the bin of each leaf, int64 (L,).
     """
 
@@ -245,7 +245,10 @@ def count_rows_per_leaf(column: NDArray[np.int64], n_leaves: int) -> NDArray[np.
 
 
 def sum_order_statistics(column: NDArray[np.int64], class_size: int) -> NDArray[np.int64]:
-    """Sum consecutive order statistics of a column, int64; the last sum includes the remainder."""
+    """Sum ``class_size`` consecutive order statistics at a time, int64.
+
+    The last sum includes the remainder.
+    """
     sums: NDArray[np.int64] = np.add.reduceat(
         np.sort(column), _list_class_starts(len(column), class_size)
     )

@@ -101,7 +101,7 @@ def state_guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
 
     Parameters
     ----------
-    cost : of the release.
+    cost : the epsilon, and delta if there is one, of the release.
     unit : the protected unit, ``row`` or ``person``.
     source : description of the source.
     budget : description of the spent budget.

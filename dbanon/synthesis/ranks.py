@@ -134,7 +134,7 @@ def dp_ranks(
     Parameters
     ----------
     grid : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
-    shares : of epsilon, for p columns and n rows.
+    shares : how epsilon is divided over p columns of n rows.
     noise : the only code that sees the data.
     rng : for draws from noisy figures.
     """

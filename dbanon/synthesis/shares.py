@@ -1,4 +1,4 @@
-"""Divide epsilon over the steps of a method, by public figures alone: rows, columns and epsilon."""
+"""Divide epsilon over the steps of a method, by public facts only: rows, columns and epsilon."""
 
 from __future__ import annotations
 
@@ -13,28 +13,33 @@ from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.synthesis.noise import Noise
 
 PURE_EPSILON = ACCOUNTINGS[PURE]
-# Every column's range is mapped to the integers from 0 to this one.
+# The range of every column is mapped to the integers from 0 to GRID.
 GRID = 2**20
 MAX_COLUMNS = 64
 MAX_BINS = 32
-# Shares of epsilon if columns are released with their dependence.
+# Shares of epsilon if columns are released with their dependence: for margins, for selecting pairs
+# of columns, for counts of these pairs, and for the agreement of the other pairs.
 MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35, 0.15
-# Noise on the mean of a quarter of the rows, as a share of the range: the limit for any release,
-# and the limit for releasing the dependence.
+# Limits of the noise on the mean of a quarter of the rows, as a share of the range: for any
+# release, and for a release of the dependence.
 MAX_MEAN_NOISE, _MAX_MEAN_NOISE_WITH_DEPENDENCE = 0.05, 0.02
-# The mean of a class of a margin has noise of at most a fiftieth of the range. Its noise, as a
-# share of the range, is also limited relative to its share of the rows: otherwise a large epsilon
-# would not reduce the noise when most values lie in a small part of the range.
+# A margin is the means of classes of consecutive values. The noise on such a mean is at most a
+# fiftieth of the range.
 RANGE_TO_CLASS_NOISE = 50
+# That noise, as a share of the range, is also at most this many times the class's share of the
+# rows. Without this limit a large epsilon would not reduce the noise when most values lie in a
+# small part of the range.
 _CLASS_NOISE_TO_ROW_SHARE = 1 / 2
-# If margins include quantiles, the shares of a column's epsilon for sums of ranks (with more noise
-# per class), for edges, and for the counts between them. Tuned on MAGIC and Census; privacy does
-# not depend on them.
+# If margins include quantiles, the shares of a column's epsilon for sums of ranks, for the edges of
+# intervals, and for the counts between edges. Tuned on MAGIC and Census; privacy does not depend on
+# them.
 _MARGIN_SUMS_SHARE, _MARGIN_EDGES_SHARE, _MARGIN_COUNTS_SHARE = 0.70, 0.15, 0.15
+# As RANGE_TO_CLASS_NOISE, for these sums of ranks.
 _RANGE_TO_CLASS_NOISE_WITH_EDGES = 25
-# Values of a numeric column are counted if there are this many rows per value for each unit of
-# noise of scale 1 / epsilon; with fewer rows, sums of ranks are more accurate.
+# Values of a numeric column are counted if the rows per value are at least this many times
+# 1 / epsilon. With fewer rows, sums of ranks are more accurate.
 _MIN_ROWS_PER_VALUE = 4
+# The most halvings of a column's range.
 _MAX_DEPTH = 8
 # Keeps the price below epsilon despite floating-point rounding.
 _SLACK = 1 + 1e-12
@@ -42,7 +47,7 @@ _SLACK = 1 + 1e-12
 
 @dataclass(frozen=True)
 class EdgeShares:
-    """Shares for quantiles by halving.
+    """How quantiles of a column are found: by halving its range, and counting between the edges.
 
     Parameters
     ----------
@@ -56,7 +61,7 @@ class EdgeShares:
     count_scale: float
 
     def price(self, accounting: Accounting, noise: Noise) -> float:
-        """Price for one column: a choice of sensitivity 2 per level, and the counts."""
+        """The price for one column: a choice of sensitivity 2 per level, and the counts."""
         level_price = accounting.choice_price(noise, self.choice_scale, 2)
         return self.depth * level_price + accounting.count_price(noise, self.count_scale)
 
@@ -72,11 +77,12 @@ class EpsilonShares:
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
     bins : bins of each column in two-way counts; 1 if columns are released as independent.
-    class_size : order statistics per sum of a margin.
+    class_size : number of consecutive order statistics that are added into one noisy sum of a
+        margin.
     margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : noise scales for such
-        sums, counts of values, scores of pairs, two-way counts, and agreements of pairs beyond the
-        tree.
-    edges : for numeric columns, if margins include quantiles.
+        sums, for counts of values, for scores of pairs, for two-way counts, and for agreements of
+        pairs outside the dependence tree.
+    edges : how quantiles of numeric columns are found; None if margins do not include them.
     """
 
     n: int
@@ -127,12 +133,12 @@ class EpsilonShares:
 
     @property
     def score_unit(self) -> int:
-        """Fractions per row in the score of a pair, so that expected counts are integers."""
+        """The factor of scores of pairs, which makes expected counts integers."""
         return self.n if self.uses_own_margins else self.bins**2
 
     @property
     def score_sensitivity(self) -> int:
-        """The most that one row can move the score of a pair: two counts move by one row each.
+        """The most that one row can move the score of a pair: two counts change by one row each.
 
         If the score uses the pair's own margins, each of the two columns adds as much again.
         """
@@ -175,8 +181,8 @@ def divide_epsilon(
     ----------
     trees : the public values of each column, None for a numeric one; None if all are numeric.
     margins : for numeric columns: ``ranks``, or ``quantiles``.
-    n_values : number of values of each numeric column, 0 unless they are a few integers; None if
-        they are 0 for all columns.
+    n_values : number of values of each numeric column; 0 unless its values are a few integers. None
+        if it is 0 for all columns.
 
     Raises
     ------
@@ -244,37 +250,39 @@ def divide_epsilon(
 def _max_changed_agreements(p: int) -> int:
     """Return the most pairs whose agreement can change when a row changes sides in some columns.
 
-    Pairs change if the row changes sides in exactly one column: f (p - f) for f columns.
+    A pair changes if the row changes sides in exactly one of its columns. For f columns these are
+    f (p - f) pairs.
     """
     return p * p // 4
 
 
 def divide_edges(
-    n: int, accounting: Accounting, choice_amount: float, count_amount: float
+    n: int, accounting: Accounting, choice_budget: float, count_budget: float
 ) -> EdgeShares:
     """Choose the depth so that the noise of an edge is at most about the rows of an interval.
 
     Parameters
     ----------
     n : number of rows.
-    choice_amount, count_amount : a column's amount for all choices of edges, and for the counts.
+    choice_budget, count_budget : a column's amount of epsilon or rho for all choices of edges, and
+        for the counts.
     """
     depth = 1
     while (
         depth < _MAX_DEPTH
-        and 2 ** (depth + 1) * _choice_scale(accounting, choice_amount, depth + 1) <= n
+        and 2 ** (depth + 1) * _choice_scale(accounting, choice_budget, depth + 1) <= n
     ):
         depth += 1
     return EdgeShares(
         depth=depth,
-        choice_scale=_choice_scale(accounting, choice_amount, depth),
-        count_scale=accounting.count_scale(count_amount),
+        choice_scale=_choice_scale(accounting, choice_budget, depth),
+        count_scale=accounting.count_scale(count_budget),
     )
 
 
-def _choice_scale(accounting: Accounting, amount: float, depth: int) -> float:
-    """Return the choice scale of one of ``depth`` levels, whose scores one row moves by 2."""
-    return accounting.choice_scale(amount / depth, 2)
+def _choice_scale(accounting: Accounting, budget: float, depth: int) -> float:
+    """Return the noise scale of one of ``depth`` levels. One row moves its scores by at most 2."""
+    return accounting.choice_scale(budget / depth, 2)
 
 
 def require_column_count(p: int) -> None:
@@ -295,7 +303,7 @@ def _too_large_noise_error(n: int, p: int, epsilon: float) -> NoiseTooLarge:
         f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
         f" the range on the mean of a quarter of {n} rows; at most {MAX_MEAN_NOISE:.0%} is"
         " allowed.",
-        hint=f"It would do: `epsilon` {_round_up(4 * p / (MAX_MEAN_NOISE * n))}"
+        hint=f"One of these suffices: `epsilon` {_round_up(4 * p / (MAX_MEAN_NOISE * n))}"
         f"{columns_alternative}, or {math.ceil(4 * p / (MAX_MEAN_NOISE * epsilon))} rows.",
     )
 

@@ -264,5 +264,5 @@ FRAMES = (
         ],
     ),
     Steps("What was released stays released", noisy(budget=dbanon.Budget(0.5)), [noisy()]),
-    Steps("It would do: `epsilon`", noisy(epsilon=0.3), [noisy()]),
+    Steps("One of these suffices: `epsilon`", noisy(epsilon=0.3), [noisy()]),
 )

@@ -7,7 +7,7 @@ import pytest
 import dbanon
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.recoding.columns import require_fit
+from dbanon.recoding.columns import ReleasedColumn, require_fit
 
 
 def release(frame, k, recoding, **policy):
@@ -69,3 +69,12 @@ def test_the_room_of_a_type_ends_where_its_values_end(attribute, least, most):
     for beyond in (least - 1, most + 1):
         with pytest.raises(UnsupportedType):
             require_fit(attribute, np.array([0, beyond]), "")
+
+
+def test_losses_follow_their_classes():
+    values = np.array(["x", "y"], object)
+    column = ReleasedColumn(
+        Attribute("town", Kind.CATEGORY), values, losses=np.array([0.0, 2.0])
+    ).take(np.array([1, 0]))
+    assert column.values.tolist() == ["y", "x"]
+    assert column.losses.tolist() == [2.0, 0.0]
