@@ -149,13 +149,13 @@ def release_frame(
     ----------
     frame : the source.
     tasks : see ``anonymize``.
-    findings : on the source's columns; None to find them in the first rows of ``frame``.
+    findings : what is known of the source's columns; None to examine the first rows of ``frame``.
 
     Raises
     ------
     DbanonError : of the class that describes the problem; all caches have been dropped.
     """
-    started = time.perf_counter()
+    start_seconds = time.perf_counter()
     check_job(job)
     source = DataFrameSource(frame)
     planned = plan(job, cast(Source, source))
@@ -168,9 +168,9 @@ def release_frame(
     spellings = warn_of_spellings(planned, source)
     layout = assign_roles(planned)
     source_rows = lay_out_rows(frame, job, layout, planned.relation)
-    disks, packet_disks = DiskCache(), DiskCache()
+    disk_cache, packet_cache = DiskCache(), DiskCache()
     try:
-        packets, facts, sample = _gather_facts(source_rows, planned, layout, packet_disks)
+        packets, facts, sample = _gather_facts(source_rows, planned, layout, packet_cache)
         fit_shuffle_partitions(frame.sparkSession, facts.n_rows)
         require_unique_keys(packets, facts)
         check_facts(facts, planned, source_rows.n_withheld)
@@ -179,11 +179,11 @@ def release_frame(
         columns = determine_released_columns(context)
         names = [column.attribute.name for column in columns]
         require_unique_names([*names, *layout.retained_columns], frame, columns)
-        stages = ClusterStages(context, disks, tasks)
+        stages = ClusterStages(context, disk_cache, tasks)
         schema = _release_schema(frame, layout, columns)
         forest = stages.cut_strata(packets, strata, sample)
         rows, block_facts, _ = stages.cluster_and_release(packets, forest, lambda: schema)
-        disks.release(keep_last=True)
+        disk_cache.release(keep_last=True)
         counts = count_classes(rows, planned, names, layout)
         expected = ExpectedRelease(
             facts.n_rows,
@@ -202,7 +202,7 @@ def release_frame(
             identifiers,
             spellings,
         )
-        elapsed_seconds = time.perf_counter() - started
+        elapsed_seconds = time.perf_counter() - start_seconds
         report = build_report(
             planned,
             context,
@@ -213,17 +213,17 @@ def release_frame(
         )
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
-        return rows.select(*_select_in_source_order(frame, layout, columns)), report, disks
+        return rows.select(*_select_in_source_order(frame, layout, columns)), report, disk_cache
     except BaseException:
-        disks.release()
+        disk_cache.release()
         raise
     finally:
-        packet_disks.release()
-        source_rows.disks.release()
+        packet_cache.release()
+        source_rows.disk_cache.release()
 
 
 def _gather_facts(
-    source_rows: SourceRows, planned: Plan, layout: Layout, disks: DiskCache
+    source_rows: SourceRows, planned: Plan, layout: Layout, disk_cache: DiskCache
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
     """Read the source once: return its rows as packets, facts about all rows, and a sample.
 
@@ -239,7 +239,7 @@ def _gather_facts(
     )
     work = GatherFacts(layout, frozenset(hierarchies), built_hierarchies, hash_limit)
     rows_per_piece = None if layout.has_persons else PIECE_RECORDS
-    packets = disks.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
+    packets = disk_cache.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
     facts, sample = Facts(), []
     for result in collect_facts(packets):
         if isinstance(result, Facts):

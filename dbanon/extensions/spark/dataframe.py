@@ -191,16 +191,16 @@ class SourceRows:
 
     Parameters
     ----------
-    rows : with the internal columns of ``Layout``.
+    rows : the rows, with the internal columns of ``Layout``.
     n_withheld : number of source rows that are left out, with NULL in a required column.
     is_countable : whether counting ``rows`` is cheap, because they are cached or in Parquet files.
-    disks : the caches that ``rows`` reads.
+    disk_cache : the caches that ``rows`` reads.
     """
 
     rows: DataFrame
     n_withheld: int
     is_countable: bool
-    disks: DiskCache
+    disk_cache: DiskCache
 
 
 def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> SourceRows:
@@ -218,10 +218,10 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         *(quoted_column(name) for name in dict.fromkeys([*names, *layout.person_identifiers]))
     )
     has_integer_key, is_repeatable = _is_integer_key(relation, job.key), _is_repeatable(frame)
-    disks = DiskCache()
+    disk_cache = DiskCache()
     if relation.required_columns and not is_repeatable:
         # The withheld and the other rows must come from the same evaluation of the frame.
-        rows = disks.keep(rows)
+        rows = disk_cache.keep(rows)
     n_withheld = 0
     if relation.required_columns:
         complete = rows
@@ -234,7 +234,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         row_number = quoted_column(job.key[0]).cast("long")
     else:
         order = [quoted_column(name) for name in job.key or dict.fromkeys(names)]
-        rows = disks.keep(rows.orderBy(*order))
+        rows = disk_cache.keep(rows.orderBy(*order))
         row_number = _number_rows(rows)
     columns = [row_number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
@@ -268,7 +268,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         # The stages process all records of a person together.
         source_rows = source_rows.repartition(*layout.internal_entity)
     is_countable = (is_repeatable or not has_integer_key) and not layout.has_persons
-    return SourceRows(source_rows, n_withheld, is_countable, disks)
+    return SourceRows(source_rows, n_withheld, is_countable, disk_cache)
 
 
 def _normalized_person(rows: DataFrame, name: str, normalize: str | None) -> Column:

@@ -43,7 +43,7 @@ from dbanon.run.linkage import RetainedColumns, find_linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 
-# Keys are sampled by their hashes modulo this.
+# Keys are sampled by their hashes modulo this number.
 _MODULUS = 1 << 30
 
 
@@ -98,11 +98,11 @@ class ReleasedRows:
 
     Parameters
     ----------
-    packets : of the source rows.
+    packets : the source rows as packets.
     source_rows : the source rows under internal column names, not evaluated yet.
     frame : the released rows under internal column names.
-    layout : of ``source_rows`` and ``frame``.
-    names : of the released columns, whose internal names are r0, r1, …
+    layout : the columns of ``source_rows`` and ``frame``, by role.
+    names : the names of the released columns, whose internal names are r0, r1, …
     """
 
     packets: DataFrame
@@ -117,7 +117,7 @@ class ReleasedRows:
             return self.layout.internal_retained[self.layout.retained_columns.index(name)]
         return f"r{self.names.index(name)}"
 
-    def hash_source_rows(self, disks: DiskCache) -> DataFrame:
+    def hash_source_rows(self, disk_cache: DiskCache) -> DataFrame:
         """Return the source rows with hashes for values, cached on disk."""
         layout = self.layout
         columns = [f"q{index}" for index in range(len(layout.quasi_identifiers))]
@@ -131,7 +131,7 @@ class ReleasedRows:
             ROWS,
         )
         hashes = [_hash_values(unpacked, name).alias(name) for name in [KEY, *columns]]
-        return disks.keep(unpacked.select(*hashes))
+        return disk_cache.keep(unpacked.select(*hashes))
 
     def count_homogeneous(self, name: str) -> ClassHomogeneity:
         """Count the classes in which all rows have the same value of a column, and their rows."""
@@ -182,7 +182,7 @@ class SparkCounts:
     ----------
     release : the rows of the release.
     hashed_rows : see ``ReleasedRows.hash_source_rows``.
-    k, n_rows : of the release.
+    k, n_rows : the release's k and its number of rows.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released.
     """
 
@@ -363,7 +363,7 @@ def combine_findings(
     ------
     DbanonError : there is a finding, and the policy is strict.
     """
-    job, disks = planned.job, DiskCache()
+    job, disk_cache = planned.job, DiskCache()
     recount = RecountResult(
         counts.rows.rows + n_withheld, n_withheld, counts.rows, verdict, identifiers=identifiers
     )
@@ -373,7 +373,7 @@ def combine_findings(
                 sum(rows) for rows in zip(*(block.hidden_rows for block in blocks), strict=True)
             ]
             spark_counts = SparkCounts(
-                rows, rows.hash_source_rows(disks), int(job.policy.k), counts.rows.rows, hidden
+                rows, rows.hash_source_rows(disk_cache), int(job.policy.k), counts.rows.rows, hidden
             )
             disclosive_columns = find_disclosive_columns(
                 job,
@@ -385,7 +385,7 @@ def combine_findings(
             linking = find_linking_columns(columns, disclosive_columns)
             recount = replace(recount, disclosive_columns=disclosive_columns, linking=linking)
     finally:
-        disks.release()
+        disk_cache.release()
     persons = spellings or find_few_persons(
         planned, lambda name: rows.count_classes_below_k(job, name)
     )

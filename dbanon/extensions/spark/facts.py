@@ -39,7 +39,8 @@ class KeySet:
     ----------
     pages : by the keys' high bits, uint8 (8192,) with one bit per key.
     has_duplicates : whether two rows have the same key.
-    is_sparse : whether the keys are too far apart for bitmaps; duplicates are then found by a sort.
+    is_sparse : whether the keys are too far apart for bitmaps; duplicates must then be found in
+        another way.
     """
 
     pages: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
@@ -88,11 +89,12 @@ class TableSums:
 
     Parameters
     ----------
-    numeric_sums : by numeric attribute.
-    category_counts : the count of each value, by categorical attribute.
-    sensitive_counts : the records or persons with each value, None for NULL, by sensitive column.
+    numeric_sums : by numeric attribute, the sums of its values and squares.
+    category_counts : by categorical attribute, the count of each value.
+    sensitive_counts : by sensitive column, the number of records or persons with each value; the
+        key None stands for NULL.
     n_persons : number of persons; those in several strata or patterns of NULLs count several times.
-    ranks : the ranks that occur, by ordinal attribute.
+    ranks : by ordinal attribute, the ranks that occur.
     """
 
     numeric_sums: dict[str, Sums] = field(default_factory=dict)
@@ -289,7 +291,7 @@ def compute_measures(
 
     Parameters
     ----------
-    sums : of the records, or of the clustered units.
+    sums : the sums of the records, or of the clustered units.
     dictionaries : sums of the table's records, which may hold values that ``sums`` lacks.
     sensitive : the sensitive attributes.
     counts_persons : whether sensitive values are counted in persons, not records.

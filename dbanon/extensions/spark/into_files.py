@@ -32,9 +32,9 @@ class ParquetTarget:
 
     Parameters
     ----------
-    session : of the cluster, all of whose machines can access the directory.
+    session : a session of the cluster, all of whose machines can access the directory.
     directory : the path to create; it must not exist.
-    job, release_id : of the release.
+    job, release_id : the release's job and id.
     """
 
     session: SparkSession

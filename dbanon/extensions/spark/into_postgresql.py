@@ -47,8 +47,8 @@ class PostgresqlTarget:
 
     Parameters
     ----------
-    url : with all that workers need to connect.
-    job, release_id : of the release.
+    url : the database's URL, with everything that workers need to connect.
+    job, release_id : the release's job and id.
     """
 
     url: URL
@@ -230,7 +230,7 @@ def _to_csv(batch: pa.RecordBatch) -> bytes:
             raise UnsupportedType(
                 f'Column "{field.name}"'
                 " has a text with a NUL character, which PostgreSQL cannot store.",
-                hint="Take the character away in the source.",
+                hint="Remove the character in the source.",
             )
     sink = BytesIO()
     csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="all_valid"))

@@ -1,6 +1,6 @@
 """The format of rows while Spark moves them: columns named by role, packed as Arrow bytes.
 
-Java forwards a packet of rows without any cost per row.
+A packet is many rows in one binary value. Java forwards it without any cost per row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEY, BLOCK, TASK, LABEL = "_key", "_block", "_task", "_label"
 # Internal columns of classes only: mean coordinates, number of clustered records or persons, and
 # the count of each sensitive value.
 COORDINATES, CLASS_SIZE, SENSITIVE_COUNTS = "_coordinates", "_size", "_sensitive_counts"
-# Pickled results of workers.
+# Pickled results of workers: facts about a piece or a block, or an error.
 FACTS = "_facts"
 # Columns of packets: packed rows, and packed classes.
 ROWS, CLASSES = "_rows", "_classes"
@@ -32,7 +32,7 @@ class Layout:
 
     Parameters
     ----------
-    quasi_identifiers : with their kinds; internal names q0, q1, …
+    quasi_identifiers : the quasi-identifiers; internal names q0, q1, …
     strata_columns : columns whose values, compared as text, define strata: b0, b1, …
     has_persons : whether a column identifies persons; compared as text: e0.
     sensitive : the columns that privacy models need, as text: s0, s1, …
@@ -121,7 +121,7 @@ class Packet:
     packet_column: str = ROWS
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield a batch of one row per packet of a few megabytes; none if there are no rows."""
+        """Yield batches with one packet of a few megabytes each; no batch if there are no rows."""
         n_rows = self.rows.num_rows
         n_packets = max(-(-self.rows.nbytes // MAX_PACKET_BYTES), 1)
         rows_per_packet = max(n_rows // n_packets, 1)

@@ -40,8 +40,8 @@ class TableContext:
 
     Parameters
     ----------
-    layout : of the rows.
-    policy : with its hierarchies.
+    layout : the columns of the rows, by role.
+    policy : the job's policy, with its hierarchies.
     record_measures : the measures of the table's records.
     clustered_measures : the measures of the clustered units: records, or persons.
     values_numbers : a number for each combination of values of the strata columns.
@@ -62,8 +62,8 @@ class TablePiece:
 
     Parameters
     ----------
-    rows : in ascending order of their keys.
-    microdata : the same rows.
+    rows : the rows, in ascending order of their keys.
+    microdata : the same rows as microdata.
     strata_values : combinations of values of the strata columns; ``microdata.strata`` holds indices
         into this tuple.
     unknown_values : by ordinal attribute, the values missing from its order, with their row counts.
@@ -102,7 +102,7 @@ def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = N
 
     Parameters
     ----------
-    context : of the whole table; None to build dictionaries from the rows of the piece.
+    context : facts about the whole table; None to build dictionaries from the rows of the piece.
     """
     keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
     if not bool((keys[1:] >= keys[:-1]).all()):
@@ -152,7 +152,7 @@ def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = N
 def prepare_clustering(
     microdata: Microdata, attributes_with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Units | None]:
-    """Return the microdata to cluster: the records, or one unit per person, with those units.
+    """Return the microdata to cluster (records, or one unit per person), and the units if any.
 
     Parameters
     ----------
@@ -165,9 +165,9 @@ def prepare_clustering(
 
 
 def _to_ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float64], dict[str, int]]:
-    """Return ranks in the attribute's order, float64 (n,), 0 where NULL, and what has no rank.
+    """Return ranks in the attribute's order, float64 (n,), 0 where NULL.
 
-    Values that are missing from the order are returned with their counts.
+    Also returns the values that are missing from the order, with their counts.
     """
     codes, values = encode_texts(column)
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
@@ -218,10 +218,10 @@ def _encode_sensitive(
 def build_class_guard(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
     """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
-    places, frequencies = code_released_values(
+    released_codes, frequencies = code_released_values(
         microdata, partition, context.policy.models, attributes, context.record_measures, None
     )
-    return build_guard(microdata, context.policy, places, frequencies)
+    return build_guard(microdata, context.policy, released_codes, frequencies)
 
 
 def build_table_guard(context: TableContext) -> Guard:

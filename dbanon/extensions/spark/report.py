@@ -74,9 +74,9 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     clustering = ClusteringResult(Partition(np.zeros(1, np.int32)), measures=measures)
 
     def zero_totals(
-        partition: Partition, wide: Sequence[Attribute]
+        partition: Partition, wide_attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        return {attribute.name: np.array([0], object) for attribute in wide}
+        return {attribute.name: np.array([0], object) for attribute in wide_attributes}
 
     return recode(example_record, clustering, context.policy, zero_totals).columns
 
@@ -86,8 +86,8 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
 
     Parameters
     ----------
-    rows : under internal names, the released columns as r0, r1, …
-    names : of the released columns.
+    rows : the released rows under internal names; the released columns are r0, r1, …
+    names : the names of the released columns.
     """
     released = [f"r{i}" for i in range(len(names))]
     strata = [
@@ -233,8 +233,8 @@ def build_report(
 
     Parameters
     ----------
-    names : of the released columns.
-    recount : counted on the executors.
+    names : the names of the released columns.
+    recount : the result of the recount on the executors.
     losses : as returned by ``sum_losses``.
     """
     public_losses, exact_losses, method_counts = losses

@@ -47,8 +47,8 @@ _REQUIRED = {
 # Defaults that the caller may override.
 _DEFAULTS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL_DIR = "spark.local.dir"
-# The number of partitions of sorts and groupings. Spark's default is replaced by a number that fits
-# the rows; any other value is the caller's choice.
+# The setting for the number of partitions of sorts and groupings, and Spark's default. The default
+# is replaced by a number that fits the rows; any other value is the caller's choice.
 SHUFFLE_PARTITIONS, _DEFAULT_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _ROWS_PER_PARTITION = 500_000
 # Settings that encrypt shuffled records and restrict access to them.
@@ -68,7 +68,8 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
 
     Parameters
     ----------
-    master : in Spark's form: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
+    master : the cluster's URL in Spark's form: ``spark://host:7077``, ``yarn``, ``k8s://…`` or
+        ``local[4]``.
     conf : Spark settings by name; they override those of Spark's files.
 
     Raises
@@ -179,7 +180,7 @@ def _unreachable(detail: str | None) -> SparkFailed:
     return SparkFailed(
         "The Spark master cannot be reached, or refused this driver.",
         detail=detail,
-        hint="See that it runs, and that the settings have its spark.authenticate.secret.",
+        hint="Check that it runs, and that the settings contain its spark.authenticate.secret.",
     )
 
 

@@ -57,10 +57,10 @@ class PinnedSource:
     frame : its rows, with the columns of the job and its key; each action reads them again.
     key : columns that identify each row; empty if unknown.
     attributes : all its columns, with their types in the database or the files.
-    relation : for a database; None for files.
+    relation : the table of a database; None for files.
     require_unchanged : raises SourceChanged if the source changed; called before publishing.
     count_rows : counts the rows in the database or the files, to compare with the rows read.
-    findings : on its columns; None to find them in the first rows of ``frame``.
+    findings : what is known of its columns; None to examine the first rows of ``frame``.
     """
 
     name: str
@@ -82,7 +82,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
 
     Parameters
     ----------
-    url : with everything that workers need to connect from their machines.
+    url : the database's URL, with everything that workers need to connect from their machines.
     tasks : number of tasks that read the table; views, and tables with children, are read by one.
 
     Raises
@@ -273,7 +273,7 @@ def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource
         if any(current_files.get(name) != file_state for name, file_state in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.",
-                hint="Run it again when no program writes to these files any more.",
+                hint="Run it again once no program is writing to these files.",
             )
 
     return pin_frame(frame, job, directory, require_unchanged)

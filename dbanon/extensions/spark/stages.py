@@ -53,11 +53,12 @@ from dbanon.partitioning.refine import RefinementStep, refinement_steps
 # Approximate number of blocks per task if there are more blocks than cores.
 _BLOCKS_PER_TASK = 4
 
-# Approximate number of rows of a packet in a shuffle; packets of few rows are costly.
+# Approximate number of rows that a piece sends to each task, in a packet of its own. Packets of few
+# rows are costly.
 ROWS_SENT_PER_TASK = 256
 
 # The name of the stage that merges classes until they satisfy privacy models.
-MERGE_FOR_MODELS = "guards"
+MERGE_FOR_MODELS = "merge_for_models"
 
 
 @dataclass
@@ -66,13 +67,13 @@ class ClusterStages:
 
     Parameters
     ----------
-    context : of the table.
-    disks : caches that last until the run ends.
+    context : what workers need to know about the whole table.
+    disk_cache : keeps the rows between stages, until the run ends.
     n_tasks : number of tasks that work on blocks; None for at least one per core.
     """
 
     context: TableContext
-    disks: DiskCache
+    disk_cache: DiskCache
     n_tasks: int | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +100,7 @@ class ClusterStages:
         sample_rows : the rows with the smallest hashes, which are used if they are enough.
         """
         self._cores = max(rows.sparkSession.sparkContext.defaultParallelism, 1)
+        # Strata and blocks are measured in clustered units: persons if k counts persons, or rows.
         block_sizes = _require_block_sizes(self.policy)
         n_blocks_by_stratum = {
             number: n_blocks
@@ -142,7 +144,13 @@ class ClusterStages:
             keys, points = keys[order], points[order]
             sampled_rows = sample_positions(keys, n_blocks)
             trees[number] = Tree(
-                cuts=Cuts.fit(points[sampled_rows], n_blocks, 0, keys[sampled_rows], axes)
+                cuts=Cuts.fit(
+                    points[sampled_rows],
+                    n_blocks,
+                    direction=0,
+                    keys=keys[sampled_rows],
+                    axes=axes,
+                )
             )
         cut_forest = replace(uncut_forest, trees=tuple(trees))
         leaf_counts = _sum_counters(
@@ -200,7 +208,10 @@ class ClusterStages:
         n_leaves: int,
         sensitive_counts: Mapping[tuple[int, int], NDArray[np.int64]] | None,
     ) -> Callable[[list[int]], bool] | None:
-        """Return a check whether merged leaves violate the models; None without models."""
+        """Return a function that tells whether leaves, once merged, violate the privacy models.
+
+        None if no models apply.
+        """
         if sensitive_counts is None:
             return None
         guard = build_table_guard(self.context)
@@ -248,7 +259,7 @@ class ClusterStages:
             rows, facts = self._process_blocks(
                 moved, forest, stage, stages[stage_number + 1 :], release_schema
             )
-            # Keep the counts of clustering only, as on one machine.
+            # The method's counts are those of clustering, as on one machine.
             for block in facts:
                 block.method_counts = {}
             facts[0].method_counts = dict(_sum_method_counts(previous_facts))
@@ -290,8 +301,8 @@ class ClusterStages:
                 cuts=Cuts.fit(
                     classes_of_stratum.coordinates[sampled_classes],
                     n_blocks,
-                    direction,
-                    classes_of_stratum.keys[sampled_classes],
+                    direction=direction,
+                    keys=classes_of_stratum.keys[sampled_classes],
                 )
             )
         cut_forest = replace(forest, trees=tuple(trees))
@@ -360,7 +371,7 @@ class ClusterStages:
             precedes_merge=remaining_stages[:1] == (MERGE_FOR_MODELS,),
         )
         shuffled = shuffle(assigned, forest.n_tasks)
-        rows_and_facts = self.disks.keep(
+        rows_and_facts = self.disk_cache.keep(
             apply_to_pieces(shuffled, UnpackPackets(work), schema, rows_per_piece=None)
         )
         facts = collect_facts(rows_and_facts)
@@ -369,7 +380,7 @@ class ClusterStages:
 
 
 def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
-    """Return the limit on key hashes for a sample that suffices if the table is a single stratum.
+    """Return the largest key hash of a sample that suffices to cut a table of a single stratum.
 
     None if a single stratum would not be cut.
     """

@@ -33,7 +33,7 @@ class ReleaseTarget(Protocol):
 
         Parameters
         ----------
-        attributes : of the source.
+        attributes : the columns of the source.
         relation : the source, if it is in a database.
 
         Raises
@@ -48,7 +48,7 @@ class ReleaseTarget(Protocol):
 
         Parameters
         ----------
-        report : with Spark's counts of these rows.
+        report : the report, with Spark's counts of these rows.
         elapsed_seconds : returns the seconds since the start of the run.
 
         Raises

@@ -67,7 +67,7 @@ def anonymize_table(
 
     Parameters
     ----------
-    session : of the cluster, from ``dbanon.spark.open_session`` or the caller.
+    session : a session of the cluster, from ``dbanon.spark.open_session`` or the caller.
     source : the URL of a PostgreSQL database, a directory of Parquet files in Spark's notation, or
         a DataFrame that always gives the same rows.
     target : the URL of a PostgreSQL database, or a directory to create.
@@ -117,14 +117,14 @@ def run_on_spark(
 
     Parameters
     ----------
-    job : with a block size; see ``with_default_blocks``.
+    job : the job, with a block size; see ``with_default_blocks``.
     source, target : see ``anonymize_table``.
 
     Raises
     ------
     DbanonError : of the class that describes the problem; nothing was published.
     """
-    started = time.perf_counter()
+    start_seconds = time.perf_counter()
     require_session(session)
     warn_unless_private(session)
     release_id = str(uuid.uuid4())
@@ -145,10 +145,10 @@ def run_on_spark(
             _pin_source(session, job, source, tasks) as pinned,
         ):
             release_target.prepare(pinned.attributes, pinned.relation)
-            return _release(job, pinned, release_target, tasks, started)
+            return _release(job, pinned, release_target, tasks, start_seconds)
     except (Exception, KeyboardInterrupt) as error:
         with suppress(Exception):
-            release_target.record_failure(time.perf_counter() - started, error)
+            release_target.record_failure(time.perf_counter() - start_seconds, error)
         raise
 
 
@@ -173,13 +173,17 @@ def with_default_blocks(job: Job, source: Any, target: str) -> Job:
 
 
 def _release(
-    job: Job, pinned: PinnedSource, release_target: ReleaseTarget, tasks: int | None, started: float
+    job: Job,
+    pinned: PinnedSource,
+    release_target: ReleaseTarget,
+    tasks: int | None,
+    start_seconds: float,
 ) -> Report:
     """Compute, check and publish a release of a pinned source."""
     # A memory limit applies to a single process, not to workers.
     spark_job = replace(job, key=pinned.key, where=None, memory_limit=None)
     with translate_spark_errors("computing the release"):
-        rows, report, disks = release_frame(spark_job, pinned.frame, tasks, pinned.findings)
+        rows, report, disk_cache = release_frame(spark_job, pinned.frame, tasks, pinned.findings)
     try:
         pinned.require_unchanged()
         with translate_spark_errors("counting the source's rows"):
@@ -196,10 +200,10 @@ def _release(
             report = report.with_arguments(where=job.where)
         if job.reading.non_default_options:
             report = report.with_arguments(reading=job.reading.to_dict())
-        return release_target.publish(rows, report, lambda: time.perf_counter() - started)
+        return release_target.publish(rows, report, lambda: time.perf_counter() - start_seconds)
     finally:
         with suppress(Exception):
-            disks.release()
+            disk_cache.release()
 
 
 @contextmanager

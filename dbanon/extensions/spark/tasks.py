@@ -44,7 +44,7 @@ class TaskFailure:
 
     Parameters
     ----------
-    class_name : of the exception.
+    class_name : the name of the exception's class.
     is_dbanon_error : whether it is a ``DbanonError``; other exceptions have no message here.
     work_name : names the work, such as ``Block 3``; the subject of a sentence.
     """
@@ -89,7 +89,7 @@ class PartitionTask:
     Parameters
     ----------
     work : turns rows into results: tables and packets, or facts of any other type.
-    schema : of the resulting tables, with a column for facts.
+    schema : the schema of the resulting tables, with a column for facts.
     rows_per_piece : least number of rows to process together; None for the whole partition.
     packet_column : the column of packets to unpack; None if rows are not packed.
     work_name : names the work in errors; the subject of a sentence.
@@ -170,7 +170,7 @@ _ERROR_PATTERN = re.compile(re.escape(_ERROR_MARK) + r"(\{.*?\}):end")
 
 
 class _TaskError(Exception):
-    """A worker's error, as JSON."""
+    """A worker's error, whose message is a ``TaskFailure`` as JSON."""
 
 
 @contextmanager
@@ -326,7 +326,7 @@ def apply_to_pieces(
 
     Parameters
     ----------
-    rows : of the table, or packets of them.
+    rows : the rows of the table, or packets of them.
     work, schema, rows_per_piece, packet_column : see ``PartitionTask``.
     """
     if packet_column is not None:

@@ -51,7 +51,7 @@ class Tree:
     Parameters
     ----------
     first_block : the number of its first block.
-    cuts : None if it is not cut.
+    cuts : the cuts; None if the stratum is one block.
     block_of_leaf : int64 (n_leaves,), the index in the stratum of each leaf's block, after small
         leaves are merged; None before leaves are counted.
     """
@@ -77,9 +77,9 @@ class Forest:
 
     Parameters
     ----------
-    strata : in a fixed order.
+    strata : the strata, in a fixed order.
     trees : one per stratum.
-    task_of_block : int32 (n_blocks,); empty before tasks are assigned.
+    task_of_block : the task of each block, int32 (n_blocks,); empty before tasks are assigned.
     """
 
     strata: tuple[Stratum, ...]
@@ -153,7 +153,7 @@ def assign_leaves(
 
 
 def hash_limit(sample_size: int, n_keys: int) -> int:
-    """Return a limit below which, almost certainly, at least ``sample_size`` keys have hashes."""
+    """Return a limit that the hashes of at least ``sample_size`` keys almost certainly stay below."""
     if sample_size >= n_keys:
         return MAX_HASH
     # Eight standard deviations more than needed, and a few keys for small samples.

@@ -94,7 +94,7 @@ class StratumSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleRecords:
-    """Sample records of a piece, by which strata are cut; yields a ``StratumSample`` per stratum.
+    """Sample records of a piece to cut strata by; yields a ``StratumSample`` for each stratum.
 
     Parameters
     ----------
@@ -188,13 +188,13 @@ class BlockFacts:
 
     Parameters
     ----------
-    number, stratum_number : of the block, and of its stratum.
+    number, stratum_number : the number of the block, and of its stratum.
     n_classes, n_units : number of its classes, and of its clustered records or persons.
     method_counts : counts that the clustering method reports, by name.
     n_rows : number of its records.
     losses_before, losses_after : information loss by column, before and after rounding; see
         ``Release.sums``.
-    public_sums : by column; see ``Release.public_sums``.
+    public_sums : for each column, see ``Release.public_sums``.
     suppressed_columns : quasi-identifiers of which every class has the same label.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
         empty if no column is retained.
@@ -219,12 +219,12 @@ class ClusterBlocks:
 
     Parameters
     ----------
-    schema : of the released rows; None if another stage follows.
+    schema : the schema of the released rows; None if another stage follows.
     refinement_step : the step of refinement; None in other stages.
     release_indices : names of the quasi-identifiers' columns in ``schema``, each with the index of
         the released column; None if another stage follows.
     merges_for_models : whether to merge classes until they satisfy privacy models.
-    precedes_merge : whether the next stage does so.
+    precedes_merge : whether the next stage merges classes for privacy models.
     """
 
     context: TableContext
