@@ -153,7 +153,7 @@ def assign_leaves(
 
 
 def hash_limit(sample_size: int, n_keys: int) -> int:
-    """Return a limit that the hashes of at least ``sample_size`` keys almost certainly stay below."""
+    """Return a limit: almost certainly, at least ``sample_size`` keys have a hash up to it."""
     if sample_size >= n_keys:
         return MAX_HASH
     # Eight standard deviations more than needed, and a few keys for small samples.
