@@ -61,7 +61,7 @@ def class_losses(
         return _mean_squared_deviations(microdata, measures, partition)
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=clustering.levels)
+        settings = replace(settings, chosen_levels=clustering.levels)
     columns = recoding.run(
         microdata,
         measures,

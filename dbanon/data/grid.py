@@ -28,7 +28,7 @@ _DAY_MICROSECONDS = 86_400_000_000
 _STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
 # A step of months is used for classes that overlap at least this many of its cells.
 _MIN_MONTH_CELLS = 5
-# Pairs: a step in tenths of a coarse cell, and the smallest number of coarse cells that a class
+# Pairs of a step, in tenths of a coarse cell, and the smallest number of coarse cells that a class
 # must overlap to use this step.
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Largest absolute value and smallest range for which float64 can represent all steps and borders.
@@ -109,7 +109,10 @@ class Grid:
     def borders_around(
         self, low: NDArray[np.float64], high: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The borders around classes: the largest <= low, the smallest > high, float64 (c,) each.
+        """Return the borders around each class, two arrays float64 (c,).
+
+        They are the largest border that is at most ``low``, and the smallest that is above
+        ``high``, on the step of the grid that the class uses.
 
         Parameters
         ----------
@@ -130,7 +133,10 @@ class Grid:
         return lower, upper
 
     def borders_between(self, least: float, most: float, limit: int) -> NDArray[np.float64] | None:
-        """All borders of all steps in (least, most], ascending; None if more than ``limit``."""
+        """The borders of all steps that are above ``least`` and at most ``most``, ascending.
+
+        None if there are more than ``limit`` borders.
+        """
         ends, borders_by_step = np.array([least, most]), [np.empty(0)]
         for cells in (self.finest, *(step.cells for step in self.coarser)):
             first, last = cells.cell_numbers(ends)
@@ -145,14 +151,15 @@ class Grid:
 
 
 def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
-    """Build the grid of a column whose values have this scale.
+    """Build the grid of a column.
 
-    Widths are 1, 2 and 5 times powers of ten. For dates they are days, weeks and months, and
-    multiples of months up to a century.
+    By default the widths of its cells are 1, 2 and 5 times powers of ten. For dates they are days,
+    weeks and months, and multiples of months up to a century.
 
     Parameters
     ----------
-    step : the width of all cells, in the column's unit; None for the widths above.
+    scale : the scale of the column's values.
+    step : the width of all cells, in the column's unit; None for the default widths.
 
     Raises
     ------
@@ -197,7 +204,13 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
 
 
 def _date_grid(spread: float, day_length: int) -> Grid:
-    """The grid of dates and timestamps; ``day_length`` is in the column's unit."""
+    """The grid of dates or timestamps.
+
+    Parameters
+    ----------
+    spread : the width of the range of values, in the column's unit.
+    day_length : the length of a day, in the column's unit.
+    """
     if spread < 14 * day_length * _MAX_UNIT_CELLS:
         return Grid(
             GridCells(
@@ -238,13 +251,17 @@ def ends_around(
     ----------
     low, high : float64 (c,), the smallest and the largest value of each class.
     """
-    return released_ends(attribute, *grid.borders_around(low, high))
+    lower, upper = grid.borders_around(low, high)
+    return released_ends(attribute, lower, upper)
 
 
 def released_ends(
     attribute: Attribute, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Convert half-open intervals to the ends that are released; for ranks, both are inclusive."""
+    """Convert the ends of half-open intervals, float64 (c,) each, to those that are released.
+
+    For ranks, both released ends are inclusive; other intervals remain half-open.
+    """
     if attribute.kind is Kind.ORDINAL:
         high = np.minimum(high, len(attribute.order)) - 1
     return low, high

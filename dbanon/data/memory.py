@@ -15,7 +15,7 @@ _threads: int | None = None
 
 
 def half_of_memory() -> int:
-    """Half of the available memory in bytes, the default limit of a job."""
+    """Half of the memory available to this process, in bytes: the default limit of a job."""
     return available_bytes() // 2
 
 
@@ -42,7 +42,12 @@ def limit_threads(threads: int | None) -> None:
 
 
 def duckdb_limit_statements(memory: int) -> list[str]:
-    """Statements that limit DuckDB to this memory, and to threads that fit into it."""
+    """Build the statements that limit the memory of DuckDB, and its threads accordingly.
+
+    Parameters
+    ----------
+    memory : the limit in bytes.
+    """
     memory = max(memory, MIN_DATABASE_BYTES)
     threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]

@@ -22,7 +22,7 @@ from dbanon.kernels import exact_sums, standardized
 # Every float64 is an integer multiple of 2**-1074.
 _UNIT_EXPONENT = 1074
 
-# Bits of a variance, so that its square root has 64 before it is rounded to the 53 of a float64.
+# Bits of a variance. Its square root then has 64 bits before it is rounded to the 53 of a float64.
 _ROOT_BITS = 2 * 64
 
 
@@ -166,8 +166,9 @@ class Standardization:
 
     Parameters
     ----------
-    exponent, shift, scale : int64 (p,) and float64 (p,) each, by column. A scale of 0 marks a
-        constant column, which maps to 0.
+    exponent : int64 (p,), the exponent of the power of two, by column.
+    shift : float64 (p,), the number to subtract, by column.
+    scale : float64 (p,), the divisor, by column; 0 marks a constant column, which maps to 0.
     """
 
     exponent: NDArray[np.int64]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report
@@ -47,7 +47,7 @@ class Engine:
         from dbanon.spark import open_session
         from dbanon.spark.table import run_on_spark, with_default_blocks
 
-        if job.declared == BY_RULES:
+        if job.declared == RULES_NOT_READ:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules
 

@@ -35,8 +35,8 @@ class ChainGuarantee(Guarantee):
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the number of tables in which its persons have rows. With several, k counts persons
-        over all of them, and the release shows which persons have rows in a table.
+    n_tables : the number of tables in which its persons have rows. With several, k counts persons
+        over all of them, and the release shows how many persons of a class have rows in a table.
     only_measured : True if each release builds new classes, and histories are only counted.
     max_exposed : limit for the fraction of persons whose history is shared by fewer than k persons,
         if histories are only counted; None for no limit.
@@ -44,7 +44,7 @@ class ChainGuarantee(Guarantee):
 
     entity: str = ""
     chain: str = ""
-    tables: int = 1
+    n_tables: int = 1
     only_measured: bool = False
     max_exposed: float | None = None
 
@@ -66,14 +66,15 @@ class ChainGuarantee(Guarantee):
     @property
     def has_k_anonymous_rows(self) -> bool:
         """False with several tables: only one of k persons may have a row in this table."""
-        return self.tables == 1
+        return self.n_tables == 1
 
     @property
     def classes_have_k_rows(self) -> bool:
         """False with several tables: a class may have fewer rows than persons in this table."""
-        return self.tables == 1
+        return self.n_tables == 1
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
@@ -86,14 +87,14 @@ class ChainGuarantee(Guarantee):
             "Someone who knows that a person's kept values changed, or that they did not, knows"
             " more than the chain takes into account; so does anyone who sees releases outside it.",
             *model_warnings,
-            *((SEVERAL_TABLES_WARNING,) if self.tables > 1 else ()),
+            *((SEVERAL_TABLES_WARNING,) if self.n_tables > 1 else ()),
         )
 
     def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
         text = super().describe(columns)
-        if self.tables > 1:
-            text += f", in any of the {self.tables} tables of the chain"
+        if self.n_tables > 1:
+            text += f", in any of the {self.n_tables} tables of the chain"
         if self.only_measured:
             return (
                 f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
@@ -133,7 +134,10 @@ class ChainGuarantee(Guarantee):
 
         Raises
         ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
+        TraceTooSmall : fewer than k persons share a history.
+        ChainModelBroken : a class violates a privacy model.
+        RecountFailed : the written rows differ from the state of the chain.
+        ChainExposed : too many persons have a history that fewer than k share.
         """
         for n_wrong, description in (
             (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
@@ -175,17 +179,22 @@ class ChainGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
 
-    def require_exposure_limit(self, exposed: int, n_persons: int) -> None:
+    def require_exposure_limit(self, n_exposed: int, n_persons: int) -> None:
         """Check that the fraction of exposed persons is at most ``max_exposed``.
+
+        Parameters
+        ----------
+        n_exposed : the number of persons whose history fewer than k persons share.
+        n_persons : the number of all persons with a history.
 
         Raises
         ------
-        ChainExposed : it is not.
+        ChainExposed : the fraction is larger.
         """
-        if self.max_exposed is None or exposed <= self.max_exposed * n_persons:
+        if self.max_exposed is None or n_exposed <= self.max_exposed * n_persons:
             return
         raise ChainExposed(
-            f"With this release {exposed} of {n_persons} persons would have a joint"
+            f"With this release {n_exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Raise max_exposed, or make the release in a chain of mode continue, where k"
@@ -225,7 +234,7 @@ class ChainGuarantee(Guarantee):
             models=levels,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
-            | ({"tables": self.tables} if self.tables > 1 else {}),
+            | ({"tables": self.n_tables} if self.n_tables > 1 else {}),
             unit_suffix=(
                 f' (persons: distinct values of "{self.entity}", {histories.persons} in all)'
             ),
@@ -233,7 +242,10 @@ class ChainGuarantee(Guarantee):
 
 
 def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
-    """The persons who share the rarest combination; ``default`` if each person has one row."""
+    """The number of persons who share the rarest combination of released values.
+
+    It is ``default`` if each person has one row, because persons are then counted as rows.
+    """
     return (
         default
         if histories.rarest_combination_persons is None

@@ -55,7 +55,8 @@ class Guarantee:
     models : privacy models that every class satisfies in addition to k.
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
         the ledger, columns have their released names.
-    nulls, withhold_failing : see ``Policy``.
+    nulls : how NULLs in quasi-identifiers are treated, one of ``NULL_POLICIES``.
+    withhold_failing : True if classes that fail a privacy model may be withheld.
     method : a description of the classes that the method builds, to begin a sentence.
     """
 
@@ -124,6 +125,7 @@ class Guarantee:
         )
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         return (
             "k counts rows. If a person has several rows, a class may have fewer than k persons.",
         )
@@ -162,7 +164,8 @@ class Guarantee:
         Parameters
         ----------
         columns : the released quasi-identifiers; strata may be among them.
-        sensitive, leaf_columns : see ``CountRequests``.
+        sensitive : sensitive columns whose values are counted in each class.
+        leaf_columns : those whose values are counted as leaves of a hierarchy.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),
@@ -236,6 +239,7 @@ class Guarantee:
     def _require_levels(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
+        """The privacy models with the levels that all classes reach; raises RecountFailed."""
         return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:

@@ -41,6 +41,7 @@ class PerAttribute(Guarantee):
         return False
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         return ("Rows are not k-anonymous: nothing is guaranteed for combinations of columns.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
@@ -109,7 +110,7 @@ class PerAttribute(Guarantee):
 
     def summarize_recount(self, recount: Recount) -> str:
         """Describe what a recount of the published release counted."""
-        [caution] = self.verdict(Counts(recount), ()).cautions
+        [caution] = self.verdict(Counts(recount), levels=()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.reason}"
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
@@ -175,7 +176,9 @@ def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
 
 
 def _parse_column_sets(entries: Any) -> tuple[ColumnSet, ...]:
-    """Parse the sets of columns in a ledger entry, which any role that may run jobs can forge.
+    """Parse the sets of columns in a ledger entry.
+
+    Any database role that may run jobs can forge such entries, so their form is checked.
 
     Raises
     ------

@@ -318,8 +318,9 @@ class Policy:
 
         Parameters
         ----------
-        by, entity : see ``Job``.
-        person_rows : ``Job.persons``.
+        by : the columns of strata.
+        entity : the entity column; None to count rows.
+        person_rows : one of ``PERSON_ROWS``: whether a class holds all rows of its persons.
         """
         return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 
@@ -328,7 +329,7 @@ class Policy:
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
     def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
-        """The fields that all guarantees have, by name."""
+        """The fields that all guarantees have, as keyword arguments."""
         return {
             "k": int(self.k),
             "by": tuple(by),

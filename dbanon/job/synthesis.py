@@ -21,6 +21,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.concentrated import Cost, delta_option
 
 AS_PUBLISHED = "as_published"
+# Values of the options ``reading``, ``margins``, ``scale`` and ``accounting``.
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
 RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
 LOG = "log"
@@ -46,7 +47,7 @@ class DcmdpOptions:
     epsilon: Annotated[
         float,
         Option(
-            "The source's; no privacy holds for it.",
+            "The epsilon of the published method, which guarantees no privacy.",
             minimum=0,
             excludes_minimum=True,
             docs_page=_DOCS_PAGE,
@@ -63,19 +64,23 @@ class DcmdpOptions:
     radius: Annotated[
         float,
         Option(
-            "How far a neighbour may be, in columns from 0 to 1.", minimum=0, excludes_minimum=True
+            "Largest distance between neighbours, in columns scaled to 0 to 1.",
+            minimum=0,
+            excludes_minimum=True,
         ),
     ] = 0.2
     reading: Annotated[
         str,
         Option(
-            "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
-            " n range / (k^2 epsilon).",
+            "Scale of the noise. algorithm: as in the paper's algorithm, range / (k epsilon)."
+            " section_4: as in its section 4, n range / (k^2 epsilon).",
             choices=READINGS,
             docs_page=_DOCS_PAGE,
         ),
     ] = ALGORITHM
-    seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
+    seed: Annotated[
+        int, Option("Seed of the noise: the same seed gives the same rows.", minimum=0)
+    ] = 0
 
     def __post_init__(self) -> None:
         check_options(self)

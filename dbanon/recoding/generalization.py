@@ -1,14 +1,19 @@
 """Generalization: each class is released as a label that covers all of its records.
 
-With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
-``*``. A number: an interval around the class, by default with borders on a grid shared by all
-classes, since the exact range would reveal values of members. An ordinal attribute: a closed
-interval of ranks. After a full-domain search: the node or the cell on the chosen level.
+- With a hierarchy, the label is that of the lowest common ancestor of the values.
+- For a category without a hierarchy, it is the value if all records share it, otherwise ``*``.
+- For a number, it is an interval around the values. By default its borders are on a grid shared by
+  all classes, since the exact range would reveal values of members.
+- For an ordinal attribute, it is a closed interval of ranks.
+- After a full-domain search, it is the node of the hierarchy, or the cell of the grid, on the
+  chosen level.
 
-The loss of a cell is the share of edges climbed, or the width relative to that of the table's
-column, at most 1. It is computed for the released label, not the range of the class. The width is
-that of the values in the label: ``[30, 32)`` holds the integers 30 and 31 and so has width 1, in an
-integer column and in one of floats that are all integral.
+The loss of a released value is, for a hierarchy, the share of edges between the leaf and the label
+among those between the leaf and the root; for an interval, its width divided by the range of the
+table's column, at most 1. It is computed for the released label, not for the range of the class.
+The width is the difference between the largest and the smallest value that the label can hold:
+``[30, 32)`` holds the integers 30 and 31, so its width is 1. This applies to integer columns and to
+columns of floats that are all whole numbers.
 """
 
 from __future__ import annotations
@@ -68,7 +73,8 @@ def generalize(
         # All records of a class have the same NULL pattern.
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
-            level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
+            chosen = settings.chosen_levels
+            level = 0 if chosen is None else chosen.levels[attribute.name]
             columns.append(
                 _release_common_ancestors(microdata, partition, attribute, tree, missing, level)
             )
@@ -87,6 +93,13 @@ def _release_common_ancestors(
     missing: NDArray[np.bool_] | None,
     level: int,
 ) -> ReleasedColumn:
+    """Release the label of each class's lowest common ancestor in a hierarchy.
+
+    Parameters
+    ----------
+    missing : bool (n_classes,), True for classes with NULL; None if no value is NULL.
+    level : the lowest level of the labels; 0 for the leaves.
+    """
     leaves = encode_leaves(microdata, attribute, tree)
     low, high = _compute_class_ranges(leaves, partition)
     nodes = tree.common(low, high)
@@ -117,6 +130,12 @@ def _release_intervals(
     settings: Settings,
     missing: NDArray[np.bool_] | None,
 ) -> list[ReleasedColumn]:
+    """Release an interval or a midpoint for each class; bounds are two columns.
+
+    Parameters
+    ----------
+    missing : bool (n_classes,), True for classes with NULL; None if no value is NULL.
+    """
     position = microdata.numeric.index(attribute)
     numbers = microdata.numbers[:, position]
     is_wide = attribute.name in microdata.wide
@@ -125,17 +144,17 @@ def _release_intervals(
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
-        # NULL is released as NULL, so any number will do here.
+        # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
     closed = settings.local_range or is_ordinal
-    if settings.levels is not None:
+    if settings.chosen_levels is not None:
         is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         levels = NumberLevels.of(attribute, scale, step)
         level = levels.level_covering(
-            settings.levels.numbers[attribute.name],
-            settings.levels.levels[attribute.name],
+            settings.chosen_levels.number_levels[attribute.name],
+            settings.chosen_levels.levels[attribute.name],
             numbers[is_released],
         )
         low, high = _compute_level_ranges(
@@ -145,7 +164,8 @@ def _release_intervals(
         low, high = _compute_class_ranges(numbers, partition)
         if is_wide:
             low, high = widen_to_unrounded(low, high, attribute)
-        # Called even if unused, to refuse columns without float64 borders.
+        # Build the grid even if it is not used: this refuses columns whose borders float64 cannot
+        # represent.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
@@ -201,7 +221,12 @@ def _wide_column_error(attribute: Attribute) -> InvalidParameter:
 def _compute_class_ranges(
     values: NDArray[Any], partition: Partition
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute the smallest and largest value of each class."""
+    """Compute the smallest and the largest value of each class, two arrays (n_classes,).
+
+    Parameters
+    ----------
+    values : the value of each record, (n,).
+    """
     if not partition.n_classes:
         return values[:0], values[:0]
     grouped = values[partition.members]
@@ -221,14 +246,16 @@ def _compute_level_ranges(
     """Compute the released range of each class: its cell on this level of the column.
 
     A class that spans several cells, for example after merging for a privacy model, gets the cell
-    of the first level that covers it. So two labels are equal, disjoint or nested.
+    of the lowest level on which one cell covers it. So two labels are equal, disjoint or nested.
 
     Parameters
     ----------
-    numbers : float64 (n,), of all records, arbitrary for NULL.
-    is_released : bool (n,), records that are released and not NULL in this column.
-    local_range : whether to release the smallest and largest released number in the cell.
-    is_wide : whether float64 may have rounded numbers; cells then cover the rounding error.
+    numbers : float64 (n,), the value of each record; arbitrary for NULL.
+    is_released : bool (n,), True for records that are released and not NULL in this column.
+    level : the lowest level to use.
+    local_range : True to release the smallest and the largest released number in the cell, instead
+        of its borders.
+    is_wide : True if float64 may have rounded numbers; cells then cover the rounding error.
     """
     low, high = _compute_class_ranges(numbers, partition)
     if is_wide:
@@ -256,7 +283,10 @@ def _format_intervals(
     attribute: Attribute,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """Format ``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
+    """Format intervals as text: ``[low, high)``.
+
+    Closed intervals are formatted as ``[low, high]``, or as the value if both ends are equal.
+    """
     lows, highs = (
         [format_number(number, attribute) for number in borders.tolist()] for borders in (low, high)
     )
@@ -276,9 +306,12 @@ def _format_intervals(
 def _to_column_type(
     numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
 ) -> NDArray[np.generic]:
-    """Convert numbers to the column's type, as in ``ReleasedColumn``.
+    """Convert numbers, float64 (n_classes,), to the representation of ``ReleasedColumn.values``.
 
-    Fractional borders are rounded up, so that ``[low, high)`` holds the same values of the type.
+    Parameters
+    ----------
+    is_integral : True to round numbers to the nearest value of the type. False to round them up, so
+        that ``[low, high)`` holds the same values of the type as before.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
@@ -291,7 +324,10 @@ def _to_column_type(
 
 
 def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Convert borders of floats to text, which a database converts to decimals without loss."""
+    """Convert float borders to text, which databases convert to decimals without loss.
+
+    Other borders are returned unchanged.
+    """
     if numbers.dtype != np.float64:
         return numbers
     return np.array([repr(number) for number in numbers.tolist()], object)
@@ -314,13 +350,23 @@ def _set_zero_if_missing(
 def _check_steps(
     microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
 ) -> None:
+    """Check that steps are positive, and given for numbers without a hierarchy only.
+
+    Parameters
+    ----------
+    trees : the hierarchy of each attribute; None for an attribute without one.
+
+    Raises
+    ------
+    InvalidParameter : they are not.
+    """
     kinds = {
         a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
     }
     for name, step in settings.steps.items():
         if name not in kinds:
             raise InvalidParameter(
-                f'The step of "{name}" does not name a number column without a hierarchy.'
+                f'A step is given for "{name}", which is not a number column without a hierarchy.'
             )
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')

@@ -1,10 +1,12 @@
 """Secure recoding: class means, moved if too many original values are within epsilon.
 
-If the rounded mean of a class has a security ratio below gamma0, it is replaced by the nearest
-value below or above that reaches gamma0. These minimize the loss on their side, since loss grows
-with the distance from the mean. The side is chosen class by class to keep the attribute's overall
-mean: the one with the smaller absolute sum of shifts so far. The source always moves down; choosing
-the side is never worse.
+The security ratio of a released value is the share of the class's original values that differ from
+it by epsilon or more. If the ratio of a rounded mean is below gamma0, the mean is replaced by the
+nearest value below or above it whose ratio is at least gamma0. The nearest value on each side has
+the least loss on that side, since loss grows with the distance from the mean. The side is chosen
+class by class, so as to keep the attribute's overall mean: it is the side that makes the absolute
+sum of all shifts so far smaller. The published method always moves down; choosing the side is never
+worse.
 
 Values are rounded away from the mean before they are checked, so the ratio applies to the released
 values. Source: see ``dbanon/methods/secure_kward.py``.
@@ -34,7 +36,13 @@ from dbanon.recoding.mean import release_means
 
 
 def compute_security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
-    """Compute the share of ``values``, float64 (m,), ``epsilon`` or more from ``released``."""
+    """Compute the share of values that differ from a released value by ``epsilon`` or more.
+
+    Parameters
+    ----------
+    values : float64 (m,), the original values of a class.
+    epsilon : the distance, in the unit of the values.
+    """
     return float((np.abs(values - released) >= epsilon).mean())
 
 
@@ -46,6 +54,7 @@ def find_secure_value(
     Parameters
     ----------
     values : float64 (m,), the original values of a class.
+    epsilon : the distance in the security ratio, in the unit of the values.
     step : released values are multiples of it; 0 for no restriction.
     side : -1 for values up to ``start``, 1 for values from ``start``.
     """
@@ -70,7 +79,8 @@ def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[b
 
     Parameters
     ----------
-    downwards, upwards : by how much each side would shift the attribute's sum.
+    downwards, upwards : for each class, how much moving its value down or up would change the
+        attribute's sum.
     """
     total_shift, moves_up = 0.0, []
     for down, up in zip(downwards, upwards, strict=True):
@@ -115,6 +125,14 @@ def _secure_column(
     epsilon: float,
     gamma0: float,
 ) -> ReleasedColumn:
+    """Replace the insecure values of a column of class means.
+
+    Parameters
+    ----------
+    column : the rounded class means.
+    position : the index of the attribute in ``microdata.numeric``.
+    epsilon : the distance in the security ratio, in standard deviations of the column.
+    """
     numbers = microdata.numbers[:, position]
     scale = measures.numbers[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
@@ -131,8 +149,8 @@ def _secure_column(
         if compute_security_ratio(values, float(released[label]), distance) < gamma0:
             center = float(values.mean())
             insecure.append(label)
-            below.append(find_secure_value(values, center, distance, gamma0, step, -1))
-            above.append(find_secure_value(values, center, distance, gamma0, step, 1))
+            below.append(find_secure_value(values, center, distance, gamma0, step, side=-1))
+            above.append(find_secure_value(values, center, distance, gamma0, step, side=1))
     if not insecure:
         return column
     assert column.unrounded is not None
