@@ -21,7 +21,7 @@ def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
 
     Parameters
     ----------
-    risks, losses : those of releases ordered by k.
+    risks, losses : the risk and the loss of each release, ordered by k.
     """
     return int(np.argmax(depths_below_chord(risks, losses)))
 
@@ -29,8 +29,12 @@ def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
 def depths_below_chord(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
     """The depth of each point below the chord from the first to the last point, float64 (n,).
 
-    Both axes are scaled to 0 to 1, and depths are multiplied by the length of the chord. Points
-    above the chord have negative depths.
+    Both axes are scaled to 0 to 1. The result is the distance from the chord times the length of
+    the chord. Points above the chord have negative depths.
+
+    Parameters
+    ----------
+    risks, losses : the risk and the loss of each of n releases, ordered by k.
     """
     scaled = []
     for values in (risks, losses):
@@ -58,7 +62,7 @@ def pareto_frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int
     return optimal
 
 
-# The range of k in which knees are determined, so that those of different curves are comparable.
+# Knees are determined over this range of k, so that the knees of different curves are comparable.
 KNEE_RANGE = range(3, 11)
 
 
@@ -68,11 +72,13 @@ class Point:
 
     Parameters
     ----------
+    method : the name of the method.
     refine : the refinement; None without one.
+    k : the size of the smallest class that is allowed.
     loss : the loss, by the measure of the sweep; if measured on a sample, an upper bound of the
         loss of all rows.
-    risk : ``linkage_risk``.
-    class_risk : the risk in the smallest class.
+    risk : the linkage risk, 0 to 1: the measure ``linkage_risk``.
+    class_risk : the risk in the smallest class, 0 to 1.
     suppressed : number of withheld rows.
     classes : number of classes.
     seconds : CPU seconds of the trial.
@@ -122,7 +128,7 @@ class Recommendation:
     rule : the rule that selected it, as text.
     runner_up : the next best release; None if there is no other.
     bends : the k of each curve's knee, by curve; empty if the rule uses no knees.
-    note : a remark on the recommendation.
+    note : a remark on the recommendation; empty if there is none.
     """
 
     point: Point
@@ -184,9 +190,9 @@ def recommend(
     return Recommendation(ordered[0], rule, runner_up, bends={})
 
 
-# Assumed effect of a refinement before one was tried: factors on loss and on risk. With the first
-# pair, only releases whose unrefined risk is well within the limit are candidates. If there are
-# none, the second pair is used.
+# Assumed effect of a refinement that was not tried yet: pairs of a factor on the loss and a factor
+# on the risk. With the first pair, only releases whose unrefined risk is well within the limit are
+# candidates. If there are none, the second pair is used.
 _ASSUMED_FACTORS = ((0.9, 1.05), (0.9, 1.0))
 # A predicted loss or risk may exceed its limit by this factor.
 _PREDICTION_TOLERANCE = 1.02
@@ -208,7 +214,7 @@ def next_refinement(
     ----------
     points : the trial releases so far, at least one.
     untried : the curve and the k of each release not yet tried.
-    max_risk, max_loss : as in ``recommend``.
+    max_risk, max_loss : the limits of the recommendation; None for no limit.
     """
     current = recommend(points, max_risk, max_loss)
     best_loss_and_risk = (
@@ -244,7 +250,9 @@ def _predict_loss_and_risk(
 
     Parameters
     ----------
-    name, k : the curve of the release, and its k.
+    points : the trial releases so far, at least one.
+    name : the curve of the release.
+    k : the k of the release.
     assumed_factors : factors on loss and risk, used if no release of the curve was tried.
     """
     unrefined = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
@@ -262,7 +270,7 @@ def _predict_loss_and_risk(
 
 
 def knee_point(curve: Sequence[Point]) -> Point:
-    """Return the knee of a curve, determined from the points of ``_comparable_points``."""
+    """Return the knee of a curve: by its points with k in ``KNEE_RANGE``, if there are enough."""
     points = _comparable_points(curve)
     return points[knee_index([p.risk for p in points], [p.loss for p in points])]
 

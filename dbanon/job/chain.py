@@ -201,7 +201,7 @@ class ChainRules:
     tables: Annotated[
         Sequence[str],
         Option(
-            "Further tables that the persons have rows in: one set of classes holds in all of them."
+            "Further tables with rows of the same persons. All tables share one set of classes."
         ),
     ] = ()
     mode: Annotated[

@@ -127,8 +127,8 @@ class PrivateOptions:
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "The values that a column of text may have, as anyone may know them, with similar ones"
-            " next to each other.",
+            "The values that a text column may have, similar ones next to each other. Take them"
+            " from public knowledge, never from the data.",
             flag="order",
             form="NAME=A,B,C",
             docs_page=_DOCS_PAGE,
@@ -137,7 +137,7 @@ class PrivateOptions:
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
         Option(
-            "The same as a generalization tree, whose leaves are the values.",
+            "The values that a text column may have, as the leaves of a generalization tree.",
             item="a hierarchy",
             flag="hierarchy",
             form="NAME=HIERARCHY",
@@ -199,7 +199,8 @@ class PrivateOptions:
     entity: Annotated[
         str | None,
         Option(
-            "Column of whole numbers that identifies persons: one person is protected then.",
+            "Column of whole numbers that identifies persons. The guarantee then protects each"
+            " person, not only each row.",
             docs_page=_DOCS_PAGE,
         ),
     ] = None
