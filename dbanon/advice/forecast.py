@@ -99,7 +99,7 @@ def forecast(
     releases: Sequence[Mapping[str, Any]],
     horizon: int = _DEFAULT_HORIZON,
     *,
-    models: bool = False,
+    has_models: bool = False,
 ) -> ChainForecast | None:
     """Forecast the state of a chain; None before its second release.
 
@@ -107,10 +107,10 @@ def forecast(
     ----------
     releases : the counts of each release so far, as in ``Rates.of``.
     horizon : number of future releases.
-    models : True if the chain has privacy models. If so, persons who left cannot be removed from
-        a class, not even in groups of k.
+    has_models : True if the chain has privacy models. If so, persons who left cannot be removed
+        from a class, not even in groups of k.
     """
-    can_remove_groups = rules.changes == SHOW and not models
+    can_remove_groups = rules.changes == SHOW and not has_models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None

@@ -66,33 +66,33 @@ class ConstancyWithinPerson:
     Parameters
     ----------
     attribute : ``BIRTH`` or ``SEX``.
-    values : number of the candidate's values that have several rows in which the attribute is not
+    n_values : number of the candidate's values that have several rows in which the attribute is not
         NULL.
-    constant : number of these values within which the attribute has only one value.
-    by_chance : number of these values within which the attribute would be constant on average if
+    n_constant : number of these values within which the attribute has only one value.
+    n_by_chance : number of these values within which the attribute would be constant on average if
         rows were assigned to values at random.
     """
 
     attribute: str
-    values: int
-    constant: int
-    by_chance: float
+    n_values: int
+    n_constant: int
+    n_by_chance: float
 
     @property
     def is_constant(self) -> bool | None:
         """True if the attribute is constant; None if the counts are inconclusive."""
-        if self.values < _MIN_TESTED or self.by_chance > _MAX_CHANCE_SHARE * self.values:
+        if self.n_values < _MIN_TESTED or self.n_by_chance > _MAX_CHANCE_SHARE * self.n_values:
             return None
-        if (self.by_chance / self.values) ** self.values > _MAX_CHANCE:
+        if (self.n_by_chance / self.n_values) ** self.n_values > _MAX_CHANCE:
             return None
-        return self.constant >= _MIN_CONSTANT_SHARE * self.values
+        return self.n_constant >= _MIN_CONSTANT_SHARE * self.n_values
 
     @property
     def varies(self) -> bool:
         """True if the attribute varies within most values, more than data errors would explain."""
         return (
             self.is_constant is False
-            and self.constant < _MAX_CONSTANT_SHARE_IF_VARYING * self.values
+            and self.n_constant < _MAX_CONSTANT_SHARE_IF_VARYING * self.n_values
         )
 
 
@@ -116,11 +116,11 @@ def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
     suggests a number, the table must have a birth date or a sex column, by which the values are
     tested later. For any other name, it must have both.
     """
-    constant = find_constant_attributes(attributes)
-    available_attributes = set(constant.values())
+    constant_columns = find_constant_attributes(attributes)
+    available_attributes = set(constant_columns.values())
     candidates = []
     for attribute in attributes:
-        if not _has_identifier_type(attribute) or attribute.name in constant:
+        if not _has_identifier_type(attribute) or attribute.name in constant_columns:
             continue
         name_hint = hint_from_name(attribute.name)
         if (
@@ -201,29 +201,31 @@ def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson
 
 
 def measure_constancy(
-    counts: Iterable[Sequence[int]], constant: Mapping[str, str], equal_shares: Mapping[str, float]
+    counts: Iterable[Sequence[int]],
+    constant_columns: Mapping[str, str],
+    equal_shares: Mapping[str, float],
 ) -> list[ConstancyWithinPerson]:
     """Measure how often attributes are constant within the values of a candidate column.
 
     Parameters
     ----------
     counts : a sequence for each of the candidate's values that occurs in several rows. It has two
-        numbers per column of ``constant``, in order: among the rows with the candidate's value,
-        how many are not NULL in the column, and how many distinct values they have.
-    constant : ``BIRTH`` or ``SEX`` by column, as from ``find_constant_attributes``.
-    equal_shares : for each column of ``constant``, the share of pairs of rows with equal values.
+        numbers per column of ``constant_columns``, in order: among the rows with the candidate's
+        value, how many are not NULL in the column, and how many distinct values they have.
+    constant_columns : ``BIRTH`` or ``SEX`` by column, as from ``find_constant_attributes``.
+    equal_shares : for each of these columns, the share of pairs of rows with equal values.
     """
     rows = list(counts)
     results = []
-    for index, (name, attribute) in enumerate(constant.items()):
+    for index, (name, attribute) in enumerate(constant_columns.items()):
         pairs = [(row[2 * index], row[2 * index + 1]) for row in rows]
         value_counts = [(n_rows, n_distinct) for n_rows, n_distinct in pairs if n_rows > 1]
         results.append(
             ConstancyWithinPerson(
                 attribute,
-                values=len(value_counts),
-                constant=sum(n_distinct == 1 for _, n_distinct in value_counts),
-                by_chance=sum(equal_shares[name] ** (n_rows - 1) for n_rows, _ in value_counts),
+                n_values=len(value_counts),
+                n_constant=sum(n_distinct == 1 for _, n_distinct in value_counts),
+                n_by_chance=sum(equal_shares[name] ** (n_rows - 1) for n_rows, _ in value_counts),
             )
         )
     return results
@@ -249,14 +251,15 @@ def find_person_identifiers(
     count_within_values : a function that returns the argument ``counts`` of ``measure_constancy``
         for a candidate.
     """
-    likely = [column for column in candidates if has_many_values(column)]
-    constant = find_constant_attributes(attributes) if likely else {}
-    equal_shares = {name: measure_equal_share(name) for name in constant}
+    likely_columns = [column for column in candidates if has_many_values(column)]
+    constant_columns = find_constant_attributes(attributes) if likely_columns else {}
+    equal_shares = {name: measure_equal_share(name) for name in constant_columns}
     reasons = {}
-    for column in likely:
+    for column in likely_columns:
         findings = []
-        if constant:
-            findings = measure_constancy(count_within_values(column), constant, equal_shares)
+        if constant_columns:
+            counts = count_within_values(column)
+            findings = measure_constancy(counts, constant_columns, equal_shares)
         if reason := person_identifier_reason(column.name, findings):
             reasons[column.name] = reason
     return reasons

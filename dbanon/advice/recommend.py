@@ -174,20 +174,20 @@ def recommend(
     ]
     if not eligible:
         return None
-    by_loss = max_risk is not None
-    ordered = sorted(
+    minimizes_loss = max_risk is not None
+    ordered_points = sorted(
         eligible,
-        key=lambda p: ((p.loss, p.risk) if by_loss else (p.risk, p.loss), p.k, p.curve),
+        key=lambda p: ((p.loss, p.risk) if minimizes_loss else (p.risk, p.loss), p.k, p.curve),
     )
     limits = [
         f"linkage risk of at most {max_risk:g}" if max_risk is not None else "",
         f"loss of at most {max_loss:g}" if max_loss is not None else "",
     ]
-    rule = f"{'least loss' if by_loss else 'least linkage risk'} within " + " and ".join(
+    rule = f"{'least loss' if minimizes_loss else 'least linkage risk'} within " + " and ".join(
         limit for limit in limits if limit
     )
-    runner_up = ordered[1] if len(ordered) > 1 else None
-    return Recommendation(ordered[0], rule, runner_up, bends={})
+    runner_up = ordered_points[1] if len(ordered_points) > 1 else None
+    return Recommendation(ordered_points[0], rule, runner_up, bends={})
 
 
 # Assumed effect of a refinement that was not tried yet: pairs of a factor on the loss and a factor
@@ -228,16 +228,18 @@ def next_refinement(
     # Minimize the loss, at index 0, or the risk, at index 1.
     objective = 0 if max_risk is not None else 1
     for factors in _ASSUMED_FACTORS:
+        # Pairs of the predicted objective, and the index in ``untried``.
         candidates: list[tuple[float, int]] = []
         for index, (name, k) in enumerate(untried):
-            predicted = _predict_loss_and_risk(points, name, k, factors)
-            is_within = all(
-                figure <= limit for figure, limit in zip(predicted, limits, strict=True)
+            loss_and_risk = _predict_loss_and_risk(points, name, k, factors)
+            is_within_limits = all(
+                value <= limit for value, limit in zip(loss_and_risk, limits, strict=True)
             )
-            if is_within and predicted[objective] < best_loss_and_risk[objective]:
-                candidates.append((predicted[objective], index))
+            if is_within_limits and loss_and_risk[objective] < best_loss_and_risk[objective]:
+                candidates.append((loss_and_risk[objective], index))
         if candidates:
-            return untried[min(candidates)[1]]
+            _, best_index = min(candidates)
+            return untried[best_index]
     return None
 
 
@@ -255,18 +257,18 @@ def _predict_loss_and_risk(
     k : the k of the release.
     assumed_factors : factors on loss and risk, used if no release of the curve was tried.
     """
-    unrefined = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
-    unrefined |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
-    tried = [p for p in points if p.curve == name and p.k in unrefined]
-    if k not in unrefined:
+    unrefined_points = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
+    unrefined_points |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
+    tried_points = [p for p in points if p.curve == name and p.k in unrefined_points]
+    if k not in unrefined_points:
         return 0.0, 0.0
     loss_factor, risk_factor = assumed_factors
-    if tried:
-        nearest = min(tried, key=lambda p: (abs(p.k - k), p.k))
-        base = unrefined[nearest.k]
-        loss_factor = nearest.loss / base.loss if base.loss else 1.0
-        risk_factor = nearest.risk / base.risk if base.risk else 1.0
-    return unrefined[k].loss * loss_factor, unrefined[k].risk * risk_factor
+    if tried_points:
+        nearest_point = min(tried_points, key=lambda p: (abs(p.k - k), p.k))
+        unrefined_point = unrefined_points[nearest_point.k]
+        loss_factor = nearest_point.loss / unrefined_point.loss if unrefined_point.loss else 1.0
+        risk_factor = nearest_point.risk / unrefined_point.risk if unrefined_point.risk else 1.0
+    return unrefined_points[k].loss * loss_factor, unrefined_points[k].risk * risk_factor
 
 
 def knee_point(curve: Sequence[Point]) -> Point:
@@ -277,9 +279,9 @@ def knee_point(curve: Sequence[Point]) -> Point:
 
 def _comparable_points(curve: Sequence[Point]) -> list[Point]:
     """Return a curve's points with k in ``KNEE_RANGE``, or all if fewer than three; by rising k."""
-    ordered = sorted(curve, key=lambda point: point.k)
-    inside = [point for point in ordered if point.k in KNEE_RANGE]
-    return inside if len(inside) >= 3 else ordered
+    ordered_points = sorted(curve, key=lambda point: point.k)
+    points_in_range = [point for point in ordered_points if point.k in KNEE_RANGE]
+    return points_in_range if len(points_in_range) >= 3 else ordered_points
 
 
 def _second_deepest(curve: Sequence[Point]) -> Point:
@@ -308,24 +310,24 @@ def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
         f"the knee of the curve for {first_curve} over k = {k_range[0]}..{k_range[-1]}, the best"
         f" trade-off, is at k = {first_knee.k}"
     )
-    better = [p for p in points if p.risk <= first_knee.risk and p.loss < first_knee.loss]
-    if better:
-        recommended = min(better, key=lambda p: (p.loss, p.risk, p.k))
-        rule += f"; {recommended.curve} with k = {recommended.k} has less loss at no more risk"
+    better_points = [p for p in points if p.risk <= first_knee.risk and p.loss < first_knee.loss]
+    if better_points:
+        best_point = min(better_points, key=lambda p: (p.loss, p.risk, p.k))
+        rule += f"; {best_point.curve} with k = {best_point.k} has less loss at no more risk"
         runner_up: Point | None = first_knee
     else:
-        recommended = first_knee
-        others = [p for name, p in knees.items() if name != first_curve]
+        best_point = first_knee
+        candidates = [knee for name, knee in knees.items() if name != first_curve]
         # The runner-up is the knee with the least risk among the other curves, or, if there is only
         # one curve, its second deepest point.
-        if not others and len(curves[first_curve]) > 1:
-            others = [_second_deepest(curves[first_curve])]
-        others = others or [p for p in points if p is not recommended]
-        runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
+        if not candidates and len(curves[first_curve]) > 1:
+            candidates = [_second_deepest(curves[first_curve])]
+        candidates = candidates or [p for p in points if p is not best_point]
+        runner_up = min(candidates, key=lambda p: (p.risk, p.loss), default=None)
     note = "the knee depends on the range of k that is tried"
     if len(k_range) != len(KNEE_RANGE) or k_range[0] != KNEE_RANGE[0]:
         note += (
             f"; the usual range, k = {KNEE_RANGE[0]}..{KNEE_RANGE[-1]}, was not tried completely"
         )
     bends = {name: knee.k for name, knee in knees.items()}
-    return Recommendation(recommended, rule, runner_up, bends, note)
+    return Recommendation(best_point, rule, runner_up, bends, note)

@@ -96,16 +96,18 @@ class RoleProposal:
         return f"{self.role}{alternative}: {REASONS[self.reason]}"
 
 
-def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, RoleProposal]:
+def propose_column_roles(
+    profile: Profile, person_reasons: Mapping[str, str] | None = None
+) -> dict[str, RoleProposal]:
     """Propose a role for each column, by name.
 
     Parameters
     ----------
     profile : the counts of the table.
-    persons : for each column that is a person identifier, the reason: a code of ``REASONS``.
+    person_reasons : for each column that is a person identifier, the reason: a code of ``REASONS``.
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
-    for name, reason in (persons or {}).items():
+    for name, reason in (person_reasons or {}).items():
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles

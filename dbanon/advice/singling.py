@@ -151,33 +151,34 @@ def find_unique_sets(
         for name in columns:
             other_columns = [other for other in columns if other != name]
             without[name] = describe_set(other_columns, count_sizes(other_columns), small)
-    described: dict[tuple[str, ...], SetUniqueness] = {}
-    extensible: set[tuple[str, ...]] = {()}
+    rated_sets: dict[tuple[str, ...], SetUniqueness] = {}
+    # The sets of the previous size that further columns may extend.
+    extensible_sets: set[tuple[str, ...]] = {()}
     is_cut = False
     for n_columns in range(1, min(MAX_COLUMNS, len(columns)) + 1):
         sets_of_size = []
         for names in combinations(columns, n_columns):
-            if not _has_all_subsets(extensible, names):
+            if not _has_all_subsets(extensible_sets, names):
                 continue
-            if len(described) == max_sets:
+            if len(rated_sets) == max_sets:
                 is_cut = True
                 break
-            column_set = described[names] = describe_set(names, count_sizes(names), small)
+            column_set = rated_sets[names] = describe_set(names, count_sizes(names), small)
             sets_of_size.append(column_set)
-        extensible = {
+        extensible_sets = {
             column_set.columns
             for column_set in sets_of_size
             if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.of
         }
-    ordered = sorted(
-        described.values(),
+    ordered_sets = sorted(
+        rated_sets.values(),
         key=lambda column_set: (
             -column_set.unique.count,
             len(column_set.columns),
             column_set.columns,
         ),
     )
-    return UniqueColumnSets(chosen, without, tuple(ordered), is_cut, small)
+    return UniqueColumnSets(chosen, without, tuple(ordered_sets), cut=is_cut, small=small)
 
 
 def group_size_counter(microdata: Microdata) -> GroupSizeCounter:
@@ -247,6 +248,6 @@ def _encode(microdata: Microdata, name: str) -> NDArray[np.int64]:
     return codes if valid is None else np.where(valid, codes, 0)
 
 
-def _has_all_subsets(extensible: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
-    """True if each subset of these columns with one column fewer is in ``extensible``."""
-    return all(names[:index] + names[index + 1 :] in extensible for index in range(len(names)))
+def _has_all_subsets(extensible_sets: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
+    """True if each subset of these columns with one column fewer is in ``extensible_sets``."""
+    return all(names[:index] + names[index + 1 :] in extensible_sets for index in range(len(names)))

@@ -100,7 +100,7 @@ def _mean_distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, from 0 to 1."""
-    spelled_columns = [column.spelled() for column in columns]
+    spelled_columns = [column.replace_ranks() for column in columns]
     pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:

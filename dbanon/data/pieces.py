@@ -74,11 +74,11 @@ _REORDERED_ROWS = 1 << 18
 class Disk(Protocol):
     """Storage for private temporary files that vanish with the run."""
 
-    def file(self) -> BinaryIO:
+    def create_file(self) -> BinaryIO:
         """Create an empty, unnamed file."""
 
-    def failed(self, error: OSError) -> Exception:
-        """The exception to raise if a file cannot be written."""
+    def write_failure(self, error: OSError) -> Exception:
+        """Build the exception to raise if a file cannot be written."""
 
 
 class DiskArray:
@@ -96,7 +96,7 @@ class DiskArray:
 
     def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
         self._disk, self._width, self._dtype = disk, width, np.dtype(dtype)
-        self._file = disk.file()
+        self._file = disk.create_file()
         self._n_rows = 0
 
     def add(self, block: NDArray[Any]) -> None:
@@ -106,7 +106,7 @@ class DiskArray:
             # Do not write to a memory map: if the disk is full, that kills the process.
             self._file.write(np.ascontiguousarray(block, self._dtype).tobytes())
         except OSError as error:
-            raise self._disk.failed(error) from None
+            raise self._disk.write_failure(error) from None
 
     def to_array(self) -> NDArray[Any]:
         """The array, (n, width), read-only."""
@@ -114,7 +114,7 @@ class DiskArray:
             try:
                 file.flush()
             except OSError as error:
-                raise self._disk.failed(error) from None
+                raise self._disk.write_failure(error) from None
             shape = (self._n_rows, self._width)
             if not self._n_rows or not self._width:
                 return np.empty(shape, self._dtype)

@@ -80,7 +80,7 @@ class ReleasedColumn:
     loss_from_label : True if the released label determines ``extent`` or ``label_losses``.
     source_name : the name of the quasi-identifier, if the column has another name; else None.
     upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
-    closed : True if ranges include their upper border.
+    is_closed : True if intervals include their upper border.
     """
 
     attribute: Attribute
@@ -90,7 +90,7 @@ class ReleasedColumn:
     losses: NDArray[np.float64] | None = None
     source_name: str | None = None
     upper: NDArray[Any] | None = None
-    closed: bool = False
+    is_closed: bool = False
     extent: NDArray[np.float64] | None = None
     label_losses: NDArray[np.float64] | None = None
     loss_from_label: bool = True
@@ -125,7 +125,7 @@ class ReleasedColumn:
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
-    def spelled(self) -> ReleasedColumn:
+    def replace_ranks(self) -> ReleasedColumn:
         """Return the column with ranks replaced by the values of the ordinal attribute.
 
         Columns of other kinds are returned unchanged.
@@ -277,10 +277,10 @@ def recode_attributes(
         are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    row_sets, class_of_row = classes.row_classes()
+    row_sets, classes_of_row_sets = classes.row_classes()
     columns: list[ReleasedColumn] = []
     for (column_names, partition), row_classes in zip(
-        classes.classes_by_columns(names), class_of_row.T, strict=True
+        classes.classes_by_columns(names), classes_of_row_sets.T, strict=True
     ):
         if not column_names:
             continue

@@ -73,8 +73,8 @@ def generalize(
         # All records of a class have the same NULL pattern.
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
-            chosen = settings.chosen_levels
-            level = 0 if chosen is None else chosen.levels[attribute.name]
+            chosen_levels = settings.chosen_levels
+            level = 0 if chosen_levels is None else chosen_levels.levels[attribute.name]
             columns.append(
                 _release_common_ancestors(microdata, partition, attribute, tree, missing, level)
             )
@@ -148,7 +148,7 @@ def _release_intervals(
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
-    closed = settings.local_range or is_ordinal
+    is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
         is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         levels = NumberLevels.of(attribute, scale, step)
@@ -169,40 +169,47 @@ def _release_intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
-    unit = 0.0 if closed else unit_of(attribute, scale)
+    unit = 0.0 if is_closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
     extent = np.column_stack((low, np.maximum(high - unit, low)))
     fields: dict[str, Any] = {"losses": losses, "extent": extent}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
-        texts = _format_intervals(low, high, attribute, closed)
+        texts = _format_intervals(low, high, attribute, is_closed)
         return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]
     if settings.intervals == "midpoint":
-        middle = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
-        typed = _to_column_type(middle, attribute)
-        require_fit(attribute, typed, _WIDER_TYPE_HINT)
-        return [ReleasedColumn(attribute, typed, missing, middle, loss_from_label=False, **fields)]
-    borders = _to_column_type(low, attribute, closed), _to_column_type(high, attribute, closed)
+        midpoints = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
+        values = _to_column_type(midpoints, attribute)
+        require_fit(attribute, values, _WIDER_TYPE_HINT)
+        return [
+            ReleasedColumn(attribute, values, missing, midpoints, loss_from_label=False, **fields)
+        ]
+    # The lower and the upper borders.
+    borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
     if settings.intervals == RANGE:
-        lower, upper = (_to_exact_borders(ends) for ends in borders)
+        lower, upper = (_to_exact_borders(values) for values in borders)
         # The database chooses the range type.
-        ranges = replace(attribute, sql_type="")
-        return [ReleasedColumn(ranges, lower, missing, upper=upper, closed=closed, **fields)]
-    for ends in borders:
-        require_fit(attribute, ends, _WIDER_TYPE_HINT)
+        range_attribute = replace(attribute, sql_type="")
+        return [
+            ReleasedColumn(
+                range_attribute, lower, missing, upper=upper, is_closed=is_closed, **fields
+            )
+        ]
+    for values in borders:
+        require_fit(attribute, values, _WIDER_TYPE_HINT)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
             replace(attribute, name=name),
-            typed,
+            values,
             missing,
-            ends,
+            unrounded,
             losses=column_losses,
             source_name=attribute.name,
-            closed=closed,
+            is_closed=is_closed,
             extent=extent,
         )
-        for name, typed, ends, column_losses in zip(
+        for name, values, unrounded, column_losses in zip(
             names, borders, (low, high), (losses, None), strict=True
         )
     ]
@@ -281,7 +288,7 @@ def _format_intervals(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     attribute: Attribute,
-    closed: bool,
+    is_closed: bool,
 ) -> NDArray[np.object_]:
     """Format intervals as text: ``[low, high)``.
 
@@ -296,7 +303,7 @@ def _format_intervals(
         )
     texts = []
     for low_text, high_text in zip(lows, highs, strict=True):
-        if closed:
+        if is_closed:
             texts.append(low_text if low_text == high_text else f"[{low_text}, {high_text}]")
         else:
             texts.append(f"[{low_text}, {high_text})")
@@ -334,6 +341,7 @@ def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _to_text_attribute(attribute: Attribute) -> Attribute:
+    """The column of labels of this attribute: a text column with the same name and role."""
     nullable = attribute.nullable
     return Attribute(
         attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable

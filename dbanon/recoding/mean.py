@@ -99,8 +99,8 @@ def release_means(
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
     del measures, settings
-    wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
-    totals = exact_totals(partition, wide) if wide else {}
+    wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+    totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
     exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
 
     def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:

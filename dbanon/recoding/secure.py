@@ -139,30 +139,31 @@ def _secure_column(
         return column
     distance = epsilon * compute_sample_deviation(scale)
     step = _find_smallest_difference(column.attribute)
-    released = column.as_float()
-    insecure, below, above = [], [], []
+    released_values = column.as_float()
+    insecure_labels, values_below, values_above = [], [], []
     for label in range(partition.n_classes):
         if column.missing is not None and column.missing[label]:
             continue
         first = partition.starts[label]
         values = numbers[partition.members[first : first + partition.sizes[label]]]
-        if compute_security_ratio(values, float(released[label]), distance) < gamma0:
+        if compute_security_ratio(values, float(released_values[label]), distance) < gamma0:
             center = float(values.mean())
-            insecure.append(label)
-            below.append(find_secure_value(values, center, distance, gamma0, step, side=-1))
-            above.append(find_secure_value(values, center, distance, gamma0, step, side=1))
-    if not insecure:
+            insecure_labels.append(label)
+            values_below.append(find_secure_value(values, center, distance, gamma0, step, side=-1))
+            values_above.append(find_secure_value(values, center, distance, gamma0, step, side=1))
+    if not insecure_labels:
         return column
     assert column.unrounded is not None
-    insecure_classes = np.array(insecure)
+    insecure_classes = np.array(insecure_labels)
     sizes, means = partition.sizes[insecure_classes], column.unrounded[insecure_classes]
-    down, up = np.array(below), np.array(above)
+    down, up = np.array(values_below), np.array(values_above)
     if column.attribute.kind is Kind.FLOAT and column.attribute.bits == 32:
         # Compensate for rounding to the narrower type.
         outwards = np.float32(np.inf)
         down = np.nextafter(down.astype(np.float32), -outwards).astype(np.float64)
         up = np.nextafter(up.astype(np.float32), outwards).astype(np.float64)
-    released_means = np.where(choose_sides((down - means) * sizes, (up - means) * sizes), up, down)
+    moves_up = choose_sides((down - means) * sizes, (up - means) * sizes)
+    released_means = np.where(moves_up, up, down)
     unrounded = column.unrounded.copy()
     unrounded[insecure_classes] = released_means
     values = column.values.copy()

@@ -96,7 +96,7 @@ def recode(
     ]
     return Release(
         partition=row_partition,
-        columns=tuple(column.spelled() for column in columns),
+        columns=tuple(column.replace_ranks() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
             for i, column in enumerate(measured_columns)
