@@ -310,7 +310,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
         pairs.append(("synthetic rows", self._suggest_private_method()))
-        return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+        return [*pairs, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
 
     def _suggest_private_method(self) -> str:
         """Suggest a differentially private method by the types of the quasi-identifiers."""
@@ -355,7 +355,7 @@ def describe_parted_loss(whole_loss: float, parted_loss: float) -> str:
     )
 
 
-def _rule_of_liu_and_li(rows: int) -> str:
+def _describe_rule_of_liu_and_li(rows: int) -> str:
     """Quote the rule for k of Liu and Li's paper on dcm and dcmdp, and describe its limits."""
     return (
         f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that dcmdp adds no more noise"

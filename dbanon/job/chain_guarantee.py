@@ -127,7 +127,7 @@ class ChainGuarantee(Guarantee):
         n_rows = histories.persons if histories.rows is None else histories.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_histories(histories)
-        return self.verdict(counts, self._require_levels(counts, expected))
+        return self.verdict(counts, self._require_models(counts, expected))
 
     def require_histories(self, histories: ChainCounts) -> None:
         """Check the counts of histories in the chain's state.
@@ -201,12 +201,13 @@ class ChainGuarantee(Guarantee):
             " persons share each history.",
         )
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
-        """The levels that all classes reach, in the order of the models.
+        """The privacy models, in their order, with the levels that all classes reach.
 
-        For models that compare with the chain's first release, they come from the chain's state.
+        For models that compare classes with the chain's first release, the levels come from the
+        chain's state.
         """
         histories = counts.histories
         assert histories is not None
@@ -223,7 +224,7 @@ class ChainGuarantee(Guarantee):
             for index in range(len(self.models))
         )
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on counted persons, or on counted rows if each person has one row."""
         histories = counts.histories
         assert histories is not None
@@ -231,7 +232,7 @@ class ChainGuarantee(Guarantee):
         return Verdict(
             k=k,
             rarest_combination_size=k,
-            models=levels,
+            models=counted_models,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
             | ({"tables": self.n_tables} if self.n_tables > 1 else {}),

@@ -57,7 +57,7 @@ class Guarantee:
         the ledger, columns have their released names.
     nulls : how NULLs in quasi-identifiers are treated, one of ``NULL_POLICIES``.
     withhold_failing : True if classes that fail a privacy model may be withheld.
-    method : a description of the classes that the method builds, to begin a sentence.
+    method_sentence : a description of the classes that the method builds: ``Method.sentence``.
     """
 
     k: int
@@ -67,7 +67,7 @@ class Guarantee:
     column_sets: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
     withhold_failing: bool = False
-    method: str = ROW_GUARANTEE
+    method_sentence: str = ROW_GUARANTEE
 
     @property
     def counted_columns(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class Guarantee:
     def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
         return (
-            f"{self.method}: every combination of released values of"
+            f"{self.method_sentence}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least"
             f" {self.k} {self.unit_description} of the release{NULL_SUFFIXES.get(self.nulls, '')}"
             + "".join(
@@ -206,7 +206,7 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        verdict = self.verdict(counts, self._require_levels(counts, expected))
+        verdict = self.verdict(counts, self._require_models(counts, expected))
         return (
             replace(verdict, rarest_in_sets=self.require_sets(counts))
             if self.column_sets
@@ -236,21 +236,25 @@ class Guarantee:
         """The number of rows or persons that share the rarest combination, for each set."""
         return tuple(recount.smallest for recount in counts.further_sets)
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
         """The privacy models with the levels that all classes reach; raises RecountFailed."""
         return require_levels(self.models, expected.sensitive, counts)
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """Check the counts of rows and persons, and return the verdict with the models' levels.
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
+        """Check the counts of rows and persons, and return the verdict.
+
+        Parameters
+        ----------
+        counted_models : the privacy models with the levels that all classes reach.
 
         Raises
         ------
         RecountFailed : a class has too few persons.
         """
         smallest = counts.rows.smallest
-        return Verdict(k=smallest, rarest_combination_size=smallest, models=levels)
+        return Verdict(k=smallest, rarest_combination_size=smallest, models=counted_models)
 
     def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
         """Check the numbers of rows, of rows per class and of rows with NULL."""
@@ -311,13 +315,14 @@ class PersonGuarantee(Guarantee):
         """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
-        levels = require_levels(self.models, expected.sensitive, counts, persons)
+        counted_models = require_levels(self.models, expected.sensitive, counts, persons)
         return tuple(
-            replace(level, model=f"{level.model}{self.models_unit_suffix}") for level in levels
+            replace(counted_model, model=f"{counted_model.model}{self.models_unit_suffix}")
+            for counted_model in counted_models
         )
 
     def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
@@ -333,8 +338,8 @@ class PersonGuarantee(Guarantee):
         # A recount of a published release has no counts of persons, so use those of rows.
         return tuple(recount.smallest for recount in persons or counts.further_sets)
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """Check the counts of rows and persons, and return the verdict with the models' levels."""
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
+        """Check the counts of rows and persons, and return the verdict."""
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -351,7 +356,7 @@ class PersonGuarantee(Guarantee):
         return Verdict(
             k=recount.smallest,
             rarest_combination_size=recount.smallest,
-            models=levels,
+            models=counted_models,
             persons=recount.persons,
             ledger_values={"entity": self.entity, "persons": recount.persons},
             model_ledger_values={"counted_in": PERSONS},
@@ -383,11 +388,11 @@ class SplitPersonGuarantee(PersonGuarantee):
             f"{super().summarize_recount(recount)}; rows of one person may lie in different classes"
         )
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
         try:
-            return super()._require_levels(counts, expected)
+            return super()._require_models(counts, expected)
         except RecountFailed as error:
             # Classes with the same released values form one class, in which a person counts once
             # per sensitive value.

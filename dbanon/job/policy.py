@@ -337,7 +337,7 @@ class Policy:
             "column_sets": tuple(column_set.with_default_k(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
-            "method": find_method(self.method).sentence,
+            "method_sentence": find_method(self.method).sentence,
         }
 
     @property
@@ -381,7 +381,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     if policy.refine is None and limits != (None, None):
         raise InvalidParameter(
             "A limit for refinement was given, but no refinement.",
-            hint='Choose `refine="fast"`, or leave the budget out.',
+            hint='Choose `refine="fast"`, or leave the limit out.',
         )
     if policy.refine == "pass" and policy.refine_iterations is not None:
         raise InvalidParameter(

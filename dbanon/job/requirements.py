@@ -135,7 +135,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
             raise InvalidParameter(
                 f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
                 " them.",
-                hint="Leave out `spill`, or that.",
+                hint="Leave out `spill`, or that feature.",
             )
 
 

@@ -176,7 +176,7 @@ def validate_rules(declaration: Any) -> TableRules:
     if not isinstance(declaration, Mapping) or not declaration:
         raise InvalidParameter(
             "Rules must be an object: a rule by column.",
-            hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
+            hint='For example: {"age": "quasi_identifier", "name": "identifier"}.',
         )
     rules = TableRules(
         {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}

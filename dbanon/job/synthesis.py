@@ -88,7 +88,7 @@ class DcmdpOptions:
             raise InvalidParameter(
                 "Method dcmdp adds noise as published: it is not differentially private, and its"
                 " rows are not k-anonymous.",
-                hint='Use method dp_ranks, or `guarantee="as_published"` to have it all the same.',
+                hint='Use method dp_ranks, or `guarantee="as_published"` to use dcmdp anyway.',
             )
 
 

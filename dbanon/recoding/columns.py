@@ -77,7 +77,9 @@ class ReleasedColumn:
         labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
         the leaves below it; None for other labels.
-    loss_from_label : True if the released label determines ``extent`` or ``label_losses``.
+    loss_from_label : True if the loss per record follows from the released label: it is the width
+        of ``extent`` or ``label_losses``. False for midpoints, and for hierarchies whose leaves
+        have different depths, so that records with the same label may lose differently.
     source_name : the name of the quasi-identifier, if the column has another name; else None.
     upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
     is_closed : True if intervals include their upper border.
