@@ -39,7 +39,7 @@ class Chunk:
         the dictionaries of their values; -1 for NULL. None if there are no such attributes.
     valid : bool (c, d), which values are not NULL, for all attributes in order; None if no value is
         NULL.
-    wide : names of attributes with a value that float64 may be unable to represent.
+    wide : names of attributes with a value that float64 may be unable to represent exactly.
     """
 
     keys: NDArray[np.int64]
@@ -118,7 +118,7 @@ def microdata_from_chunks(
     memory_limit: int | None = None,
     disk: Disk | None = None,
 ) -> Microdata:
-    """Assemble the chunks of a relation in record order.
+    """Assemble the chunks of a relation into microdata, whose records are in the order of keys.
 
     Parameters
     ----------
@@ -143,11 +143,11 @@ def microdata_from_chunks(
         keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
     )
     records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
-    n = 0
+    n_read = 0
     for chunk in chunks:
-        n += len(chunk.keys)
+        n_read += len(chunk.keys)
         require_memory(
-            n,
+            n_read,
             len(attributes),
             memory_limit,
             "were read so far",
@@ -272,7 +272,7 @@ class _MemoryRecords:
 
     After the last chunk, ``is_ascending`` is True if the row keys have one column and are strictly
     ascending, and ``is_finite`` is True if all numbers are finite. ``wide`` holds the names of
-    attributes with a value that float64 may be unable to represent.
+    attributes with a value that float64 may be unable to represent exactly.
 
     Parameters
     ----------

@@ -32,7 +32,8 @@ class Level:
     Parameters
     ----------
     cells : the cells of the grid.
-    cells_per_union : number of cells per union; unions start at its multiples.
+    cells_per_union : number of cells per union. A union starts at a cell whose number is a multiple
+        of this.
     """
 
     cells: GridCells
@@ -147,8 +148,9 @@ class NumberLevels:
         level : the lowest level to consider.
         """
         common_level = np.full(len(low), self.top_level)
-        for higher in range(self.top_level - 1, level - 1, -1):
-            common_level[self.cells_of(low, higher) == self.cells_of(high, higher)] = higher
+        for lower_level in range(self.top_level - 1, level - 1, -1):
+            is_same_cell = self.cells_of(low, lower_level) == self.cells_of(high, lower_level)
+            common_level[is_same_cell] = lower_level
         return common_level
 
     def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
@@ -164,12 +166,12 @@ class NumberLevels:
         """
         if self.levels == other.levels or not len(values):
             return min(level, self.top_level)
-        order = np.argsort(values, kind="stable")
-        ascending = values[order]
-        cells = other.cells_of(ascending, level)
+        sorted_values = np.sort(values, kind="stable")
+        cells = other.cells_of(sorted_values, level)
+        # The positions of the first and the last value in each cell.
         firsts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
         lasts = np.append(firsts[1:], len(cells)) - 1
         common_level = self.lowest_common_level(
-            ascending[firsts], ascending[lasts], min(level, self.top_level)
+            sorted_values[firsts], sorted_values[lasts], min(level, self.top_level)
         )
         return int(common_level.max())

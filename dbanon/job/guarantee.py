@@ -50,8 +50,8 @@ class Guarantee:
     ----------
     k : the smallest number of rows or persons that share released values.
     by : columns of strata; k also applies within each stratum.
-    persons : the entity column, which is read to count persons and is not released; empty if k
-        counts rows.
+    persons : the entity column as the only element; it is read to count persons and is not
+        released. Empty if k counts rows.
     models : privacy models that every class satisfies in addition to k.
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
         the ledger, columns have their released names.
@@ -133,9 +133,11 @@ class Guarantee:
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method and the recoding can give this guarantee.
 
+        A guarantee that counts rows or persons of classes accepts all of them.
+
         Raises
         ------
-        InvalidParameter : they cannot.
+        InvalidParameter : they cannot give it.
         """
 
     def check_method(self, method: Method) -> None:

@@ -104,8 +104,8 @@ class PerAttribute(Guarantee):
         stratum_suffix = f" with equal ({', '.join(self.by)})" if self.by else ""
         return (
             f"{self.method_sentence}: every released value of each of ({', '.join(columns)}) by"
-            f" itself is shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE NOT"
-            f" k-ANONYMOUS: a combination of values may occur in a single row"
+            f" itself is shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE"
+            f" NOT k-ANONYMOUS: a combination of values may occur in a single row"
             f"{NULL_SUFFIXES.get(self.nulls, '')}"
         )
 

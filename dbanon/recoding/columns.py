@@ -160,10 +160,10 @@ class Recoding:
     run : a function ``(microdata, measures, partition, exact_totals, settings, **parameters)`` that
         returns the released columns. The measures are those of the whole table.
     summary : a description for users, in one line.
-    measure : the loss measure, a name in ``release.recode``.
-    takes_categories : whether attributes may be text and have hierarchies.
-    takes_ranks : whether attributes may be ordinal.
-    standardize : default standardization of columns; None for that of the method.
+    measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
+    takes_categories : True if attributes may be text and have hierarchies.
+    takes_ranks : True if attributes may be ordinal.
+    standardize : the default standardization of columns; None for that of the method.
     method : the only method it works with; None for any method that groups rows.
     parameters : options of that method that ``run`` also takes.
     """
@@ -201,7 +201,7 @@ def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
     if not fits.all():
         raise UnsupportedType(
             f'Column "{attribute.name}"'
-            f" of type {attribute.sql_type} cannot represent values outside those that it has.",
+            f" of type {attribute.sql_type} cannot hold a value that would be released.",
             hint=hint,
         )
 

@@ -54,7 +54,9 @@ def find_secure_value(
     Parameters
     ----------
     values : float64 (m,), the original values of a class.
+    start : the value to move away from.
     epsilon : the distance in the security ratio, in the unit of the values.
+    gamma0 : the smallest security ratio that is allowed, 0 to 1.
     step : released values are multiples of it; 0 for no restriction.
     side : -1 for values up to ``start``, 1 for values from ``start``.
     """
