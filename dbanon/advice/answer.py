@@ -180,7 +180,8 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     proposed : True if the quasi-identifiers were proposed because the user named none.
     singling : the sets of quasi-identifiers that make rows unique.
     sweep : the trial releases.
-    recommendation : None if only one release was tried, which allows no comparison.
+    recommendation : the recommended release; None if only one release was tried, so that there is
+        no comparison.
     start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
     seconds : CPU seconds by step of the analysis.
     entity : the column that identifies the person of a row, so that k counts persons; None if no
@@ -217,20 +218,17 @@ class Advice(NotebookPlot, LabelledTextWithCard):
         so a release that uses the rules is refused until the user adds one.
         """
         rule_by_name: dict[str, Any] = {}
-        for column in self.columns:
-            role = column.role.role
-            if column.column.name == self.entity:
-                rule_by_name[column.column.name] = "entity"
+        for column_advice in self.columns:
+            name, role = column_advice.column.name, column_advice.role.role
+            if name == self.entity:
+                rule_by_name[name] = "entity"
             elif role in (NOT_COPIED, CONSTANT):
-                rule_by_name[column.column.name] = {
-                    "role": "drop",
-                    "reason": REASONS[column.role.reason],
-                }
-            elif role == QUASI_IDENTIFIER and column.column.name in self.kinds:
-                kind = self.kinds[column.column.name]
-                rule_by_name[column.column.name] = {"role": role, "kind": kind}
+                reason = REASONS[column_advice.role.reason]
+                rule_by_name[name] = {"role": "drop", "reason": reason}
+            elif role == QUASI_IDENTIFIER and name in self.kinds:
+                rule_by_name[name] = {"role": role, "kind": self.kinds[name]}
             elif role != UNDECIDED:
-                rule_by_name[column.column.name] = role
+                rule_by_name[name] = role
         return rule_by_name
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,8 +253,9 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     def table_rows(self) -> Iterator[AdviceRow]:
         """Yield the advice as rows for display."""
         yield "table", self.source, pluralize(self.rows, "row"), {"rows": self.rows}
-        for column in self.columns:
-            yield "role", column.column.name, str(column.role), column.to_dict()
+        for column_advice in self.columns:
+            name, role = column_advice.column.name, column_advice.role
+            yield "role", name, str(role), column_advice.to_dict()
         for column_set in (self.singling.chosen, *self.singling.sets[:_N_SETS_SHOWN]):
             yield (
                 "singles out",
@@ -273,7 +272,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The rows of ``table_rows`` as pairs of label and text."""
-        return [(f"{part}: {subject}", text) for part, subject, text, _ in self.table_rows()]
+        return [(f"{section}: {subject}", text) for section, subject, text, _ in self.table_rows()]
 
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation, with notes on it, as pairs of label and text."""
@@ -314,7 +313,8 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     def _suggest_private_method(self) -> str:
         """Suggest a differentially private method by the types of the quasi-identifiers."""
-        kinds = {column.column.name: column.column.attribute.kind for column in self.columns}
+        profiles = [column_advice.column for column_advice in self.columns]
+        kinds = {profile.name: profile.attribute.kind for profile in profiles}
         n_columns = len(self.quasi_identifiers)
         n_categories = sum(
             kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers

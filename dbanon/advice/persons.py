@@ -1,4 +1,4 @@
-"""Detection of person identifiers: columns with one value per person, in one row or several.
+"""Detection of person identifiers: columns with one value per person, who may have several rows.
 
 By default k counts rows. If persons have several rows, all k rows of a class may belong to one
 person. A person identifier is recognized by its name, or because birth date or sex do not vary
@@ -97,7 +97,10 @@ class ConstancyWithinPerson:
 
 
 def find_constant_attributes(attributes: Iterable[Attribute]) -> dict[str, str]:
-    """Find columns whose names suggest a constant attribute of persons, ``BIRTH`` or ``SEX``."""
+    """Find columns whose names suggest a constant attribute of persons.
+
+    Returns ``BIRTH`` or ``SEX`` by the name of the column.
+    """
     word_lists = load_word_lists()
     columns = {}
     for attribute in attributes:

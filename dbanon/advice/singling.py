@@ -113,7 +113,7 @@ class UniqueColumnSets:
         }
 
 
-def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
+def rate_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
     """Rate a set of columns by how many rows it makes unique.
 
     Parameters
@@ -145,12 +145,12 @@ def find_unique_sets(
     small : the smallest count of rows that may be disclosed exactly.
     max_sets : the maximum number of sets to rate; sets with fewer columns come first.
     """
-    chosen = describe_set(columns, count_sizes(columns), small)
+    chosen = rate_set(columns, count_sizes(columns), small)
     without = {}
     if len(columns) > 1:
         for name in columns:
             other_columns = [other for other in columns if other != name]
-            without[name] = describe_set(other_columns, count_sizes(other_columns), small)
+            without[name] = rate_set(other_columns, count_sizes(other_columns), small)
     rated_sets: dict[tuple[str, ...], SetUniqueness] = {}
     # The sets of the previous size that further columns may extend.
     extensible_sets: set[tuple[str, ...]] = {()}
@@ -163,7 +163,7 @@ def find_unique_sets(
             if len(rated_sets) == max_sets:
                 is_cut = True
                 break
-            column_set = rated_sets[names] = describe_set(names, count_sizes(names), small)
+            column_set = rated_sets[names] = rate_set(names, count_sizes(names), small)
             sets_of_size.append(column_set)
         extensible_sets = {
             column_set.columns

@@ -72,7 +72,7 @@ class Microdata:
     codes : int32 (n, q), read-only: the other attributes, in their order, as positions in
         ``categories``; -1 where the value is NULL.
     categories : q tuples of the values that occur, sorted by code point.
-    valid : bool (n, d), read-only, or None when no value is NULL.
+    valid : bool (n, d), read-only: True for values that are not NULL; None if no value is NULL.
     wide : names of attributes with values that float64 cannot represent exactly; their class means
         need exact arithmetic.
     strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if

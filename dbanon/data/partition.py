@@ -82,7 +82,9 @@ class Synthesis:
         return np.column_stack([np.asarray(values, np.float64) for values in self.columns.values()])
 
 
+# The label of a suppressed record.
 SUPPRESSED = -1
+# Counts of a method that reports none.
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -111,17 +113,17 @@ class Partition(NotebookCard):
     sees_all_strata: ClassVar[bool] = False
 
     def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NO_COUNTS) -> None:
-        array = np.array(labels, dtype=np.int32)
-        if array.ndim != 1:
+        label_array = np.array(labels, dtype=np.int32)
+        if label_array.ndim != 1:
             raise ValueError("labels must have one dimension")
-        self._set_fields(array, method_counts)
+        self._set_fields(label_array, method_counts)
 
-    def _set_fields(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
+    def _set_fields(self, labels: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
         """Set the fields; raises ValueError if the labels are invalid."""
-        array.setflags(write=False)
-        object.__setattr__(self, "labels", array)
+        labels.setflags(write=False)
+        object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "method_counts", method_counts)
-        # Raises for a negative label other than SUPPRESSED.
+        # Computing the sizes raises ValueError for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")
 
@@ -182,7 +184,14 @@ class Partition(NotebookCard):
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Return pairs of attributes and their classes: here one pair for all attributes."""
+        """Return, for each group of attributes that share their classes, the group and the classes.
+
+        Here all attributes share the classes of rows.
+
+        Parameters
+        ----------
+        names : the names of the attributes.
+        """
         return [(names, self)]
 
     @classmethod
@@ -269,7 +278,7 @@ class AttributePartition(NotebookCard):
         return self
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Return pairs of attributes and their classes: here one pair per attribute."""
+        """Return each attribute, as a list of one name, with its classes."""
         return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:

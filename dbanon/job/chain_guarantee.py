@@ -78,8 +78,9 @@ class ChainGuarantee(Guarantee):
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
-                "A reader who knows what a privacy model requires may tell classes that were merged"
-                f" for it apart again: each of them has {self.k} persons, who share their history."
+                "A reader who knows what a privacy model requires may be able to tell apart the"
+                f" classes that were merged for it: each of them has {self.k} persons, who share"
+                " their history."
                 " Newcomers who never enter the chain reveal that a model excluded them.",
             )
         return (

@@ -46,7 +46,7 @@ def require_chain_options(
 
     Raises
     ------
-    InvalidParameter : it has no entity, or an option that applies to single releases only.
+    InvalidParameter : the release has no entity, or an option for releases outside chains.
     """
     if not entity:
         raise InvalidParameter(
@@ -60,7 +60,8 @@ def require_chain_options(
         )
     if policy.guarantee != "rows":
         raise InvalidParameter(
-            f"A chain keeps histories of rows, which guarantee={policy.guarantee} does not have.",
+            f"A chain keeps histories of k-anonymous rows, and guarantee={policy.guarantee} does"
+            " not have such rows.",
             hint="Leave out `guarantee`.",
         )
     if policy.evaluate:
@@ -133,8 +134,8 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     for feature, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
-                f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
-                " them.",
+                f"A job that spills values to disk cannot use {feature}, which needs all values in"
+                " memory.",
                 hint="Leave out `spill`, or that feature.",
             )
 
