@@ -74,7 +74,7 @@ def is_trusted(status: os.stat_result) -> bool:
 
 
 def is_link_refused(path: Path, policy: str) -> bool:
-    """True if a path below a folder is a link, and the policy does not allow to follow links."""
+    """True if a path below a folder is a link, and the policy does not allow following links."""
     return policy != LINKS and path.is_symlink()
 
 

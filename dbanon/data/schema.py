@@ -256,7 +256,7 @@ def move_ordinals_to_numbers(
     """
     coded_attributes = [attribute for attribute in attributes if attribute.kind.is_coded]
     number_columns = iter(numbers.T)
-    columns = [
+    all_number_columns = [
         _convert_to_ranks(
             attribute,
             codes[:, coded_attributes.index(attribute)],
@@ -267,10 +267,12 @@ def move_ordinals_to_numbers(
         for attribute in attributes
         if attribute.kind.is_numeric
     ]
-    other_columns = [
+    # The positions of the attributes that remain coded.
+    positions = [
         i for i, attribute in enumerate(coded_attributes) if attribute.kind is not Kind.ORDINAL
     ]
-    return np.column_stack(columns), codes[:, other_columns], [categories[i] for i in other_columns]
+    remaining_categories = [categories[i] for i in positions]
+    return np.column_stack(all_number_columns), codes[:, positions], remaining_categories
 
 
 def _convert_to_ranks(

@@ -22,7 +22,8 @@ class ExpectedRelease:
     Parameters
     ----------
     n_rows : number of rows.
-    null_rows : number of rows with a NULL in a quasi-identifier, if NULLs are released as NULL.
+    null_rows : number of rows with a NULL in a quasi-identifier; used only if NULLs are released as
+        NULL.
     sensitive : the columns that privacy models are about, by name.
     """
 
@@ -43,12 +44,12 @@ class ExpectedRelease:
         ----------
         labels : int32 (n,), the class of each record, -1 if it is withheld.
         """
-        released = labels >= 0
+        is_released = labels >= 0
         null_rows = 0
         if microdata.valid is not None:
             # Records with a NULL may be among those withheld for other reasons.
-            null_rows = int((~microdata.valid.all(axis=1) & released).sum())
-        return cls(int(released.sum()), null_rows, sensitive)
+            null_rows = int((~microdata.valid.all(axis=1) & is_released).sum())
+        return cls(int(is_released.sum()), null_rows, sensitive)
 
 
 @dataclass(frozen=True)

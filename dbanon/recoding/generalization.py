@@ -216,6 +216,7 @@ def _release_intervals(
 
 
 def _wide_column_error(attribute: Attribute) -> InvalidParameter:
+    """Build the error for a column whose numbers float64 may have rounded."""
     return InvalidParameter(
         f'Column "{attribute.name}"'
         " has numbers or timestamps of more than 15 digits, for which only grid bounds can be"
@@ -236,9 +237,9 @@ def _compute_class_ranges(
     """
     if not partition.n_classes:
         return values[:0], values[:0]
-    grouped = values[partition.members]
-    starts = partition.starts
-    return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
+    values_by_class, starts = values[partition.members], partition.starts
+    smallest = np.minimum.reduceat(values_by_class, starts)
+    return smallest, np.maximum.reduceat(values_by_class, starts)
 
 
 def _compute_level_ranges(
@@ -250,7 +251,9 @@ def _compute_level_ranges(
     local_range: bool,
     is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute the released range of each class: its cell on this level of the column.
+    """Compute the released range of each class, after a full-domain search.
+
+    It is the cell of the class on a level of the column, or the range of the numbers in this cell.
 
     A class that spans several cells, for example after merging for a privacy model, gets the cell
     of the lowest level on which one cell covers it. So two labels are equal, disjoint or nested.
