@@ -105,7 +105,8 @@ def forecast(
 
     Parameters
     ----------
-    releases : the counts of each release so far, as in ``Rates.of``.
+    k : the k of the chain.
+    releases : the counts of each release so far, with the keys that ``Rates.of`` describes.
     horizon : number of future releases.
     has_models : True if the chain has privacy models. If so, persons who left cannot be removed
         from a class, not even in groups of k.

@@ -24,8 +24,8 @@ class ColumnProfile:
     is_unique_key : True if the database declares that no two rows share a value.
     mean_length : mean length of texts in characters; 0 for other types.
     multiword_share : share of texts that contain a space.
-    form : the name of the format of its values, as in ``advice.forms``, such as "IBAN"; empty if
-        they have none of these formats.
+    form : the name of the format of its values in ``advice.forms``, such as "IBAN"; empty if the
+        values have none of the formats there.
     """
 
     attribute: Attribute
@@ -63,7 +63,7 @@ class Profile:
 class Count:
     """A number of rows out of all rows.
 
-    If the number is small, or that of all other rows is, only a range is disclosed.
+    If it is a small number, or the number of all other rows is small, only a range is disclosed.
 
     Parameters
     ----------

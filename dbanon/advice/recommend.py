@@ -85,8 +85,8 @@ class Point:
     estimate : if measured on a sample, the approximate loss of all rows; None if unknown.
     recoding : how values are replaced; None for the default of the method.
     forecast : approximate CPU seconds to build the classes of all rows; None if unknown.
-    on_frontier : True if the point is Pareto-optimal: no other is better in loss or risk without
-        being worse in the other.
+    on_frontier : True if the point is Pareto-optimal: every point with less loss has more risk, and
+        every point with less risk has more loss.
     """
 
     method: str
@@ -161,8 +161,8 @@ def recommend(
 
     - With ``max_risk``, or with both limits: the point within the limits with the least loss.
     - With only ``max_loss``: the point within the limit with the least risk.
-    - Without limits: the knee of the first curve. If other points have less loss at no more risk,
-      the one of them with the least loss.
+    - Without limits: the knee of the first curve, or, if there are points with less loss at no more
+      risk, the point with the least loss among them.
     """
     if max_risk is None and max_loss is None:
         return _choose_by_knee(points)

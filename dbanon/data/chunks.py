@@ -1,4 +1,7 @@
-"""Assemble the chunks of a relation, as a store reads them, into microdata."""
+"""Assemble the chunks of a relation into microdata.
+
+A *store*, which is the backend for a kind of database, reads the rows of a relation in chunks.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class InstalledExtensions:
 
     Parameters
     ----------
-    extensions : those that could be loaded, in the order of their entry points' names.
+    extensions : the extensions that could be loaded, in the order of their entry points' names.
     errors : an error for each extension that could not be loaded.
     """
 

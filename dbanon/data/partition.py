@@ -362,7 +362,7 @@ class ClusteringResult:
     levels : the levels of full-domain generalization before classes were merged; None for other
         methods.
     measures : the measures of the released table; None if they are not computed yet.
-    method_counts : counts that the method reports, as in ``Partition``.
+    method_counts : counts that the method reports, by name.
     """
 
     classes: Partition | AttributePartition

@@ -167,7 +167,8 @@ class Guarantee:
         ----------
         columns : the released quasi-identifiers; strata may be among them.
         sensitive : sensitive columns whose values are counted in each class.
-        leaf_columns : those whose values are counted as leaves of a hierarchy.
+        leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
+            does not matter.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),

@@ -64,7 +64,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SourceRequest(Protocol):
-    """The attributes of a job that concern its source, for any kind of release; see ``Job``."""
+    """The attributes with which jobs of any kind describe their source; see ``Job``."""
 
     @property
     def table(self) -> str: ...

@@ -163,7 +163,8 @@ class PrivateJob:
     private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : see ``Job``.
+    roles, on_new_column, declared, name, accept_types, door, run_id : the same as in ``Job``, whose
+        docstring describes them.
 
     Raises
     ------

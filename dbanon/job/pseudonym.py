@@ -222,8 +222,8 @@ def require_pseudonym_type(attribute: Attribute) -> None:
 def build_pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms in ``columns``."""
     linkability = (
-        "all rows with the same value can be linked, whatever their classes, as can those of other"
-        " releases under the same key"
+        "all rows with the same value can be linked, whatever their classes, also with rows of"
+        " other releases under the same key"
     )
     if entity in columns:
         linkability = (
