@@ -184,10 +184,11 @@ def _release_intervals(
         return [
             ReleasedColumn(attribute, values, missing, midpoints, loss_from_label=False, **fields)
         ]
-    # The lower and the upper borders.
-    borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
     if settings.intervals == RANGE:
-        lower, upper = (_to_exact_borders(values) for values in borders)
+        lower, upper = (
+            _to_exact_borders(_to_column_type(ends, attribute, is_integral=is_closed))
+            for ends in (low, high)
+        )
         # The database chooses the range type.
         range_attribute = replace(attribute, sql_type="")
         return [
@@ -195,6 +196,27 @@ def _release_intervals(
                 range_attribute, lower, missing, upper=upper, is_closed=is_closed, **fields
             )
         ]
+    return _release_bounds(attribute, low, high, missing, losses, extent, is_closed=is_closed)
+
+
+def _release_bounds(
+    attribute: Attribute,
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    missing: NDArray[np.bool_] | None,
+    losses: NDArray[np.float64],
+    extent: NDArray[np.float64],
+    *,
+    is_closed: bool,
+) -> list[ReleasedColumn]:
+    """Release a column with the lower and one with the upper borders of intervals.
+
+    Parameters
+    ----------
+    low, high : float64 (n_classes,), the borders.
+    missing, losses, extent : fields of ``ReleasedColumn``. Only the first column has the losses.
+    """
+    borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
     for values in borders:
         require_fit(attribute, values, _WIDER_TYPE_HINT)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
