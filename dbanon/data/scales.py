@@ -48,7 +48,7 @@ class Sums:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Sums:
-        """Sum these values, float64 (m,), which must be finite and may have any order."""
+        """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
         least, most, all_integers, sums_by_exponent = exact_sums(values)
@@ -129,7 +129,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """Compute the scale of these values, float64 (m,), finite, in any order."""
+        """Compute the scale of these values, float64 (m,), which must be finite."""
         return cls.of_sums(Sums.of(values))
 
     @classmethod
@@ -225,9 +225,9 @@ class Standardization:
 
         Parameters
         ----------
-        numbers : float64 (n, p).
-        records : int64 (m,), indices of rows.
-        factors : float64 (p,), 0 or more.
+        numbers : float64 (n, p), the columns.
+        records : int64 (m,), the indices of the rows.
+        factors : float64 (p,), the factor of each column, 0 or more.
         """
         return standardized(
             np.ascontiguousarray(numbers),

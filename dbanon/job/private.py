@@ -158,6 +158,8 @@ _DEFAULT_REFUSAL_REASON = "Its options: {}."
 class PrivateJob:
     """A differentially private release of a table.
 
+    Fields with an option are described by their option.
+
     Parameters
     ----------
     private_options : the options that only private methods have.
