@@ -25,12 +25,13 @@ from dbanon.errors import pluralize
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import describe_seconds
 
-# A row of the advice: its part (such as "role"), its subject (such as a column), the finding as
-# text, and the finding as a JSON-compatible dict.
+# A row of the advice: its section (such as "role"), its subject (such as a column), the finding as
+# text, and the finding as a dict of plain values.
 AdviceRow = tuple[str, str, str, dict[str, Any]]
 
+# Number of sets of columns to display.
 _N_SETS_SHOWN = 10
-# Mention the share of rows that a release withholds if it is above this.
+# The text mentions the share of rows that a release withholds if it is above this.
 _MAX_UNMENTIONED_SHARE = 0.05
 
 
@@ -56,12 +57,13 @@ class Sweep(NotebookPlot, LabelledTextWithCard):
     Parameters
     ----------
     measure : the measure of loss: ``sse_loss`` or ``iloss``.
+    points : the trial releases.
     rows : number of records in the trials.
-    of : number of all records.
+    of : number of all records of the table.
     linked : number of records for which linkage risk was measured; None for all.
     untried : number of releases not tried because of the time limit.
     passed_over : number of releases skipped because earlier trials predict no improvement.
-    left_out : methods that do not support these columns.
+    left_out : the methods that were not tried, each with the error that explains it.
     """
 
     measure: str
@@ -89,7 +91,7 @@ class Sweep(NotebookPlot, LabelledTextWithCard):
         if self.sampled:
             texts.append(
                 f"tried on a random sample of {self.rows} of {self.of} rows: the risk of all rows"
-                " is about the same, their loss is at most this"
+                " is about the same, and their loss is not larger"
             )
         if self.linked is not None:
             texts.append(f"linkage risk was measured on a random sample of {self.linked} rows")
@@ -127,7 +129,7 @@ class ColumnAdvice:
 
     Parameters
     ----------
-    column : the counts.
+    column : the counts of the column.
     role : the proposed role.
     rows : number of rows of the table.
     small : the smallest count that is disclosed exactly.
@@ -147,7 +149,7 @@ class ColumnAdvice:
     def distinct(self) -> Count:
         """The number of distinct values, relative to all rows.
 
-        A share of only the rows that are not NULL could disclose a small number of NULLs.
+        Relative to the rows that are not NULL, the share could disclose a small number of NULLs.
         """
         return Count(self.column.distinct, self.rows, self.small)
 
@@ -171,12 +173,15 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     Parameters
     ----------
+    source : the name of the table.
+    rows : number of rows of the table.
     columns : all columns, with proposed roles. The user decides.
     quasi_identifiers : the columns treated as quasi-identifiers in the trial releases.
     proposed : True if the quasi-identifiers were proposed because the user named none.
     singling : the sets of quasi-identifiers that make rows unique.
     sweep : the trial releases.
-    recommendation : None if only one release was tried, which allows no comparison.
+    recommendation : the recommended release; None if only one release was tried, so that there is
+        no comparison.
     start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
     seconds : CPU seconds by step of the analysis.
     entity : the column that identifies the person of a row, so that k counts persons; None if no
@@ -184,9 +189,9 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     chain : the command that creates a chain of releases; None if no column reliably identifies
         persons, or the source does not support chains.
     nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
-    kinds : ``nominal`` for each quasi-identifier whose numbers are codes for categories.
-    parted_loss : the loss of the recommended release with ``persons="rows"``; None if persons have
-        few rows.
+    kinds : by quasi-identifier whose numbers are codes for categories: ``nominal``.
+    parted_loss : the loss of the recommended release if classes may split the rows of a person
+        (``persons="rows"``); None if persons have few rows.
     """
 
     source: str
@@ -213,20 +218,17 @@ class Advice(NotebookPlot, LabelledTextWithCard):
         so a release that uses the rules is refused until the user adds one.
         """
         rule_by_name: dict[str, Any] = {}
-        for column in self.columns:
-            role = column.role.role
-            if column.column.name == self.entity:
-                rule_by_name[column.column.name] = "entity"
+        for column_advice in self.columns:
+            name, role = column_advice.column.name, column_advice.role.role
+            if name == self.entity:
+                rule_by_name[name] = "entity"
             elif role in (NOT_COPIED, CONSTANT):
-                rule_by_name[column.column.name] = {
-                    "role": "drop",
-                    "reason": REASONS[column.role.reason],
-                }
-            elif role == QUASI_IDENTIFIER and column.column.name in self.kinds:
-                kind = self.kinds[column.column.name]
-                rule_by_name[column.column.name] = {"role": role, "kind": kind}
+                reason = REASONS[column_advice.role.reason]
+                rule_by_name[name] = {"role": "drop", "reason": reason}
+            elif role == QUASI_IDENTIFIER and name in self.kinds:
+                rule_by_name[name] = {"role": role, "kind": self.kinds[name]}
             elif role != UNDECIDED:
-                rule_by_name[column.column.name] = role
+                rule_by_name[name] = role
         return rule_by_name
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,8 +253,9 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     def table_rows(self) -> Iterator[AdviceRow]:
         """Yield the advice as rows for display."""
         yield "table", self.source, pluralize(self.rows, "row"), {"rows": self.rows}
-        for column in self.columns:
-            yield "role", column.column.name, str(column.role), column.to_dict()
+        for column_advice in self.columns:
+            name, role = column_advice.column.name, column_advice.role
+            yield "role", name, str(role), column_advice.to_dict()
         for column_set in (self.singling.chosen, *self.singling.sets[:_N_SETS_SHOWN]):
             yield (
                 "singles out",
@@ -269,10 +272,10 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The rows of ``table_rows`` as pairs of label and text."""
-        return [(f"{part}: {subject}", text) for part, subject, text, _ in self.table_rows()]
+        return [(f"{section}: {subject}", text) for section, subject, text, _ in self.table_rows()]
 
     def recommended(self) -> list[tuple[str, str]]:
-        """The recommendation as pairs of label and text."""
+        """The recommendation, with notes on it, as pairs of label and text."""
         recommendation = self.recommendation
         pairs = [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
@@ -306,11 +309,12 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
         pairs.append(("synthetic rows", self._suggest_private_method()))
-        return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+        return [*pairs, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
 
     def _suggest_private_method(self) -> str:
         """Suggest a differentially private method by the types of the quasi-identifiers."""
-        kinds = {column.column.name: column.column.attribute.kind for column in self.columns}
+        profiles = [column_advice.column for column_advice in self.columns]
+        kinds = {profile.name: profile.attribute.kind for profile in profiles}
         n_columns = len(self.quasi_identifiers)
         n_categories = sum(
             kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers
@@ -327,7 +331,7 @@ def _describe_trial(point: Point) -> str:
 
 
 def _describe_with_suppression(point: Point) -> str:
-    """Describe a trial release. If it withholds many rows, say so first."""
+    """Describe a trial release; if it withholds many rows, begin with their share."""
     if (point.suppressed.share or 0.0) <= _MAX_UNMENTIONED_SHARE:
         return str(point)
     return f"withholds {point.suppressed.percent()} of the rows; of the others {point}"
@@ -351,8 +355,8 @@ def describe_parted_loss(whole_loss: float, parted_loss: float) -> str:
     )
 
 
-def _rule_of_liu_and_li(rows: int) -> str:
-    """Quote the rule for k from the paper on dcm and dcmdp, and say what it is not for."""
+def _describe_rule_of_liu_and_li(rows: int) -> str:
+    """Quote the rule for k of Liu and Li's paper on dcm and dcmdp, and describe its limits."""
     return (
         f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that dcmdp adds no more noise"
         " than the Laplace mechanism; it makes nothing private, and no release here needs it"

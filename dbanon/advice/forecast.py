@@ -3,8 +3,7 @@
 Classes are simulated at the rates of past releases: persons leave, and values change, at random. A
 class is live while all of its persons are present. Once some have left, it is held (still released,
 with its old values) or withdrawn (no longer released), depending on the rules of the chain. It is
-dropped once all have left.
-Results are averages over many classes.
+dropped once all have left. Results are averages over many classes.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 _DEFAULT_HORIZON = 12
 # Number of classes to simulate.
 _N_CLASSES = 4000
-# Larger classes lose more information, so suggest them only above this share of held rows.
+# Larger classes lose more information: suggest them only if the share of held rows is above this.
 _MIN_HELD_SHARE = 0.25
 # Suggest larger classes only if they lower the share of held rows by more than this.
 _MIN_HELD_SHARE_DROP = 0.05
-# Below this share of new persons per release, suggest admitting them less often.
+# If a release has a smaller share of new persons than this, suggest admitting them less often.
 _MIN_JOIN_RATE = 0.02
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Changes from one release to the next, as shares of the released persons.
+    """Changes from one release to the next, relative to the number of released persons.
 
     Parameters
     ----------
-    leave : persons who leave the source.
-    join : persons who join it.
-    change : persons whose values in released columns change.
+    leave : the share of persons who leave the source.
+    join : the number of persons who join it, divided by that of the released persons.
+    change : of the persons who stay, the share of those whose values in released columns change.
     """
 
     leave: float
@@ -77,9 +76,10 @@ class ChainForecast:
     Parameters
     ----------
     releases : number of future releases.
+    rates : the rates of past releases, which the forecast assumes.
     held : share of released rows that are in held classes.
-    absent : share of released rows of persons who have left.
-    drifted : share of released rows whose values in the source have changed since.
+    absent : share of released rows that belong to persons who have left.
+    drifted : share of released rows whose values in the source have changed since they were taken.
     missing : share of the persons in the source who are not released.
     advice : suggestions, as texts.
     """
@@ -99,18 +99,19 @@ def forecast(
     releases: Sequence[Mapping[str, Any]],
     horizon: int = _DEFAULT_HORIZON,
     *,
-    models: bool = False,
+    has_models: bool = False,
 ) -> ChainForecast | None:
     """Forecast the state of a chain; None before its second release.
 
     Parameters
     ----------
-    releases : the counts of each release so far, as in ``Rates.of``.
+    k : the k of the chain.
+    releases : the counts of each release so far, with the keys that ``Rates.of`` describes.
     horizon : number of future releases.
-    models : True if the chain has privacy models. If so, persons who left cannot be removed from
-        a class, not even in groups of k.
+    has_models : True if the chain has privacy models. If so, persons who left cannot be removed
+        from a class, not even in groups of k.
     """
-    can_remove_groups = rules.changes == SHOW and not models
+    can_remove_groups = rules.changes == SHOW and not has_models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None
@@ -142,9 +143,16 @@ def _simulate(
     n_releases: int,
     can_remove_groups: bool,
 ) -> tuple[float, float, float, float]:
-    """Simulate classes over some releases; return the shares held, absent, stale and missing.
+    """Simulate classes over some releases.
 
-    They are the shares ``held``, ``absent``, ``drifted`` and ``missing`` of ``ChainForecast``.
+    Returns the shares ``held``, ``absent``, ``drifted`` and ``missing`` of ``ChainForecast``.
+    Drifted values are called stale here.
+
+    Parameters
+    ----------
+    class_size : the number of persons in a new class.
+    n_releases : the number of releases to simulate.
+    can_remove_groups : True if k or more persons who have left may be removed from a class.
     """
     rng = np.random.default_rng(1)
     class_sizes = class_size + rng.integers(0, max(class_size // 4, 1), _N_CLASSES)
@@ -187,7 +195,16 @@ def _count_rows(
     is_stale: NDArray[np.bool_],
     n_withdrawn: float,
 ) -> tuple[float, ...]:
-    """Count rows: released, in held classes, of absent persons, stale, present, and withdrawn."""
+    """Count rows of six kinds.
+
+    They are released rows, rows in held classes, rows of absent persons, stale rows, rows of
+    present persons, and withdrawn rows.
+
+    Parameters
+    ----------
+    is_released, is_present, is_stale : bool (n_classes, largest class size), flags of persons.
+    n_withdrawn : number of rows of present persons whose class was withdrawn.
+    """
     is_held = (is_released & ~is_present).any(axis=1)
     return (
         float(is_released.sum()),
@@ -206,7 +223,13 @@ def _update_stale_values(
     is_stale: NDArray[np.bool_],
     is_present: NDArray[np.bool_],
 ) -> None:
-    """Release the current values of live classes again, where the rule for changes allows it."""
+    """Clear ``is_stale`` in live classes whose current values the rule for changes releases.
+
+    Parameters
+    ----------
+    is_live : bool (n_classes,), True for classes of which no person is absent.
+    is_stale, is_present : bool (n_classes, largest class size), flags of persons.
+    """
     if rules.changes == FREEZE:
         return
     is_updated = is_live.copy()
@@ -225,7 +248,12 @@ def _suggest_rules(
     n_releases: int,
     can_remove_groups: bool,
 ) -> tuple[str, ...]:
-    """Suggest other rules where they would improve the forecast, as texts."""
+    """Suggest other rules for a chain that would improve its forecast, as texts.
+
+    Parameters
+    ----------
+    held_share : the forecast share of rows in held classes.
+    """
     texts = []
     large_size = 10 * k
     if held_share > _MIN_HELD_SHARE and can_remove_groups and class_size < large_size:

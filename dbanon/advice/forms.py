@@ -1,7 +1,8 @@
 """Formats of identifiers such as IBANs or phone numbers, which are recognized by their values.
 
-A form is a regular expression, with check digits if the identifier has them. All interfaces use
-the table ``forms()``: databases count matching values in SQL, and data frames in Python.
+A *form* is the format of an identifier: a regular expression and, if the identifier has check
+digits, their checks. All interfaces use the table ``forms()``: for databases, SQL counts the values
+that match a form; for data frames, Python does.
 
 Check digits are verified by a weighted sum of the characters' values, modulo a number. Weights and
 values are combined in one table: the weighted value of each character at each position. Sources:
@@ -18,7 +19,8 @@ from functools import cache
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# Number of rows that are not NULL, whose distinct values are examined.
+# The distinct values of this number of non-NULL rows are examined; in Spark, this number of
+# distinct values.
 MAX_EXAMINED_VALUES = 2_000
 # Smallest share of values that must match a form.
 _MIN_MATCHING_SHARE = 0.9
@@ -87,7 +89,10 @@ class Check:
 
     @classmethod
     def luhn(cls, length: int) -> Check:
-        """Build Luhn's check: from the right, double every second digit and add its digits."""
+        """Build Luhn's check for numbers of this length.
+
+        From the right, every second digit is doubled, and the digits of the results are added.
+        """
         doubled = {
             digit: 2 * value - (9 if value > 4 else 0) for digit, value in _DIGIT_VALUES.items()
         }
@@ -174,9 +179,10 @@ def _national_number(pattern: str, *checks: Check) -> IdentifierForm:
     return _compact_form("national number", pattern, *checks)
 
 
-# An IBAN has at most 34 characters, each at most two digits.
+# An IBAN has at most 34 characters, each of which stands for at most two digits.
 _IBAN_DIGITS = 68
-# Weights by position, from here on.
+# The constants named WEIGHTS below are the weights of characters, by position. Those named VALUES
+# are the values of characters, before they are multiplied by a weight.
 _EAN_WEIGHTS = (1, 3) * 6 + (1,)
 _CHINESE_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
 # Values of characters where X or K stands for 10.

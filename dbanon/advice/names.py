@@ -1,7 +1,14 @@
 """Hints about columns from the words in their names.
 
 ``words.txt`` has the known words by list and language, and explains each list. A *number word* is a
-word for identifying numbers, such as "id" or "no".
+word for identifying numbers, such as "id" or "no". The code uses these lists by name; some of them:
+
+- ``number``: words for numbers that identify a row or a person;
+- ``joined``: further number words;
+- ``coded``: further number words, which may also name categories, as in the code of a subject;
+- ``numbered``: things of one person that numbers identify, such as a contract;
+- ``about``: words that make a name one of something other than a person;
+- ``known``: what others can see or know about a person.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ _TRANSLITERATIONS = str.maketrans(
     {"ß": "ss", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe",
      "đ": "d", "Đ": "D", "ı": "i", "þ": "th", "Þ": "Th"}
 )  # fmt: skip
-# Scripts without spaces between words: Hangul (decomposed), kana, Han.
+# Character ranges of scripts without spaces between words: Hangul (decomposed), kana, Han.
 _UNSPACED = "\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff"
 _UNSPACED_WORD = re.compile(f"[{_UNSPACED}]+")
 _LOWER, _UPPER = "a-zа-яёα-ω", "A-ZА-ЯЁΑ-Ω"
@@ -28,9 +35,8 @@ _WORD_BOUNDARY = re.compile(
     f"(?<=[{_LOWER}0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
     f"|(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])"
 )
-# Longest word to search for in names in these scripts, in characters.
+# Longest word to look for in names in scripts without spaces, in characters.
 _MAX_WORD_LENGTH = 16
-
 
 # Largest number of distinct values in a column of codes for categories.
 MAX_CODES = 50
@@ -38,7 +44,7 @@ MAX_CODES = 50
 
 @cache
 def load_word_lists() -> Mapping[str, frozenset[str]]:
-    """Read the known words, in lower case without accents, by name of their list."""
+    """Read ``words.txt``: for each list, by name, its words in lower case without accents."""
     lists: dict[str, set[str]] = {}
     current: set[str] = set()
     for line in WORDS_FILE.read_text(encoding="utf-8").splitlines():
@@ -62,7 +68,11 @@ def split_name(name: str) -> list[str]:
 
 
 def words_in_name(name: str) -> frozenset[str]:
-    """Return the words in a column's name, each pair of adjacent words joined, and all joined."""
+    """Return the words in a column's name, in a form to compare with the known words.
+
+    They are the words themselves, each pair of adjacent words joined, all words joined, and, in
+    scripts without spaces, all substrings that may be words.
+    """
     words = split_name(name)
     pairs = [first + second for first, second in pairwise(words)]
     return frozenset([*words, *pairs, "".join(words), *_possible_words(words)])
@@ -134,7 +144,10 @@ def suggests_identifier(name: str) -> bool:
 
 
 def is_about_something_else(name: str) -> bool:
-    """True if a name has a word that changes its meaning: ``hospital_name``, ``phone_type``."""
+    """True if a word shows that a name is not about a person's identity.
+
+    Examples are ``hospital_name`` and ``phone_type``.
+    """
     lists = load_word_lists()
     return bool(words_in_name(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
 
@@ -170,21 +183,24 @@ def _all_in_list(words: list[str], list_name: str) -> bool:
 
 
 def _words_without_numerals(name: str) -> list[str]:
+    """Split a column's name into words, and leave out those that consist of digits."""
     return [word for word in split_name(name) if not word.isdigit()]
 
 
 def _person_words() -> frozenset[str]:
+    """All words for persons and their identifiers."""
     lists = load_word_lists()
     return lists["person"] | lists["person_or_place"] | lists["person_number"]
 
 
 def _number_words() -> frozenset[str]:
+    """All words for identifying numbers."""
     lists = load_word_lists()
     return lists["number"] | lists["joined"] | lists["coded"]
 
 
 def _split_compound(word: str) -> list[str]:
-    """The halves of all splits of a compound into two known words for persons or numbers."""
+    """Find the words for persons or numbers in a compound of two of them, for all its splits."""
     known_words = _person_words() | _number_words()
     splits = [(word[:end], word[end:]) for end in range(2, len(word) - 1)]
     return [half for halves in splits if set(halves) <= known_words for half in halves]

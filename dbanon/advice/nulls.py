@@ -28,7 +28,7 @@ class NullChoice:
     def __str__(self) -> str:
         """Describe the choice."""
         if not self.loss_shares:
-            return f"{self.nulls}, as asked for"
+            return f"{self.nulls}, as requested"
         shares = {name: f"{100 * share:.3g} %" for name, share in self.loss_shares.items()}
         others = [f"{name} {share}" for name, share in shares.items() if name != self.nulls]
         return (

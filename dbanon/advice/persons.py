@@ -1,4 +1,4 @@
-"""Detection of person identifiers: columns with one value per person, in one row or several.
+"""Detection of person identifiers: columns with one value per person, who may have several rows.
 
 By default k counts rows. If persons have several rows, all k rows of a class may belong to one
 person. A person identifier is recognized by its name, or because birth date or sex do not vary
@@ -20,20 +20,20 @@ from dbanon.advice.profile import ColumnProfile
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# Codes of ``roles.REASONS``: a person identifier by its name, or by its values.
+# Codes of ``roles.REASONS``: a column is a person identifier by its name, or by its values.
 NAME_REASON, VALUES_REASON = "person_name", "person_values"
 # Attributes that are constant for a person, by names of their word lists.
 BIRTH, SEX = "birth", "sex"
 
-# Number of rows, from the start of the table, by which candidates are selected.
+# Candidates are selected by this number of rows from the start of the table.
 HEAD_ROWS = 2_000
-# Number of rows from which a sample of a candidate's values is taken.
+# A sample of a candidate's values is taken from this number of rows.
 PROBED_ROWS = 500
-# Number of rows in which these values are searched.
+# The rows with these values are searched among this number of rows.
 SEARCHED_ROWS = 200_000
-# A column has many distinct values if there are more than this,
+# A column has many distinct values if their number is above this,
 _MAX_FEW_VALUES = 20
-# or if they are at least this share of its rows.
+# or at least this share of its rows.
 _MIN_DISTINCT_SHARE = 0.5
 # Fewest distinct values of a person identifier, unless its name is unambiguous.
 _MIN_VALUES = 5
@@ -56,7 +56,6 @@ _MAX_MEAN_LENGTH = 40
 # Texts are no identifiers if at least this share of them has several words.
 _MAX_MULTIWORD_SHARE = 0.5
 # Kinds of columns that can be person identifiers.
-
 _IDENTIFIER_KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
 
 
@@ -67,36 +66,41 @@ class ConstancyWithinPerson:
     Parameters
     ----------
     attribute : ``BIRTH`` or ``SEX``.
-    values : number of the candidate's values with several rows in which the attribute is not NULL.
-    constant : number of these within which the attribute has only one value.
-    by_chance : number expected to be constant if rows were assigned to values at random.
+    n_values : number of the candidate's values that have several rows in which the attribute is not
+        NULL.
+    n_constant : number of these values within which the attribute has only one value.
+    n_by_chance : number of these values within which the attribute would be constant on average if
+        rows were assigned to values at random.
     """
 
     attribute: str
-    values: int
-    constant: int
-    by_chance: float
+    n_values: int
+    n_constant: int
+    n_by_chance: float
 
     @property
     def is_constant(self) -> bool | None:
         """True if the attribute is constant; None if the counts are inconclusive."""
-        if self.values < _MIN_TESTED or self.by_chance > _MAX_CHANCE_SHARE * self.values:
+        if self.n_values < _MIN_TESTED or self.n_by_chance > _MAX_CHANCE_SHARE * self.n_values:
             return None
-        if (self.by_chance / self.values) ** self.values > _MAX_CHANCE:
+        if (self.n_by_chance / self.n_values) ** self.n_values > _MAX_CHANCE:
             return None
-        return self.constant >= _MIN_CONSTANT_SHARE * self.values
+        return self.n_constant >= _MIN_CONSTANT_SHARE * self.n_values
 
     @property
     def varies(self) -> bool:
         """True if the attribute varies within most values, more than data errors would explain."""
         return (
             self.is_constant is False
-            and self.constant < _MAX_CONSTANT_SHARE_IF_VARYING * self.values
+            and self.n_constant < _MAX_CONSTANT_SHARE_IF_VARYING * self.n_values
         )
 
 
 def find_constant_attributes(attributes: Iterable[Attribute]) -> dict[str, str]:
-    """Find columns whose names suggest a constant attribute of persons, ``BIRTH`` or ``SEX``."""
+    """Find columns whose names suggest a constant attribute of persons.
+
+    Returns ``BIRTH`` or ``SEX`` by the name of the column.
+    """
     word_lists = load_word_lists()
     columns = {}
     for attribute in attributes:
@@ -111,14 +115,15 @@ def find_constant_attributes(attributes: Iterable[Attribute]) -> dict[str, str]:
 def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
     """Select candidates for person identifiers by type and name.
 
-    A column whose name suggests a person is always a candidate. If the name suggests a number, the
-    table must have a birth date or a sex column to test the values with; for any other name, both.
+    A column of a suitable type whose name suggests a person is always a candidate. If the name
+    suggests a number, the table must have a birth date or a sex column, by which the values are
+    tested later. For any other name, it must have both.
     """
-    constant = find_constant_attributes(attributes)
-    available_attributes = set(constant.values())
+    constant_columns = find_constant_attributes(attributes)
+    available_attributes = set(constant_columns.values())
     candidates = []
     for attribute in attributes:
-        if not _has_identifier_type(attribute) or attribute.name in constant:
+        if not _has_identifier_type(attribute) or attribute.name in constant_columns:
             continue
         name_hint = hint_from_name(attribute.name)
         if (
@@ -144,7 +149,7 @@ def _has_identifier_type(attribute: Attribute) -> bool:
 
 
 def has_many_values(column: ColumnProfile) -> bool:
-    """True if the first rows have enough distinct values for a person identifier.
+    """True if a column has enough distinct values in the first rows for a person identifier.
 
     Always False for a column that the database declares unique: if it identifies persons, each has
     one row, so counting rows already counts persons.
@@ -178,13 +183,14 @@ def has_many_values(column: ColumnProfile) -> bool:
 def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson]) -> str:
     """Return the reason why a column is a person identifier; empty if it is none.
 
-    If the name suggests a person, birth date and sex only must not vary within the column's values.
-    If the name suggests a number, one of the two must be constant; for any other name, both.
+    If the name suggests a person, it is sufficient that birth date and sex do not vary within most
+    of the column's values. If the name suggests a number, one of the two must be constant; for any
+    other name, both.
 
     Parameters
     ----------
-    name : a column with many values, as by ``has_many_values``.
-    findings : the constancy of birth date and sex within its values.
+    name : the name of a column for which ``has_many_values`` is True.
+    findings : how often birth date and sex are constant within its values.
     """
     name_hint = hint_from_name(name)
     if name_hint == "person":
@@ -198,29 +204,31 @@ def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson
 
 
 def measure_constancy(
-    counts: Iterable[Sequence[int]], constant: Mapping[str, str], agree: Mapping[str, float]
+    counts: Iterable[Sequence[int]],
+    constant_columns: Mapping[str, str],
+    equal_shares: Mapping[str, float],
 ) -> list[ConstancyWithinPerson]:
     """Measure how often attributes are constant within the values of a candidate column.
 
     Parameters
     ----------
     counts : a sequence for each of the candidate's values that occurs in several rows. It has two
-        numbers per column of ``constant``, in order: among the rows with the candidate's value,
-        how many are not NULL in the column, and how many distinct values they have.
-    constant : ``BIRTH`` or ``SEX`` by column, as from ``find_constant_attributes``.
-    agree : for each column of ``constant``, the share of pairs of rows with equal values.
+        numbers per column of ``constant_columns``, in order: among the rows with the candidate's
+        value, how many are not NULL in the column, and how many distinct values they have.
+    constant_columns : ``BIRTH`` or ``SEX`` by column, as from ``find_constant_attributes``.
+    equal_shares : for each of these columns, the share of pairs of rows with equal values.
     """
     rows = list(counts)
     results = []
-    for index, (name, attribute) in enumerate(constant.items()):
+    for index, (name, attribute) in enumerate(constant_columns.items()):
         pairs = [(row[2 * index], row[2 * index + 1]) for row in rows]
         value_counts = [(n_rows, n_distinct) for n_rows, n_distinct in pairs if n_rows > 1]
         results.append(
             ConstancyWithinPerson(
                 attribute,
-                values=len(value_counts),
-                constant=sum(n_distinct == 1 for _, n_distinct in value_counts),
-                by_chance=sum(agree[name] ** (n_rows - 1) for n_rows, _ in value_counts),
+                n_values=len(value_counts),
+                n_constant=sum(n_distinct == 1 for _, n_distinct in value_counts),
+                n_by_chance=sum(equal_shares[name] ** (n_rows - 1) for n_rows, _ in value_counts),
             )
         )
     return results
@@ -229,27 +237,32 @@ def measure_constancy(
 def find_person_identifiers(
     attributes: Sequence[Attribute],
     candidates: Iterable[ColumnProfile],
-    agree: Callable[[str], float],
-    counts_within: Callable[[ColumnProfile], Iterable[Sequence[int]]],
+    measure_equal_share: Callable[[str], float],
+    count_within_values: Callable[[ColumnProfile], Iterable[Sequence[int]]],
 ) -> dict[str, str]:
-    """Find columns that look like person identifiers, with reasons.
+    """Find columns that look like person identifiers; return the reason by column.
 
     Candidates are selected by their distinct values in the first rows, and then tested on all rows
     that hold a sample of these values.
 
     Parameters
     ----------
-    attributes : columns that may be constant for a person.
+    attributes : the columns of the table, among which birth date and sex are searched.
     candidates : profiles of candidate columns on the first rows.
-    agree : returns the share of pairs of first rows with equal values in a column.
-    counts_within : returns the counts of a column for ``measure_constancy``.
+    measure_equal_share : a function that returns the share of pairs of first rows with equal values
+        in a column.
+    count_within_values : a function that returns the argument ``counts`` of ``measure_constancy``
+        for a candidate.
     """
-    likely = [column for column in candidates if has_many_values(column)]
-    constant = find_constant_attributes(attributes) if likely else {}
-    shares = {name: agree(name) for name in constant}
+    likely_columns = [column for column in candidates if has_many_values(column)]
+    constant_columns = find_constant_attributes(attributes) if likely_columns else {}
+    equal_shares = {name: measure_equal_share(name) for name in constant_columns}
     reasons = {}
-    for column in likely:
-        findings = measure_constancy(counts_within(column), constant, shares) if constant else []
+    for column in likely_columns:
+        findings = []
+        if constant_columns:
+            counts = count_within_values(column)
+            findings = measure_constancy(counts, constant_columns, equal_shares)
         if reason := person_identifier_reason(column.name, findings):
             reasons[column.name] = reason
     return reasons
@@ -258,8 +271,12 @@ def find_person_identifiers(
 def coarsest_identifier(columns: Iterable[ColumnProfile]) -> str | None:
     """Return the person identifier with the fewest distinct values.
 
-    One with more values may identify visits or orders instead of the person. None if all columns
+    A column with more values may identify visits or orders instead of persons. None if all columns
     are constant or have unique values.
+
+    Parameters
+    ----------
+    columns : the profiles of the person identifiers.
     """
     with_repeated_values = [column for column in columns if 1 < column.distinct < column.n_non_null]
     if not with_repeated_values:
@@ -278,7 +295,8 @@ def person_column(
 
     Parameters
     ----------
-    identifiers : columns that identify a person.
+    columns : the profiles of all columns of the table.
+    identifiers : names of columns that identify a person.
     rows : number of rows of the table.
     """
     unique_identifiers: list[str] = []

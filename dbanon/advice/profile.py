@@ -7,7 +7,8 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
-# Counts from 1 to below this number, or below k if k is larger, are disclosed only as a range.
+# Counts of 1 or more that are below this number, or below k if k is larger, are disclosed only as a
+# range.
 SMALL_COUNT = 5
 
 
@@ -17,13 +18,14 @@ class ColumnProfile:
 
     Parameters
     ----------
+    attribute : the column.
     n_non_null : number of rows that are not NULL.
     distinct : number of distinct values, not counting NULL.
     is_unique_key : True if the database declares that no two rows share a value.
     mean_length : mean length of texts in characters; 0 for other types.
     multiword_share : share of texts that contain a space.
-    form : the name of the format of its values, as in ``advice.forms``, such as "IBAN"; empty if
-        they have none of these formats.
+    form : the name of the format of its values in ``advice.forms``, such as "IBAN"; empty if the
+        values have none of the formats there.
     """
 
     attribute: Attribute
@@ -61,11 +63,11 @@ class Profile:
 class Count:
     """A number of rows out of all rows.
 
-    If it, or the number of all other rows, is small, only a range is disclosed.
+    If it is a small number, or the number of all other rows is small, only a range is disclosed.
 
     Parameters
     ----------
-    count : the count.
+    count : the number of rows.
     of : the number of all rows.
     small : the smallest count that is disclosed exactly.
     """

@@ -21,7 +21,7 @@ def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
 
     Parameters
     ----------
-    risks, losses : those of releases ordered by k.
+    risks, losses : the risk and the loss of each release, ordered by k.
     """
     return int(np.argmax(depths_below_chord(risks, losses)))
 
@@ -29,8 +29,12 @@ def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
 def depths_below_chord(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
     """The depth of each point below the chord from the first to the last point, float64 (n,).
 
-    Both axes are scaled to 0 to 1, and depths are multiplied by the length of the chord. Points
-    above the chord have negative depths.
+    Both axes are scaled to 0 to 1. The result is the distance from the chord times the length of
+    the chord. Points above the chord have negative depths.
+
+    Parameters
+    ----------
+    risks, losses : the risk and the loss of each of n releases, ordered by k.
     """
     scaled = []
     for values in (risks, losses):
@@ -58,7 +62,7 @@ def pareto_frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int
     return optimal
 
 
-# The range of k in which knees are determined, so that those of different curves are comparable.
+# Knees are determined over this range of k, so that the knees of different curves are comparable.
 KNEE_RANGE = range(3, 11)
 
 
@@ -68,19 +72,21 @@ class Point:
 
     Parameters
     ----------
+    method : the name of the method.
     refine : the refinement; None without one.
+    k : the size of the smallest class that is allowed.
     loss : the loss, by the measure of the sweep; if measured on a sample, an upper bound of the
         loss of all rows.
-    risk : ``linkage_risk``.
-    class_risk : the risk in the smallest class.
+    risk : the linkage risk, 0 to 1: the measure ``linkage_risk``.
+    class_risk : the risk in the smallest class, 0 to 1.
     suppressed : number of withheld rows.
     classes : number of classes.
     seconds : CPU seconds of the trial.
     estimate : if measured on a sample, the approximate loss of all rows; None if unknown.
     recoding : how values are replaced; None for the default of the method.
     forecast : approximate CPU seconds to build the classes of all rows; None if unknown.
-    on_frontier : True if the point is Pareto-optimal: no other is better in loss or risk without
-        being worse in the other.
+    on_frontier : True if the point is Pareto-optimal: every point with less loss has more risk, and
+        every point with less risk has more loss.
     """
 
     method: str
@@ -122,7 +128,7 @@ class Recommendation:
     rule : the rule that selected it, as text.
     runner_up : the next best release; None if there is no other.
     bends : the k of each curve's knee, by curve; empty if the rule uses no knees.
-    note : a remark on the recommendation.
+    note : a remark on the recommendation; empty if there is none.
     """
 
     point: Point
@@ -155,8 +161,8 @@ def recommend(
 
     - With ``max_risk``, or with both limits: the point within the limits with the least loss.
     - With only ``max_loss``: the point within the limit with the least risk.
-    - Without limits: the knee of the first curve. If other points have less loss at no more risk,
-      the one of them with the least loss.
+    - Without limits: the knee of the first curve, or, if there are points with less loss at no more
+      risk, the point with the least loss among them.
     """
     if max_risk is None and max_loss is None:
         return _choose_by_knee(points)
@@ -168,25 +174,25 @@ def recommend(
     ]
     if not eligible:
         return None
-    by_loss = max_risk is not None
-    ordered = sorted(
+    minimizes_loss = max_risk is not None
+    ordered_points = sorted(
         eligible,
-        key=lambda p: ((p.loss, p.risk) if by_loss else (p.risk, p.loss), p.k, p.curve),
+        key=lambda p: ((p.loss, p.risk) if minimizes_loss else (p.risk, p.loss), p.k, p.curve),
     )
     limits = [
         f"linkage risk of at most {max_risk:g}" if max_risk is not None else "",
         f"loss of at most {max_loss:g}" if max_loss is not None else "",
     ]
-    rule = f"{'least loss' if by_loss else 'least linkage risk'} within " + " and ".join(
+    rule = f"{'least loss' if minimizes_loss else 'least linkage risk'} within " + " and ".join(
         limit for limit in limits if limit
     )
-    runner_up = ordered[1] if len(ordered) > 1 else None
-    return Recommendation(ordered[0], rule, runner_up, bends={})
+    runner_up = ordered_points[1] if len(ordered_points) > 1 else None
+    return Recommendation(ordered_points[0], rule, runner_up, bends={})
 
 
-# Assumed effect of a refinement before one was tried: factors on loss and on risk. With the first
-# pair, only releases whose unrefined risk is well within the limit are candidates. If there are
-# none, the second pair is used.
+# Assumed effect of a refinement that was not tried yet: pairs of a factor on the loss and a factor
+# on the risk. With the first pair, only releases whose unrefined risk is well within the limit are
+# candidates. If there are none, the second pair is used.
 _ASSUMED_FACTORS = ((0.9, 1.05), (0.9, 1.0))
 # A predicted loss or risk may exceed its limit by this factor.
 _PREDICTION_TOLERANCE = 1.02
@@ -208,7 +214,7 @@ def next_refinement(
     ----------
     points : the trial releases so far, at least one.
     untried : the curve and the k of each release not yet tried.
-    max_risk, max_loss : as in ``recommend``.
+    max_risk, max_loss : the limits of the recommendation; None for no limit.
     """
     current = recommend(points, max_risk, max_loss)
     best_loss_and_risk = (
@@ -222,16 +228,18 @@ def next_refinement(
     # Minimize the loss, at index 0, or the risk, at index 1.
     objective = 0 if max_risk is not None else 1
     for factors in _ASSUMED_FACTORS:
+        # Pairs of the predicted objective, and the index in ``untried``.
         candidates: list[tuple[float, int]] = []
         for index, (name, k) in enumerate(untried):
-            predicted = _predict_loss_and_risk(points, name, k, factors)
-            is_within = all(
-                figure <= limit for figure, limit in zip(predicted, limits, strict=True)
+            loss_and_risk = _predict_loss_and_risk(points, name, k, factors)
+            is_within_limits = all(
+                value <= limit for value, limit in zip(loss_and_risk, limits, strict=True)
             )
-            if is_within and predicted[objective] < best_loss_and_risk[objective]:
-                candidates.append((predicted[objective], index))
+            if is_within_limits and loss_and_risk[objective] < best_loss_and_risk[objective]:
+                candidates.append((loss_and_risk[objective], index))
         if candidates:
-            return untried[min(candidates)[1]]
+            _, best_index = min(candidates)
+            return untried[best_index]
     return None
 
 
@@ -244,34 +252,36 @@ def _predict_loss_and_risk(
 
     Parameters
     ----------
-    name, k : the curve of the release, and its k.
+    points : the trial releases so far, at least one.
+    name : the curve of the release.
+    k : the k of the release.
     assumed_factors : factors on loss and risk, used if no release of the curve was tried.
     """
-    unrefined = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
-    unrefined |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
-    tried = [p for p in points if p.curve == name and p.k in unrefined]
-    if k not in unrefined:
+    unrefined_points = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
+    unrefined_points |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
+    tried_points = [p for p in points if p.curve == name and p.k in unrefined_points]
+    if k not in unrefined_points:
         return 0.0, 0.0
     loss_factor, risk_factor = assumed_factors
-    if tried:
-        nearest = min(tried, key=lambda p: (abs(p.k - k), p.k))
-        base = unrefined[nearest.k]
-        loss_factor = nearest.loss / base.loss if base.loss else 1.0
-        risk_factor = nearest.risk / base.risk if base.risk else 1.0
-    return unrefined[k].loss * loss_factor, unrefined[k].risk * risk_factor
+    if tried_points:
+        nearest_point = min(tried_points, key=lambda p: (abs(p.k - k), p.k))
+        unrefined_point = unrefined_points[nearest_point.k]
+        loss_factor = nearest_point.loss / unrefined_point.loss if unrefined_point.loss else 1.0
+        risk_factor = nearest_point.risk / unrefined_point.risk if unrefined_point.risk else 1.0
+    return unrefined_points[k].loss * loss_factor, unrefined_points[k].risk * risk_factor
 
 
 def knee_point(curve: Sequence[Point]) -> Point:
-    """Return the knee of a curve, determined from the points of ``_comparable_points``."""
+    """Return the knee of a curve: by its points with k in ``KNEE_RANGE``, if there are enough."""
     points = _comparable_points(curve)
     return points[knee_index([p.risk for p in points], [p.loss for p in points])]
 
 
 def _comparable_points(curve: Sequence[Point]) -> list[Point]:
     """Return a curve's points with k in ``KNEE_RANGE``, or all if fewer than three; by rising k."""
-    ordered = sorted(curve, key=lambda point: point.k)
-    inside = [point for point in ordered if point.k in KNEE_RANGE]
-    return inside if len(inside) >= 3 else ordered
+    ordered_points = sorted(curve, key=lambda point: point.k)
+    points_in_range = [point for point in ordered_points if point.k in KNEE_RANGE]
+    return points_in_range if len(points_in_range) >= 3 else ordered_points
 
 
 def _second_deepest(curve: Sequence[Point]) -> Point:
@@ -300,24 +310,24 @@ def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
         f"the knee of the curve for {first_curve} over k = {k_range[0]}..{k_range[-1]}, the best"
         f" trade-off, is at k = {first_knee.k}"
     )
-    better = [p for p in points if p.risk <= first_knee.risk and p.loss < first_knee.loss]
-    if better:
-        recommended = min(better, key=lambda p: (p.loss, p.risk, p.k))
-        rule += f"; {recommended.curve} with k = {recommended.k} has less loss at no more risk"
+    better_points = [p for p in points if p.risk <= first_knee.risk and p.loss < first_knee.loss]
+    if better_points:
+        best_point = min(better_points, key=lambda p: (p.loss, p.risk, p.k))
+        rule += f"; {best_point.curve} with k = {best_point.k} has less loss at no more risk"
         runner_up: Point | None = first_knee
     else:
-        recommended = first_knee
-        others = [p for name, p in knees.items() if name != first_curve]
+        best_point = first_knee
+        candidates = [knee for name, knee in knees.items() if name != first_curve]
         # The runner-up is the knee with the least risk among the other curves, or, if there is only
         # one curve, its second deepest point.
-        if not others and len(curves[first_curve]) > 1:
-            others = [_second_deepest(curves[first_curve])]
-        others = others or [p for p in points if p is not recommended]
-        runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
+        if not candidates and len(curves[first_curve]) > 1:
+            candidates = [_second_deepest(curves[first_curve])]
+        candidates = candidates or [p for p in points if p is not best_point]
+        runner_up = min(candidates, key=lambda p: (p.risk, p.loss), default=None)
     note = "the knee depends on the range of k that is tried"
     if len(k_range) != len(KNEE_RANGE) or k_range[0] != KNEE_RANGE[0]:
         note += (
             f"; the usual range, k = {KNEE_RANGE[0]}..{KNEE_RANGE[-1]}, was not tried completely"
         )
     bends = {name: knee.k for name, knee in knees.items()}
-    return Recommendation(recommended, rule, runner_up, bends, note)
+    return Recommendation(best_point, rule, runner_up, bends, note)

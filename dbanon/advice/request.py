@@ -17,6 +17,7 @@ from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
+# Class sizes and methods that are tried by default.
 DEFAULT_KS = (*range(3, 11), 15, 20)
 NUMBER_METHODS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
 CATEGORY_METHODS = ("gaa_cp", "gaa_cp+fast")
@@ -164,5 +165,12 @@ def are_numbers(attributes: Iterable[Attribute], hierarchies: Container[str] = (
 
 
 def default_methods(all_numbers: bool) -> tuple[str, ...]:
-    """Return the methods to try by default; the first is recommended unless another is better."""
+    """Return the methods to try by default.
+
+    Without limits of loss or risk, the first one is recommended unless another is better.
+
+    Parameters
+    ----------
+    all_numbers : True if all quasi-identifiers are numbers without a hierarchy.
+    """
     return NUMBER_METHODS if all_numbers else CATEGORY_METHODS

@@ -57,21 +57,21 @@ REASONS = {
 # Types of PostgreSQL and DuckDB for identifiers or binary data.
 _IDENTIFYING_TYPES = frozenset({"uuid", "bytea", "blob"})
 
-# A column has long texts if their mean length in characters is above this,
+# A column has long texts if their mean length in characters is above this.
 _MAX_MEAN_LENGTH = 40
-# many different texts if distinct values are at least this share of its rows,
+# It has many different texts if distinct values are at least this share of its rows.
 _MIN_MANY_SHARE = 0.3
-# and texts of several words if at least this share of them contains a space.
+# It has texts of several words if at least this share of them contains a space.
 _MIN_MULTIWORD_SHARE = 0.5
-# A column has few values if there are at most this many,
+# It has few values if their number is at most this,
 _MAX_FEW_VALUES = 20
-# or if they are at most this share of the rows.
+# or at most this share of the rows.
 _MAX_FEW_SHARE = 0.05
 # Smallest share of distinct values in a column that numbers rows or persons.
 _MIN_DISTINCT_SHARE = 0.5
 # Largest mean number of rows per value in a column whose name is that of an identifier.
 _MAX_ROWS_PER_VALUE = 100
-# The same for a column whose name has only words for numbers, such as ``record_no``.
+# The same limit for a column whose name has only words for numbers, such as ``record_no``.
 _MAX_ROWS_PER_NUMBER = 20
 
 
@@ -96,15 +96,18 @@ class RoleProposal:
         return f"{self.role}{alternative}: {REASONS[self.reason]}"
 
 
-def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, RoleProposal]:
+def propose_column_roles(
+    profile: Profile, person_reasons: Mapping[str, str] | None = None
+) -> dict[str, RoleProposal]:
     """Propose a role for each column, by name.
 
     Parameters
     ----------
-    persons : for each column that is a person identifier, the reason: a code of ``REASONS``.
+    profile : the counts of the table.
+    person_reasons : for each column that is a person identifier, the reason: a code of ``REASONS``.
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
-    for name, reason in (persons or {}).items():
+    for name, reason in (person_reasons or {}).items():
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles
@@ -154,10 +157,11 @@ def is_code(column: ColumnProfile) -> bool:
 
 
 def looks_like_identifier(column: ColumnProfile) -> str:
-    """Return the reason why a column looks like an identifier, name or address; empty if none.
+    """Return the code of the reason why a column looks like an identifier, a name or an address.
 
-    The reason is the column's name or type, or the format of its values. The module ``persons``
-    recognizes further identifiers, by attributes that are constant within each of their values.
+    Empty if it does not look like one. The reason is the column's name or type, or the format of
+    its values. The module ``persons`` recognizes further identifiers, by attributes that are
+    constant within each of their values.
     """
     if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
         return "type"

@@ -33,17 +33,18 @@ _MAX_ARRAY_FACTOR = 8
 
 # A function that takes names of columns, groups rows that are equal in them, and returns the number
 # of groups by group size.
-GroupSizes = Callable[[Sequence[str]], Mapping[int, int]]
+GroupSizeCounter = Callable[[Sequence[str]], Mapping[int, int]]
 
 
 @dataclass(frozen=True)
 class SetUniqueness:
-    """The uniqueness of rows by a set of columns.
+    """How many rows are unique in a set of columns.
 
     Parameters
     ----------
-    unique : rows whose combination of values no other row has.
-    few : rows whose combination of values fewer than ``Count.small`` rows share.
+    columns : the set of columns.
+    unique : number of rows whose combination of values no other row has.
+    few : number of rows whose combination of values is shared by fewer than ``Count.small`` rows.
     distinction : number of groups of equal rows divided by the number of rows, 0 to 1.
     separation : the share of pairs of rows that differ in the columns.
     """
@@ -60,7 +61,7 @@ class SetUniqueness:
             "columns": list(self.columns),
             **also_under_former_key("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
-            # If few rows are unique, or all but few, distinction would reveal how many.
+            # If few rows are unique, or all but a few, the distinction would reveal their number.
             "distinction": None if self.unique.share is None else self.distinction,
             "separation": self.separation,
         }
@@ -72,8 +73,8 @@ class UniqueColumnSets:
 
     Parameters
     ----------
-    chosen : the set of all columns that were examined.
-    without : by column, the set of all other columns.
+    chosen : the set of all examined columns.
+    without : by examined column, the set of all other ones.
     sets : sets of up to ``MAX_COLUMNS`` columns, those with most unique rows first.
     cut : True if sets were left out because there are too many.
     small : the smallest count of rows that may be disclosed exactly.
@@ -86,9 +87,9 @@ class UniqueColumnSets:
     small: int
 
     def unique_share_drops(self) -> dict[str, float | None]:
-        """Return how much the share of unique rows drops if a column is left out, by column.
+        """Return by how much the share of unique rows drops if a column is left out, by column.
 
-        None where it would disclose a small count.
+        None for a column where the drop would disclose a small count.
         """
         drops: dict[str, float | None] = {}
         for name, remaining_set in self.without.items():
@@ -112,8 +113,14 @@ class UniqueColumnSets:
         }
 
 
-def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
-    """Rate a set of columns, given the number of its groups of equal rows by size."""
+def rate_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
+    """Rate a set of columns by how many rows it makes unique.
+
+    Parameters
+    ----------
+    sizes : the number of groups of rows that are equal in the columns, by group size.
+    small : the smallest count of rows that may be disclosed exactly.
+    """
     n_rows = sum(size * n_groups for size, n_groups in sizes.items())
     n_equal_pairs = sum((size * size - size) * n_groups for size, n_groups in sizes.items())
     n_pairs = n_rows * n_rows - n_rows
@@ -128,52 +135,53 @@ def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -
 
 
 def find_unique_sets(
-    columns: Sequence[str], sizes: GroupSizes, small: int, max_sets: int = MAX_SETS
+    columns: Sequence[str], count_sizes: GroupSizeCounter, small: int, max_sets: int = MAX_SETS
 ) -> UniqueColumnSets:
     """Rate sets of these columns by how many rows they make unique.
 
     Parameters
     ----------
-    sizes : a function that counts groups of equal rows, as from ``group_size_counter``.
+    count_sizes : a function that counts groups of equal rows, as from ``group_size_counter``.
     small : the smallest count of rows that may be disclosed exactly.
     max_sets : the maximum number of sets to rate; sets with fewer columns come first.
     """
-    chosen = describe_set(columns, sizes(columns), small)
+    chosen = rate_set(columns, count_sizes(columns), small)
     without = {}
     if len(columns) > 1:
         for name in columns:
             other_columns = [other for other in columns if other != name]
-            without[name] = describe_set(other_columns, sizes(other_columns), small)
-    described: dict[tuple[str, ...], SetUniqueness] = {}
-    extensible: set[tuple[str, ...]] = {()}
+            without[name] = rate_set(other_columns, count_sizes(other_columns), small)
+    rated_sets: dict[tuple[str, ...], SetUniqueness] = {}
+    # The sets of the previous size that further columns may extend.
+    extensible_sets: set[tuple[str, ...]] = {()}
     is_cut = False
     for n_columns in range(1, min(MAX_COLUMNS, len(columns)) + 1):
         sets_of_size = []
         for names in combinations(columns, n_columns):
-            if not _has_all_subsets(extensible, names):
+            if not _has_all_subsets(extensible_sets, names):
                 continue
-            if len(described) == max_sets:
+            if len(rated_sets) == max_sets:
                 is_cut = True
                 break
-            column_set = described[names] = describe_set(names, sizes(names), small)
+            column_set = rated_sets[names] = rate_set(names, count_sizes(names), small)
             sets_of_size.append(column_set)
-        extensible = {
+        extensible_sets = {
             column_set.columns
             for column_set in sets_of_size
             if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.of
         }
-    ordered = sorted(
-        described.values(),
+    ordered_sets = sorted(
+        rated_sets.values(),
         key=lambda column_set: (
             -column_set.unique.count,
             len(column_set.columns),
             column_set.columns,
         ),
     )
-    return UniqueColumnSets(chosen, without, tuple(ordered), is_cut, small)
+    return UniqueColumnSets(chosen, without, tuple(ordered_sets), cut=is_cut, small=small)
 
 
-def group_size_counter(microdata: Microdata) -> GroupSizes:
+def group_size_counter(microdata: Microdata) -> GroupSizeCounter:
     """Return a function that counts groups of equal records; NULL counts as a value."""
     columns = {a.name: _encode(microdata, a.name) for a in microdata.attributes}
     # Most sets begin with the same columns as the previous one, so cache the codes of these.
@@ -216,7 +224,10 @@ def _renumber(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _frequencies(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count how often each code occurs, int64; may include zeros for codes that do not occur."""
+    """Count how often each code occurs: int64, in the order of the codes.
+
+    The result may include zeros for codes that do not occur.
+    """
     if int(codes.max(initial=0)) < _MAX_ARRAY_FACTOR * max(len(codes), 1):
         return np.bincount(codes)
     ordered = np.sort(codes)
@@ -237,6 +248,6 @@ def _encode(microdata: Microdata, name: str) -> NDArray[np.int64]:
     return codes if valid is None else np.where(valid, codes, 0)
 
 
-def _has_all_subsets(extensible: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
-    """True if each subset of these columns with one column fewer is in ``extensible``."""
-    return all(names[:index] + names[index + 1 :] in extensible for index in range(len(names)))
+def _has_all_subsets(extensible_sets: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
+    """True if each subset of these columns with one column fewer is in ``extensible_sets``."""
+    return all(names[:index] + names[index + 1 :] in extensible_sets for index in range(len(names)))

@@ -277,7 +277,7 @@ def forecast_chain(
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
     job = {} if chain.definition is None else chain.definition["job"]
-    return forecast(chain.rules, chain.k, releases, models=bool(job.get("models")))
+    return forecast(chain.rules, chain.k, releases, has_models=bool(job.get("models")))
 
 
 def close(store: Store, name: str) -> ChainShown:

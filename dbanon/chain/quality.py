@@ -61,7 +61,7 @@ def class_losses(
         return _mean_squared_deviations(microdata, measures, partition)
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=clustering.levels)
+        settings = replace(settings, chosen_levels=clustering.levels)
     columns = recoding.run(
         microdata,
         measures,
@@ -100,7 +100,7 @@ def _mean_distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, from 0 to 1."""
-    spelled_columns = [column.spelled() for column in columns]
+    spelled_columns = [column.replace_ranks() for column in columns]
     pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:

@@ -190,7 +190,7 @@ def begin_release(
         cast(ChainGuarantee, planned.guarantee),
         only_measured=is_measured,
         max_exposed=request.max_exposed,
-        tables=len(chain_tables),
+        n_tables=len(chain_tables),
     )
     return PendingRelease(state, source, planned, guarantee, presence, tuple(chain_tables))
 

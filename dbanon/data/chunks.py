@@ -1,4 +1,7 @@
-"""Assemble the chunks of a relation, as a store reads them, into microdata."""
+"""Assemble the chunks of a relation into microdata.
+
+A *store*, which is the backend for a kind of database, reads the rows of a relation in chunks.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,13 @@ class Chunk:
     Parameters
     ----------
     keys : int64 (c, m), the store's row keys; their lexicographic order is the record order.
-    numbers : float64 (c, p), the attributes that are read as numbers, in order; arbitrary where not
-        valid. Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
+    numbers : float64 (c, p), the attributes that are read as numbers, in order; arbitrary for NULL.
+        Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
     codes : int32 (c, q), the other attributes in order, including ordinal ones, as positions in
-        their dictionaries; -1 where not valid. None if there are none.
-    valid : bool (c, d) over all attributes in order; None if no value is NULL.
-    wide : names of integer or decimal attributes with a value that float64 cannot represent.
+        the dictionaries of their values; -1 for NULL. None if there are no such attributes.
+    valid : bool (c, d), which values are not NULL, for all attributes in order; None if no value is
+        NULL.
+    wide : names of attributes with a value that float64 may be unable to represent exactly.
     """
 
     keys: NDArray[np.int64]
@@ -66,7 +70,7 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
 
 
 def bytes_per_spilled_record(n_columns: int) -> int:
-    """Approximate bytes in memory per record whose values are spilled to disk."""
+    """Approximate bytes in memory per record if its values are spilled to disk."""
     # _BYTES_PER_RECORD covers the key, the class, the position within the class, and the one column
     # that is in memory at a time. The other summand is for the released values.
     return _BYTES_PER_RECORD + 8 * n_columns
@@ -84,8 +88,10 @@ def require_memory(
 
     Parameters
     ----------
-    limit : in bytes; None for no limit.
-    read_phrase : says in the message which records were counted, such as ``would be read``.
+    n_records : number of records to hold.
+    n_columns : number of columns to read.
+    limit : the limit in bytes; None for no limit.
+    read_phrase : the predicate for the records in the message, such as ``would be read``.
     on_disk : True if values are spilled to disk.
     n_coded : number of columns that are not numeric.
 
@@ -115,13 +121,14 @@ def microdata_from_chunks(
     memory_limit: int | None = None,
     disk: Disk | None = None,
 ) -> Microdata:
-    """Assemble the chunks of a relation in record order.
+    """Assemble the chunks of a relation into microdata, whose records are in the order of keys.
 
     Parameters
     ----------
     attributes : the quasi-identifiers, in the order of the chunks' columns.
-    chunks : the result does not depend on how rows are split into chunks, or on their order.
-    categories : the dictionary of each coded attribute: its values by code point.
+    chunks : the rows of the relation. The result does not depend on how rows are split into chunks,
+        or on their order.
+    categories : the dictionary of each coded attribute: its values, sorted by code point.
     key_width : the number of columns of the row key, m.
     memory_limit : bytes that the job may use; None for no limit.
     disk : where to spill values; None to keep them in memory.
@@ -139,11 +146,11 @@ def microdata_from_chunks(
         keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
     )
     records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
-    n = 0
+    n_read = 0
     for chunk in chunks:
-        n += len(chunk.keys)
+        n_read += len(chunk.keys)
         require_memory(
-            n,
+            n_read,
             len(attributes),
             memory_limit,
             "were read so far",
@@ -183,8 +190,9 @@ def chunk_from_columns(
 
     Parameters
     ----------
-    columns : float64 (c, d), numbers and codes; arbitrary where not valid.
-    valid : bool (c, d); None if no value is NULL.
+    keys : int64 (c, m), the row keys.
+    columns : float64 (c, d), a number or a code for each value; arbitrary for NULL.
+    valid : bool (c, d), which values are not NULL; None if no value is NULL.
     """
     is_number = [not attribute.kind.is_coded for attribute in attributes]
     wide = frozenset(
@@ -205,7 +213,10 @@ def chunk_from_columns(
 
 
 def encode_texts(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Encode texts as codes, int32 (n,), -1 for None, of a dictionary sorted by code point."""
+    """Encode texts as positions in a dictionary that is sorted by code point.
+
+    Returns the codes, int32 (n,), with -1 for None, and the dictionary.
+    """
     texts = list(values)
     dictionary = sorted({value for value in texts if value is not None})
     code_of: dict[str | None, int] = {value: code for code, value in enumerate(dictionary)}
@@ -263,11 +274,12 @@ class _MemoryRecords:
     """Collects chunks in memory, and checks their properties as they arrive.
 
     After the last chunk, ``is_ascending`` is True if the row keys have one column and are strictly
-    ascending, ``is_finite`` if all numbers are finite; ``wide`` is as in ``Chunk``.
+    ascending, and ``is_finite`` is True if all numbers are finite. ``wide`` holds the names of
+    attributes with a value that float64 may be unable to represent exactly.
 
     Parameters
     ----------
-    widths : of the arrays of chunks.
+    widths : the number of columns of each array of the chunks.
     """
 
     def __init__(self, widths: _Widths) -> None:
@@ -305,7 +317,10 @@ class _MemoryRecords:
         self._n += n
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
-        """Keys, numbers, codes and validity, (n, …) each; validity is None if no value is NULL."""
+        """Return all records in the order of their keys: keys, numbers, codes and validity.
+
+        They are arrays (n, …) like those of ``Chunk``; validity is None if no value is NULL.
+        """
         keys, numbers, codes = (array.to_array(self._n) for array in self._arrays[:3])
         valid = self._arrays[3].to_array(self._n) if self._has_nulls else None
         self._arrays.clear()
@@ -321,7 +336,8 @@ class _DiskRecords:
 
     Parameters
     ----------
-    widths : as in ``_MemoryRecords``.
+    widths : the number of columns of each array of the chunks.
+    disk : the storage for the values.
     """
 
     def __init__(self, widths: _Widths, disk: Disk) -> None:
@@ -350,7 +366,7 @@ class _DiskRecords:
         self.wide |= chunk.wide
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
-        """As in ``_MemoryRecords``."""
+        """Return all records in the order of their keys; see ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()
         numbers, codes, valid = (rows.to_array() for rows in self._rows)
@@ -374,7 +390,7 @@ def _validity_or_all_true(chunk: Chunk, n_attributes: int) -> NDArray[np.bool_]:
 
 
 def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The indices that sort the keys, int64 (n,); None if they are sorted."""
+    """The indices that sort the keys, int64 (n,); None if the keys are known to be sorted."""
     if keys.shape[1] == 1:
         column = keys[:, 0]
         return None if bool((column[1:] >= column[:-1]).all()) else np.argsort(column)
@@ -390,7 +406,8 @@ def _require_finite(
 
     Parameters
     ----------
-    numbers, valid : float64 (n, p) and bool (n, d), as in ``Chunk``.
+    numbers : float64 (n, p), the numeric attributes.
+    valid : bool (n, d), which values of all attributes are not NULL; None if no value is NULL.
     """
     if valid is None and all(
         np.isfinite(numbers[piece]).all() for piece in split_records(len(numbers))
@@ -416,29 +433,29 @@ def duplicate_keys_error() -> DuplicateKeys:
     )
 
 
-def non_finite_error(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
-    """Build the error for a column with NaN or infinity in ``count`` of its rows."""
+def non_finite_error(attribute: Attribute, n_non_finite: int, n_rows: int) -> NonFiniteValue:
+    """Build the error for a column with NaN or infinity in ``n_non_finite`` of ``n_rows`` rows."""
     value_description = (
         "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
     )
     return NonFiniteValue(
-        f'Column "{attribute.name}" holds {value_description} in {count} of {rows} rows.',
+        f'Column "{attribute.name}" holds {value_description} in {n_non_finite} of {n_rows} rows.',
         hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are treated.",
     )
 
 
 def with_progress(
-    chunks: Iterable[Chunk], rows: int, progress: Callable[[float], None]
+    chunks: Iterable[Chunk], n_rows: int, progress: Callable[[float], None]
 ) -> Iterator[Chunk]:
     """Yield the chunks; after each, report the share of rows read so far.
 
     Parameters
     ----------
-    rows : the approximate number of rows of all chunks.
-    progress : receives the share, 0 to 1.
+    n_rows : the approximate number of rows of all chunks.
+    progress : a function that is called with the share, 0 to 1.
     """
     n_read = 0
     for chunk in chunks:
         n_read += len(chunk.keys)
-        progress(min(n_read / rows, 1.0) if rows > 0 else 0.0)
+        progress(min(n_read / n_rows, 1.0) if n_rows > 0 else 0.0)
         yield chunk

@@ -19,7 +19,14 @@ def is_numeric_text(arrow_type: Any) -> bool:
 
 
 def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64]:
-    """Convert datetime64 (n,) to another unit, rounded down; NaT beyond its range."""
+    """Convert datetime64 (n,) to another unit.
+
+    Times are rounded down to the unit, and become NaT if the unit cannot represent them.
+
+    Parameters
+    ----------
+    unit : a numpy unit, such as "D" or "us".
+    """
     source, target = moments.dtype, np.dtype(f"datetime64[{unit}]")
     if np.datetime_data(source)[0] == "generic":
         # Only NaT has no unit.
@@ -44,7 +51,7 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
     datetime64: Any = np.datetime64
     not_a_time: np.datetime64 = datetime64("NaT", unit)
     try:
-        # Parse with the unit first, since numbers, and NaT as a number, have no unit of their own.
+        # Parse with the unit first: a number, and NaT given as a number, can be parsed only so.
         if not np.isnat(datetime64(value, unit)):
             moment = datetime64(value)
             converted: np.datetime64 = moment.astype(f"datetime64[{unit}]")

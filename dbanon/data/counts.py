@@ -19,7 +19,7 @@ class Recount:
     Parameters
     ----------
     rows : number of rows.
-    histogram : number of classes by size.
+    histogram : number of classes, by class size in rows.
     null_rows : number of rows with NULL in a quasi-identifier.
     k_rows : number of rows that share the rarest combination of values; only if ``histogram``
         counts the classes of each attribute separately, else None.
@@ -32,7 +32,13 @@ class Recount:
 
     @classmethod
     def of_sizes(cls, size_counts: Iterable[Sequence[int]]) -> Recount:
-        """Build a recount from triples: class size, whether the classes have NULL, their number."""
+        """Build a recount from the number of classes of each size.
+
+        Parameters
+        ----------
+        size_counts : triples of a class size in rows, whether a value of the classes is NULL, and
+            the number of such classes.
+        """
         histogram: dict[int, int] = {}
         null_rows = rows = 0
         for size, has_null, count in size_counts:
@@ -47,6 +53,7 @@ class Recount:
 
         Parameters
         ----------
+        attributes : the recount of each attribute by itself.
         combinations : the recount of the combinations of all attributes, for ``k_rows``.
         """
         histogram: dict[int, int] = {}
@@ -89,14 +96,14 @@ def describe_rarest_row(k_rows: int) -> str:
 
 @dataclass(frozen=True)
 class JointHistories:
-    """How many persons stand out by their joint history over several releases.
+    """How many persons have a rare joint history over several releases.
 
     A joint history is a person's class, or absence, in each of the releases.
 
     Parameters
     ----------
     releases : number of releases.
-    k : the k to compare with.
+    k : a joint history is rare if fewer than k persons share it.
     persons : number of persons in any of the releases.
     below : number of persons whose joint history fewer than k persons share.
     alone : number of persons with a unique joint history.
@@ -126,7 +133,8 @@ class EntityCount:
     persons_per_class : int64 (m,), the number of persons in each class, by the class numbers that
         ``cells`` uses.
     cells : by sensitive column, the number of rows and persons with each value in each class.
-    further_sets : the same counts for further sets of columns, whose combinations are the classes.
+    further_sets : the same counts for further sets of columns. The combinations of a set's values
+        are its classes.
     """
 
     persons: int
@@ -146,7 +154,7 @@ class CountRequests:
     columns : the released columns whose combinations of values are counted.
     attribute_columns : if each quasi-identifier is grouped separately, the released columns of
         each; empty if the combinations of ``columns`` are the classes.
-    persons : the entity column, if persons are to be counted per class; else empty.
+    persons : the entity column as the only element, if persons are counted per class; else empty.
     sensitive : columns whose values are counted per class.
     leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
         does not matter.
@@ -166,7 +174,12 @@ class CountRequests:
         return self.attribute_columns or (self.columns,)
 
     def recount_classes(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
-        """Recount the classes with a function that counts the combinations of some columns."""
+        """Recount the classes.
+
+        Parameters
+        ----------
+        recount : a function that counts the combinations of values of some columns.
+        """
         combinations = recount(self.columns)
         if not self.attribute_columns:
             return combinations
@@ -225,8 +238,8 @@ class ChainCounts:
     joined_combinations_below_k : if the chain releases several tables, number of combinations of
         values in the joined tables that fewer than k persons share.
     further_counts : further counts of classes and persons, by name.
-    levels : by index of the model, the level that all released classes reach. Only for models that
-        compare classes with the first release.
+    levels : by index of the privacy model in the guarantee, the level that all released classes
+        reach. Only for models that compare classes with the first release.
     """
 
     sequence: int

@@ -1,7 +1,7 @@
-"""Extensions: what a part of dbanon, or another package, adds to the core.
+"""Extensions: databases and commands that a part of dbanon, or another package, adds to the core.
 
-The core imports no extension. It looks for what it needs in their records. A record names locations
-in the form ``module:name``, which are imported on first use, so that reading all records is cheap.
+The core imports no extension. Each extension has a record, an ``Extension``, which names locations
+in the form ``module:name``. These are imported on first use, so that reading all records is cheap.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Database:
     Parameters
     ----------
     url_names : the SQLAlchemy dialect names that select it.
-    open_store : location of a function that is called with a SQLAlchemy engine or ``URL``, and
-        with ``on_sql`` as in ``run.open.open_store``; it returns a ``ClientStore``.
-    label : what messages call it, such as "MariaDB".
-    extra : the extra of dbanon that installs its driver; empty for other packages.
-    has_views : whether a release may be a view.
-    has_chains : whether releases may continue a chain.
+    open_store : location of a function that takes a SQLAlchemy engine or ``URL``, and ``on_sql``, a
+        function that is called with each SQL statement, or None. It returns a ``ClientStore``.
+    label : its name in messages, such as "MariaDB".
+    extra : the extra of dbanon that installs its driver; empty for databases of other packages.
+    has_views : True if a release may be a view.
+    has_chains : True if releases may belong to a chain.
     """
 
     url_names: tuple[str, ...]
@@ -60,13 +60,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Extension:
-    """What one extension adds.
+    """The record of an extension: the databases and commands that it adds.
 
     Parameters
     ----------
     name : its name, for error messages.
     databases : the kinds of databases that it opens.
-    commands : by name, its commands.
+    commands : its commands, by name.
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
         arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
@@ -91,8 +91,8 @@ class InstalledExtensions:
 
     Parameters
     ----------
-    extensions : those that could be loaded, in the order of their entry points' names.
-    errors : one for each of the others.
+    extensions : the extensions that could be loaded, in the order of their entry points' names.
+    errors : an error for each extension that could not be loaded.
     """
 
     extensions: tuple[Extension, ...]
@@ -132,7 +132,10 @@ def installed_extensions() -> InstalledExtensions:
 
 
 def all_extensions() -> Iterator[Extension]:
-    """All extensions, those of this package first; others are read only if iteration goes on."""
+    """Yield all extensions, those of this package first.
+
+    Extensions of other packages are loaded only if the caller iterates that far.
+    """
     yield from built_in_extensions()
     yield from installed_extensions().extensions
 

@@ -1,9 +1,9 @@
 """Open files that users name, so that other accounts cannot substitute them.
 
 Another account that may write to a folder could put a link there to a file that only the account of
-this process may read, and would find its rows in the release. Files are therefore opened directory
-by directory, and checks use the open descriptor instead of the name, so that nothing can be swapped
-between a check and the use of the file.
+this process may read, and then read the rows of that file in the release. Files are therefore
+opened directory by directory, and checks use the open descriptor instead of the name, so that
+nothing can be swapped between a check and the use of the file.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def is_trusted(status: os.stat_result) -> bool:
 
 
 def is_link_refused(path: Path, policy: str) -> bool:
-    """Whether a path is a link that is not followed below a folder."""
+    """True if a path below a folder is a link, and the policy does not allow following links."""
     return policy != LINKS and path.is_symlink()
 
 
@@ -88,7 +88,7 @@ def _open_step_by_step(named_path: Path, below: tuple[str, ...], policy: str, pa
     path : the path of the file, for messages.
     """
     start = Path(os.getcwd()) / named_path
-    # Components to open, each with whether it is below the folder that the user named.
+    # Pairs of a path component to open, and whether it is below the folder that the user named.
     components = deque((name, False) for name in start.parts[1:])
     components.extend((name, True) for name in below)
     n_links = 0

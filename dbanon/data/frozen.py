@@ -164,12 +164,15 @@ def _make_hash(names: tuple[str, ...]) -> Callable[[Any], int]:
 
 
 def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """The values of these fields."""
+    """The values of an instance's fields with these names."""
     return tuple([getattr(instance, name) for name in names])
 
 
 class _Signature:
-    """The signature of a class for ``inspect.signature``, built on access."""
+    """A descriptor for the signature of a class, which ``inspect.signature`` reads.
+
+    It builds the signature on access, because few programs read it.
+    """
 
     def __init__(self, init: Callable[..., None]) -> None:
         self._init = init

@@ -1,11 +1,11 @@
 """Grids for intervals: borders that depend on the column, never on a class.
 
 A class's values are released as an interval (its *label*) between two borders of a grid. A grid has
-one or more steps, each with cells of another width. Which step is used depends only on the coarse
-cells that contain the smallest and the largest value of the class. Coarse cells are unions of finer
-ones, so a label reveals nothing but the cells of these two values: for any other pair of values in
-the same cells, the label is the same. Choosing the step by the exact width of the class would
-reveal more.
+one or more steps. Each step divides the number line into *cells* of another width: half-open
+intervals between neighbouring borders. Which step is used depends only on the coarse cells that
+contain the smallest and the largest value of the class. Coarse cells are unions of finer ones, so a
+label reveals nothing but the cells of these two values: for any other pair of values in the same
+cells, the label is the same. Choosing the step by the exact width of the class would reveal more.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _MAX_CELLS = 50
 # the step is one unit; otherwise it is two or more units.
 _MAX_UNIT_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
+# Steps of grids of dates, in months.
 _STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
 # A step of months is used for classes that overlap at least this many of its cells.
 _MIN_MONTH_CELLS = 5
-# Pairs: a step in tenths of a coarse cell, and the smallest number of coarse cells that a class
+# Pairs of a step, in tenths of a coarse cell, and the smallest number of coarse cells that a class
 # must overlap to use this step.
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Largest absolute value and smallest range for which float64 can represent all steps and borders.
@@ -44,8 +45,8 @@ class GridCells:
     Parameters
     ----------
     step : width, in the column's unit; unused with months.
-    months : months between two borders, or 0.
-    day_length : length of a day in the column's unit; used with months.
+    months : number of months between neighbouring borders; 0 for borders at multiples of ``step``.
+    day_length : length of a day in the column's unit; only used with months.
     """
 
     step: float = 1.0
@@ -57,18 +58,23 @@ class GridCells:
         if self.months:
             days = np.floor(values / self.day_length).astype(np.int64).astype("datetime64[D]")
             # Month 0 is January 1970; count from year 0 so that decades start at multiples.
-            month = days.astype("datetime64[M]").astype(np.int64) + 1970 * 12
-            return np.asarray((month // self.months).astype(np.float64))
+            month_numbers = days.astype("datetime64[M]").astype(np.int64) + 1970 * 12
+            return np.asarray((month_numbers // self.months).astype(np.float64))
         cells = np.floor(values / self.step)
         # Rounding of the quotient may be off by one cell in either direction.
         cells = np.where(self.borders(cells) > values, cells - 1, cells)
         return np.where(self.borders(cells + 1) <= values, cells + 1, cells)
 
     def borders(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The lower border of each cell, as released. A cell's values are at least this."""
+        """The lower border of each cell, as released: the smallest value that the cell may contain.
+
+        Parameters
+        ----------
+        cells : the numbers of the cells, integral float64.
+        """
         if self.months:
-            month = cells.astype(np.int64) * self.months - 1970 * 12
-            days = month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+            month_numbers = cells.astype(np.int64) * self.months - 1970 * 12
+            days = month_numbers.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
             return np.asarray(days.astype(np.float64) * self.day_length)
         borders = cells * self.step
         if not (borders % 1).any() and (np.abs(borders) < EXACT_INTEGER).all():
@@ -109,7 +115,10 @@ class Grid:
     def borders_around(
         self, low: NDArray[np.float64], high: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The borders around classes: the largest <= low, the smallest > high, float64 (c,) each.
+        """Return the borders around each class, two arrays float64 (c,).
+
+        They are the largest border that is at most ``low``, and the smallest that is above
+        ``high``, on the step of the grid that the class uses.
 
         Parameters
         ----------
@@ -130,7 +139,10 @@ class Grid:
         return lower, upper
 
     def borders_between(self, least: float, most: float, limit: int) -> NDArray[np.float64] | None:
-        """All borders of all steps in (least, most], ascending; None if more than ``limit``."""
+        """The borders of all steps that are above ``least`` and at most ``most``, ascending.
+
+        None if there are more than ``limit`` borders.
+        """
         ends, borders_by_step = np.array([least, most]), [np.empty(0)]
         for cells in (self.finest, *(step.cells for step in self.coarser)):
             first, last = cells.cell_numbers(ends)
@@ -145,14 +157,15 @@ class Grid:
 
 
 def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
-    """Build the grid of a column whose values have this scale.
+    """Build the grid of a column.
 
-    Widths are 1, 2 and 5 times powers of ten. For dates they are days, weeks and months, and
-    multiples of months up to a century.
+    By default the widths of its cells are 1, 2 and 5 times powers of ten. For dates they are days,
+    weeks and months, and multiples of months up to a century.
 
     Parameters
     ----------
-    step : the width of all cells, in the column's unit; None for the widths above.
+    scale : the scale of the column's values.
+    step : the width of all cells, in the column's unit; None for the default widths.
 
     Raises
     ------
@@ -178,26 +191,32 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
     min_width = max(scale.spread / _MAX_CELLS, 2 * unit, digit_width)
     power = int(np.floor(np.log10(min_width)))
-    candidates = (f"{factor}e{power}" for factor in (1, 2, 5, 10))
-    finest = float(next(text for text in candidates if float(text) >= min_width * (1 - 1e-12)))
+    # Decimal literals are converted to float without the rounding errors of a product.
+    widths = (float(f"{factor}e{power}") for factor in (1, 2, 5, 10))
+    finest_width = next(width for width in widths if width >= min_width * (1 - 1e-12))
     top_power = int(np.ceil(np.log10(scale.spread)))
-    coarser = [
+    steps = [
         GridStep(
-            GridCells(float(f"{tenths}e{ten_power - 1}")),
-            GridCells(float(f"1e{ten_power}")),
-            min_cells,
+            cells=GridCells(float(f"{tenths}e{coarse_power - 1}")),
+            coarse_cells=GridCells(float(f"1e{coarse_power}")),
+            min_cells=min_cells,
         )
-        for ten_power in range(top_power, power - 1, -1)
+        for coarse_power in range(top_power, power - 1, -1)
         for tenths, min_cells in _STEP_CHOICES
     ]
     return Grid(
-        GridCells(finest),
-        tuple(candidate for candidate in coarser if candidate.cells.step > finest),
+        GridCells(finest_width), tuple(step for step in steps if step.cells.step > finest_width)
     )
 
 
 def _date_grid(spread: float, day_length: int) -> Grid:
-    """The grid of dates and timestamps; ``day_length`` is in the column's unit."""
+    """The grid of dates or timestamps.
+
+    Parameters
+    ----------
+    spread : the width of the range of values, in the column's unit.
+    day_length : the length of a day, in the column's unit.
+    """
     if spread < 14 * day_length * _MAX_UNIT_CELLS:
         return Grid(
             GridCells(
@@ -210,9 +229,11 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     finest, *coarser = (
         GridCells(months=m, day_length=day_length) for m in months or _STEPS_IN_MONTHS[-1:]
     )
-    return Grid(
-        finest, tuple(GridStep(cells, cells, _MIN_MONTH_CELLS) for cells in reversed(coarser))
+    steps = (
+        GridStep(cells, coarse_cells=cells, min_cells=_MIN_MONTH_CELLS)
+        for cells in reversed(coarser)
     )
+    return Grid(finest, tuple(steps))
 
 
 def unit_of(attribute: Attribute, scale: Scale) -> float:
@@ -238,13 +259,17 @@ def ends_around(
     ----------
     low, high : float64 (c,), the smallest and the largest value of each class.
     """
-    return released_ends(attribute, *grid.borders_around(low, high))
+    lower, upper = grid.borders_around(low, high)
+    return released_ends(attribute, lower, upper)
 
 
 def released_ends(
     attribute: Attribute, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Convert half-open intervals to the ends that are released; for ranks, both are inclusive."""
+    """Convert the ends of half-open intervals, float64 (c,) each, to those that are released.
+
+    For ranks, both released ends are inclusive; other intervals remain half-open.
+    """
     if attribute.kind is Kind.ORDINAL:
         high = np.minimum(high, len(attribute.order)) - 1
     return low, high

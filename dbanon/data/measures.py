@@ -1,9 +1,10 @@
 """Measures of a table: statistics of its columns, which are computed once.
 
-They are scales of numbers, dictionaries with counts, and distributions of sensitive columns, and
-stay small for any table. Code that processes a part of the table (distances, recodings, losses and
-models) uses these measures, not statistics of the part. Grids, shares and distances are therefore
-the same for all parts, and reveal nothing about a single one. Withheld records do not count.
+They are the range, mean and deviation of numeric columns, and the counts of the values of all other
+columns. They stay small for any table. Code that processes a part of the table (for distances,
+recodings, losses and privacy models) uses these measures, not statistics of the part. Grids, shares
+and distances are therefore the same for all parts, and reveal nothing about a single part. Withheld
+records are not counted.
 
 (The package ``measures`` is about something else: it computes properties of releases, such as
 losses and privacy models.)
@@ -36,10 +37,12 @@ class ValueFrequencies:
     counts : int64 (s,), read-only, by code.
     values : the values by code, as text; empty if unknown. If NULL is counted, it has the last
         code, and no entry here.
-    share_base : the total that shares refer to: the number of persons if ``counts`` count persons,
-        who may have several values each; None for the sum of the counts.
-    is_fixed : True if the distribution is that of another table than the records that are compared
-        with it. It may lack some of their values, and does not change if records are withheld.
+    share_base : the total by which counts are divided to get shares. If ``counts`` count persons,
+        it is the number of persons, who may have several values each; None for the sum of the
+        counts.
+    is_fixed : True if the frequencies come from another table than the records that are compared
+        with them. Values of these records may be missing here, and the frequencies do not change if
+        records are withheld.
     """
 
     counts: NDArray[np.int64]
@@ -62,10 +65,11 @@ class ValueFrequencies:
 
         Parameters
         ----------
-        codes : int32 (m,).
-        least_width : the smallest length of the result.
-        units : int64 (m,), the unit (person) of each code, which counts once per value; None to
-            count every code.
+        codes : int32 (m,), the code of each record's value.
+        values : the values by code, as text; empty if unknown.
+        least_width : the result has at least this many counts.
+        units : int64 (m,), the unit of each record (see ``Microdata.units``), mostly a person. A
+            unit counts once per value. None to count every record.
         """
         codes, n_units = _drop_repeated_codes(codes, units)
         counts = np.bincount(codes[codes >= 0], minlength=max(len(values), least_width))
@@ -75,7 +79,13 @@ class ValueFrequencies:
     def of_column(
         cls, column: CodedColumn, units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
-        """Count the values of a column, with NULL as the last value; ``units`` as in ``of``."""
+        """Count the values of a column, with NULL as the last value.
+
+        Parameters
+        ----------
+        units : int64 (n,), the unit of each record, which counts once per value; None to count
+            every record.
+        """
         null_code = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null_code), column.codes)
         return cls.of(codes, column.values, least_width=null_code + 1, units=units)
@@ -106,7 +116,8 @@ class ValueFrequencies:
         Parameters
         ----------
         codes : int32 (m,), the codes of the records to withhold.
-        units : as in ``of``; all records of each unit must be withheld.
+        units : int64 (m,), the units of these records; all records of a unit must be withheld. None
+            if the counts are of records.
         """
         if self.is_fixed:
             return self
@@ -135,7 +146,8 @@ class Measures:
     categories : the values and counts of the other attributes.
     sensitive : the distributions of the columns of privacy models; NULL is a value.
     whitenings : the maps that decorrelate z-scores, only for Mahalanobis distances. There is one
-        for each pattern of NULLs: a tuple that says which numeric attributes are not NULL.
+        for each pattern of NULLs. A pattern has a bool for each numeric attribute: True if it is
+        not NULL.
     ranks : by ordinal attribute, the ranks that occur, float64 (s,), ascending.
     """
 
@@ -180,7 +192,7 @@ class Measures:
         numbers = {
             attribute.name: scale
             for attribute, scale in zip(
-                columns, _scales(list(columns.values()), parallel_map), strict=True
+                columns, _compute_scales(list(columns.values()), parallel_map), strict=True
             )
         }
         categories = {
@@ -197,7 +209,7 @@ class Measures:
             sensitive={
                 name: ValueFrequencies.of_column(column, units) for name, column in sensitive
             },
-            whitenings=_whitenings(microdata, list(numbers.values())) if covariance else {},
+            whitenings=_compute_whitenings(microdata, list(numbers.values())) if covariance else {},
             ranks={a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
         )
 
@@ -221,26 +233,33 @@ class Measures:
         return self.whitenings[pattern]
 
 
-def _scales(columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap) -> list[Scale]:
-    """Compute the scale of each column, float64 (m,), in pieces, which do not affect the result."""
+def _compute_scales(
+    columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap
+) -> list[Scale]:
+    """Compute the scale of each column, float64 (m,). Columns are summed in pieces."""
     pieces = [
         (index, piece)
         for index, column in enumerate(columns)
         for piece in split_records(len(column))
     ]
+
+    def sum_piece(indexed_piece: tuple[int, slice]) -> Sums:
+        index, piece = indexed_piece
+        return Sums.of(columns[index][piece])
+
     sums = [Sums() for _ in columns]
-    sums_of_pieces = parallel_map(
-        lambda indexed_piece: Sums.of(columns[indexed_piece[0]][indexed_piece[1]]), pieces
-    )
-    for (index, _), piece_sums in zip(pieces, sums_of_pieces, strict=True):
+    for (index, _), piece_sums in zip(pieces, parallel_map(sum_piece, pieces), strict=True):
         sums[index] += piece_sums
     return [Scale.of_sums(column_sums) for column_sums in sums]
 
 
-def _whitenings(microdata: Microdata, scales: list[Scale]) -> dict[tuple[bool, ...], Whitening]:
+def _compute_whitenings(
+    microdata: Microdata, scales: list[Scale]
+) -> dict[tuple[bool, ...], Whitening]:
     """Compute a whitening for each pattern of NULLs that occurs.
 
-    It is computed from all records that are not NULL in the pattern's attributes.
+    A pattern's whitening is computed from all records that have values in all attributes that are
+    not NULL in the pattern.
     """
     transform = Standardization.of(scales)
     valid = microdata.numeric_valid()

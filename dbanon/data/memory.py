@@ -11,11 +11,12 @@ MIN_DATABASE_BYTES = 32 * 2**20
 # DuckDB gets one thread for each of these.
 _BYTES_PER_THREAD = 64 * 2**20
 
-_threads: int | None = None
+# The number of worker threads if it is limited.
+_thread_limit: int | None = None
 
 
 def half_of_memory() -> int:
-    """Half of the available memory in bytes, the default limit of a job."""
+    """Half of the memory available to this process, in bytes: the default limit of a job."""
     return available_bytes() // 2
 
 
@@ -32,17 +33,22 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 def worker_threads() -> int:
     """The number of worker threads: one per core, unless ``limit_threads`` was called."""
-    return _threads or os.cpu_count() or 1
+    return _thread_limit or os.cpu_count() or 1
 
 
-def limit_threads(threads: int | None) -> None:
+def limit_threads(n_threads: int | None) -> None:
     """Set the number of worker threads of this process; None for one per core."""
-    global _threads
-    _threads = threads
+    global _thread_limit
+    _thread_limit = n_threads
 
 
 def duckdb_limit_statements(memory: int) -> list[str]:
-    """Statements that limit DuckDB to this memory, and to threads that fit into it."""
+    """Build the statements that limit the memory of DuckDB, and its threads accordingly.
+
+    Parameters
+    ----------
+    memory : the limit in bytes.
+    """
     memory = max(memory, MIN_DATABASE_BYTES)
     threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]

@@ -37,8 +37,8 @@ class CodedColumn:
     ----------
     codes : int32 (n,), read-only: positions in ``values``; -1 for NULL.
     values : distinct values as text, in the column's order. Equal numbers have the same text.
-    text_codes : int32 (n,), codes of the texts as readers see them, if equal values can have
-        several texts, such as 7.5 and 7.50; None if each value has one text.
+    text_codes : int32 (n,), codes of the displayed texts, -1 for NULL. Only if equal values can be
+        displayed as different texts, such as 7.5 and 7.50; None if each value has one text.
     """
 
     codes: NDArray[np.int32]
@@ -72,7 +72,7 @@ class Microdata:
     codes : int32 (n, q), read-only: the other attributes, in their order, as positions in
         ``categories``; -1 where the value is NULL.
     categories : q tuples of the values that occur, sorted by code point.
-    valid : bool (n, d), read-only, or None when no value is NULL.
+    valid : bool (n, d), read-only: True for values that are not NULL; None if no value is NULL.
     wide : names of attributes with values that float64 cannot represent exactly; their class means
         need exact arithmetic.
     strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if
@@ -82,12 +82,12 @@ class Microdata:
         layer of each record. Classes do not span layers, and a person counts as a separate unit in
         each layer. None if there is only one.
     sensitive : the columns of privacy models, by name.
-    n_withheld : number of further records of the relation that are not in the arrays, because they
-        have a NULL that is not allowed, or belong to a stratum with fewer than k records.
-    suppressed : bool (n, d), read-only: which values are NULL here because they were suppressed;
-        None if there are none.
-    before_suppression : the same records with the suppressed values, for an evaluation; None if no
-        value is suppressed.
+    n_withheld : number of records of the relation that are not in the arrays, because they have a
+        NULL that is not allowed, or belong to a stratum with fewer than k records.
+    suppressed : bool (n, d), read-only: True for values that were replaced by NULL; None if there
+        are none.
+    before_suppression : the same records with their original values in place of suppressed ones,
+        for an evaluation; None if no value is suppressed.
     """
 
     attributes: tuple[Attribute, ...]
@@ -123,7 +123,10 @@ class Microdata:
 
     @property
     def ordered_keys(self) -> NDArray[np.int64]:
-        """One ascending number per record, int64 (n,): a key of one column, otherwise the index."""
+        """A number for each record that orders the records, int64 (n,), ascending.
+
+        It is the row key if this has one column, otherwise the index of the record.
+        """
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
     @property
@@ -190,13 +193,14 @@ class Microdata:
 def first_record_mask(
     units: NDArray[np.int64], codes: NDArray[np.integer] | None = None
 ) -> NDArray[np.bool_]:
-    """Which records are the first of their unit, or of their unit and code, bool (n,).
+    """Mark the first record of each unit, or of each pair of unit and code, bool (n,).
 
-    Counting only these records counts each person once, or once per value.
+    Counting only these records counts each unit (mostly a person) once, or once per value.
 
     Parameters
     ----------
-    units, codes : (n,), the unit and the code of each record.
+    units : int64 (n,), the unit of each record, as from ``Microdata.units``.
+    codes : integers (n,), the code of each record's value, -1 or more; None to count units once.
     """
     unit_keys = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
     is_first = np.zeros(len(units), np.bool_)
@@ -270,18 +274,20 @@ def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> ND
     SourceChanged : a key is missing.
     """
     if ordered_keys.shape[1] == 1:
-        column, searched = ordered_keys[:, 0], keys[:, 0]
+        column, keys_to_find = ordered_keys[:, 0], keys[:, 0]
     else:
-        # Pack the two columns of a key into one integer. The first column has few values, so its
-        # values are replaced by their index.
+        # Pack the two columns of a key into one integer, with the second column, which must be
+        # below 2**48, in the lower 48 bits. The first column has few values, so its values are
+        # replaced by their index.
         first_values = np.unique(ordered_keys[:, 0])
-        column, searched = (
+        column, keys_to_find = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
             for key_columns in (ordered_keys, keys)
         )
-    positions = np.searchsorted(column, searched)
-    if len(searched) and (
-        not len(column) or bool((column[np.minimum(positions, len(column) - 1)] != searched).any())
+    positions = np.searchsorted(column, keys_to_find)
+    if len(keys_to_find) and (
+        not len(column)
+        or bool((column[np.minimum(positions, len(column) - 1)] != keys_to_find).any())
     ):
         raise SourceChanged("A row was not present when the quasi-identifiers were read.")
     return positions
@@ -310,7 +316,7 @@ def widen_to_unrounded(
 
 
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
-    """Return which values float64 may have rounded, bool (c,): large integers and the like."""
+    """Mark the values that float64 may have rounded, bool (c,), such as large integers."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         units_per_value = 1.0
     elif attribute.kind is Kind.DECIMAL:
@@ -331,10 +337,10 @@ class ColumnRoles:
     ----------
     quasi_identifiers : the attributes of the microdata.
     by : columns of strata, compared as text; each combination of values is a stratum.
-    sensitive : columns of privacy models, as text.
-    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
-        does not matter.
-    persons : the entity column; empty if there is none.
+    sensitive : columns of privacy models, read as text.
+    leaf_columns : names of the sensitive columns whose values are leaves of a hierarchy, so that
+        the order of the values does not matter.
+    persons : the entity column as the only element; empty if there is none.
     passthrough : retained columns that this process copies unchanged from the source to the output;
         None if source and output are in the same database, which copies them itself.
     """
@@ -352,20 +358,21 @@ class ColumnRoles:
         return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.persons)
 
     def entities(
-        self, codes: Callable[[Attribute], NDArray[np.integer]]
+        self, encode_column: Callable[[Attribute], NDArray[np.integer]]
     ) -> NDArray[np.int32] | None:
         """The person of each record, int32 (n,); None if every record is a person.
 
         Parameters
         ----------
-        codes : returns codes of a column, (n,), equal for equal values and -1 for NULL.
+        encode_column : a function that returns codes of a column's values, integers (n,), equal for
+            equal values and -1 for NULL.
 
         Raises
         ------
         NullInEntity : the column is NULL somewhere.
         """
         for column in self.persons:
-            return require_no_null_entity(codes(column).astype(np.int32), column.name)
+            return require_no_null_entity(encode_column(column).astype(np.int32), column.name)
         return None
 
     def assign_roles(self, microdata: Microdata) -> Microdata:

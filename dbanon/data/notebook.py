@@ -24,7 +24,12 @@ _load_drawing: Callable[[], Drawing] | None = None
 
 
 def set_drawing(load_drawing: Callable[[], Drawing]) -> None:
-    """Register the drawing module by a function that is called on first use."""
+    """Register the drawing module.
+
+    Parameters
+    ----------
+    load_drawing : a function that imports and returns the module; it is called on first use.
+    """
     global _load_drawing
     _load_drawing = load_drawing
 
@@ -33,7 +38,10 @@ class NotebookCard:
     """A result that notebooks display as a card."""
 
     def _repr_html_(self) -> str | None:
-        """Return the card; if no drawing module is registered, None, so notebooks use ``repr``."""
+        """Return the card as HTML.
+
+        None if no drawing module is registered; notebooks then display ``repr``.
+        """
         return None if _load_drawing is None else _load_drawing().card(self)
 
 

@@ -32,7 +32,8 @@ class Level:
     Parameters
     ----------
     cells : the cells of the grid.
-    cells_per_union : number of cells per union; unions start at its multiples.
+    cells_per_union : number of cells per union. A union starts at a cell whose number is a multiple
+        of this.
     """
 
     cells: GridCells
@@ -43,7 +44,7 @@ class Level:
         return np.floor(self.cells.cell_numbers(values) / self.cells_per_union)
 
     def borders(self, unions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The lower border of each union."""
+        """The lower border of each union, float64; ``unions`` holds the numbers of the unions."""
         return self.cells.borders(unions * self.cells_per_union)
 
 
@@ -53,9 +54,11 @@ class NumberLevels:
 
     Parameters
     ----------
-    attribute, scale : the column and its scale.
+    attribute : the column.
+    scale : the scale of the column's values.
     finest : the cells that all levels consist of.
-    levels : all levels except the last, the finest first; the last is one interval for all values.
+    levels : all levels except the last, the finest first. The last level is not listed: it is one
+        interval for all values.
     """
 
     attribute: Attribute
@@ -73,7 +76,7 @@ class NumberLevels:
 
         Raises
         ------
-        RangeUnsuitable : as ``grid_for``.
+        RangeUnsuitable : float64 cannot represent the borders.
         """
         grid = grid_for(attribute, scale, step)
         finest = grid.finest
@@ -120,12 +123,12 @@ class NumberLevels:
             cells = self.levels[level].union_numbers(values)
             low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
             return released_ends(self.attribute, low, high)
-        # The last level spans all cells of the level below that contain values: the given ones and
-        # those of the measured table, since values of later records may lie outside its range.
+        # The last level spans all cells of the level below it that contain a value of the argument
+        # or of the measured table. Values of later records may lie outside the table's range.
         ends = np.append(values, (self.scale.least, self.scale.most))
-        below = self.levels[-1] if self.levels else Level(self.finest)
-        first, last = below.union_numbers(np.array([ends.min(), ends.max()]))
-        low, high = below.borders(np.array([first, last + 1]))[:, np.newaxis]
+        level_below = self.levels[-1] if self.levels else Level(self.finest)
+        first, last = level_below.union_numbers(np.array([ends.min(), ends.max()]))
+        low, high = level_below.borders(np.array([first, last + 1]))[:, np.newaxis]
         low, high = released_ends(self.attribute, low, high)
         return np.repeat(low, len(values)), np.repeat(high, len(values))
 
@@ -145,29 +148,30 @@ class NumberLevels:
         level : the lowest level to consider.
         """
         common_level = np.full(len(low), self.top_level)
-        for higher in range(self.top_level - 1, level - 1, -1):
-            common_level[self.cells_of(low, higher) == self.cells_of(high, higher)] = higher
+        for lower_level in range(self.top_level - 1, level - 1, -1):
+            is_same_cell = self.cells_of(low, lower_level) == self.cells_of(high, lower_level)
+            common_level[is_same_cell] = lower_level
         return common_level
 
     def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
-        """Return the lowest level whose cells contain the cells of a level measured elsewhere.
+        """Return the lowest level whose cells contain the cells of a level of other records.
 
-        Values that are in the same cell there are then in the same cell here.
+        Values that share a cell on the level of ``other`` then share a cell on the returned level.
 
         Parameters
         ----------
         other : the levels of the same column, measured on other records.
-        level : one of its levels, the lowest level to consider.
+        level : a level of ``other``; it is also the lowest level to consider here.
         values : the values to compare, float64 (m,).
         """
         if self.levels == other.levels or not len(values):
             return min(level, self.top_level)
-        order = np.argsort(values, kind="stable")
-        ascending = values[order]
-        cells = other.cells_of(ascending, level)
+        sorted_values = np.sort(values, kind="stable")
+        cells = other.cells_of(sorted_values, level)
+        # The positions of the first and the last value in each cell.
         firsts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
         lasts = np.append(firsts[1:], len(cells)) - 1
         common_level = self.lowest_common_level(
-            ascending[firsts], ascending[lasts], min(level, self.top_level)
+            sorted_values[firsts], sorted_values[lasts], min(level, self.top_level)
         )
         return int(common_level.max())

@@ -54,10 +54,11 @@ class Option:
         that is repeated there.
     form : the format of a value on the command line, such as ``NAME=NUMBER``.
     unit : ``bytes`` for amounts of memory.
-    concerns_release : True if it concerns released data; functions that only build classes do not
-        have it.
-    has_sql_key : False if functions in SQL do not take it as a key, but in another way.
-    is_secret : True if it contains values of columns; the ledger then records only how many.
+    concerns_release : True if the option concerns released data, so that functions that only build
+        classes do not have it.
+    has_sql_key : False if SQL functions do not have the option as a key of their JSON argument.
+    is_secret : True if the option contains values of columns, of which the ledger records only the
+        number.
     docs_page : the page in ``docs/`` with details.
     """
 
@@ -85,9 +86,11 @@ class Parameter:
 
     Parameters
     ----------
-    type : as annotated: ``int``, ``float``, ``bool``, ``str``, another class, or a tuple or mapping
-        of these; may allow None.
-    default : ``REQUIRED`` if the option must be set.
+    name : the option's name in Python.
+    type : the annotated type: ``int``, ``float``, ``bool``, ``str``, another class, or a tuple or
+        mapping of these; it may allow None.
+    default : the default value; ``REQUIRED`` if the option must be set.
+    option : the description.
     """
 
     name: str
@@ -129,7 +132,12 @@ class Parameter:
         return str(self.default) if has_plain_default else ""
 
     def format_help(self, write_name: Callable[[str], str]) -> str:
-        """The help; ``write_name`` formats the names of other options in it."""
+        """Format the help.
+
+        Parameters
+        ----------
+        write_name : a function that formats the name of another option that the help mentions.
+        """
         return re.sub(r"`(\w+)`", lambda match: write_name(match[1]), self.option.help)
 
     def check(self, value: Any, display_name: str = "") -> Any:
@@ -179,7 +187,10 @@ def parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
 
 
 def all_parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
-    """Return the options as ``parameters`` does; those of a nested dataclass replace its field."""
+    """Return the options of a dataclass, including those of fields that are dataclasses themselves.
+
+    The options of a nested dataclass are listed in place of its field.
+    """
     cache_key: Any = options_class
     return _all_parameters(cache_key)
 
@@ -198,7 +209,10 @@ def docstring_paragraphs(options: Iterable[Parameter]) -> str:
 
 
 class _DocWithOptions:
-    """A docstring with options. It is built on access, since each server connection imports it."""
+    """A docstring with options.
+
+    It is built on access, because each connection to a PostgreSQL server imports the module anew.
+    """
 
     def __init__(self, doc: str) -> None:
         self._doc = doc
@@ -211,7 +225,7 @@ class _DocWithOptions:
 
 
 class _SignatureOfTypes:
-    """The signature of a dataclass without the ``Option`` annotations of its fields."""
+    """The signature of a dataclass, whose annotations are the types without their ``Option``."""
 
     def __init__(self, signature: Any) -> None:
         self._signature = signature
@@ -238,7 +252,7 @@ def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -
     Raises
     ------
     TypeError : a name is not that of an option, or a required option is missing.
-    InvalidParameter : as ``check_options``.
+    InvalidParameter : a value has another type or is out of range.
     """
     cache_key: Any = options_class
     field_types = _field_types(cache_key)
@@ -326,7 +340,7 @@ class _NotAllowedError(Exception):
 
 
 def _normalize(kind: Any, value: Any, option: Option) -> Any:
-    """Check a value and convert it to the types of ``Parameter.check``.
+    """Check a value of a type ``kind``, and normalize it as ``Parameter.check`` describes.
 
     Raises ``_NotAllowedError``.
     """

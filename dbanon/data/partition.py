@@ -32,7 +32,12 @@ def max_count_of_share(share: float, n: int) -> int:
 
 
 def required_share_text(count: int, n: int) -> str:
-    """Format ``count / n``, rounded up to 6 digits, as a value for an option; n is at least 1."""
+    """Format ``count / n``, rounded up to 6 digits, as the value of an option that limits a share.
+
+    Parameters
+    ----------
+    n : the total, 1 or more.
+    """
     return f"{-(-count * 10**6 // n) / 10**6:.6f}"
 
 
@@ -77,7 +82,9 @@ class Synthesis:
         return np.column_stack([np.asarray(values, np.float64) for values in self.columns.values()])
 
 
+# The label of a suppressed record.
 SUPPRESSED = -1
+# Counts of a method that reports none.
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -88,8 +95,8 @@ class Partition(NotebookCard):
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
-    method_counts : counts that the method reports, by name, such as how often it did something. If
-        partitions are joined, they are added.
+    method_counts : counts that the method reports, by name, such as the number of steps of some
+        kind. If partitions are joined, their counts are added.
 
     Attributes
     ----------
@@ -106,17 +113,17 @@ class Partition(NotebookCard):
     sees_all_strata: ClassVar[bool] = False
 
     def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NO_COUNTS) -> None:
-        array = np.array(labels, dtype=np.int32)
-        if array.ndim != 1:
+        label_array = np.array(labels, dtype=np.int32)
+        if label_array.ndim != 1:
             raise ValueError("labels must have one dimension")
-        self._set_fields(array, method_counts)
+        self._set_fields(label_array, method_counts)
 
-    def _set_fields(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
+    def _set_fields(self, labels: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
         """Set the fields; raises ValueError if the labels are invalid."""
-        array.setflags(write=False)
-        object.__setattr__(self, "labels", array)
+        labels.setflags(write=False)
+        object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "method_counts", method_counts)
-        # Raises for a negative label other than SUPPRESSED.
+        # Computing the sizes raises ValueError for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")
 
@@ -129,7 +136,7 @@ class Partition(NotebookCard):
     def without_copy(
         cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NO_COUNTS
     ) -> Partition:
-        """As the constructor, but without copying the labels: the caller must not change them."""
+        """Build a partition without copying the labels, which the caller must not change."""
         partition = Partition.__new__(Partition)
         partition._set_fields(labels, method_counts)
         return partition
@@ -151,7 +158,7 @@ class Partition(NotebookCard):
 
     @cached_property
     def _members_by_class(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two arrays ``members`` and ``starts``."""
+        """The arrays of the properties ``members`` and ``starts``."""
         return kernels.grouped(self.labels, self.n_classes)
 
     @property
@@ -170,14 +177,21 @@ class Partition(NotebookCard):
         return None
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Group rows by equal released values.
+        """Group rows by equal released values: here the groups are the classes.
 
-        Returns this partition, and the class of each group, int32 (n_classes, 1).
+        Returns the partition into groups, and the class of each group, int32 (n_classes, 1).
         """
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Return pairs of attributes and their classes: here one pair for all attributes."""
+        """Return, for each group of attributes that share their classes, the group and the classes.
+
+        Here all attributes share the classes of rows.
+
+        Parameters
+        ----------
+        names : the names of the attributes.
+        """
         return [(names, self)]
 
     @classmethod
@@ -186,7 +200,8 @@ class Partition(NotebookCard):
 
         Parameters
         ----------
-        results : pairs of the records of a set, int64 (m,), and its result.
+        results : for each set, the indices of its records, int64 (m,), and the result for them.
+        n : the number of all records; those outside all sets are suppressed.
         """
         return combine(results, n)
 
@@ -246,7 +261,7 @@ class AttributePartition(NotebookCard):
     def join_results(
         cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int
     ) -> AttributePartition:
-        """As ``Partition.join_results``, for each attribute."""
+        """Join the results for disjoint sets of records, separately for each attribute."""
         records = [records for records, _ in results]
         partitions_by_attribute = zip(*(result.partitions for _, result in results), strict=True)
         return cls(
@@ -257,13 +272,13 @@ class AttributePartition(NotebookCard):
         )
 
     def require(self, k: int, max_size: int | None = None) -> AttributePartition:
-        """As ``Partition.require``, for each attribute."""
+        """Check the class sizes of each attribute, as ``Partition.require`` does."""
         for partition in self.partitions:
             partition.require(k, max_size)
         return self
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Return pairs of attributes and their classes: here one pair per attribute."""
+        """Return each attribute, as a list of one name, with its classes."""
         return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
@@ -280,7 +295,7 @@ class AttributePartition(NotebookCard):
         return Partition(row_labels), classes
 
     def take(self, records: NDArray[np.int64]) -> AttributePartition:
-        """As ``Partition.take``, for each attribute."""
+        """Take the classes of some records, for each attribute, as ``Partition.take`` does."""
         return AttributePartition(tuple(partition.take(records) for partition in self.partitions))
 
 
@@ -291,12 +306,14 @@ class Levels(Partition):
     Parameters
     ----------
     labels : int32 (n,), the class of each record; -1 if suppressed.
-    levels : by attribute, the level of generalization; 0 for the leaves or the finest cells.
-    numbers : by numeric attribute without a hierarchy, all levels that the method could choose.
+    levels : by attribute, the chosen level of generalization; 0 for the leaves of a hierarchy, or
+        for the finest intervals of numbers.
+    number_levels : by numeric attribute without a hierarchy, all levels that the method could
+        choose from.
     """
 
     levels: Mapping[str, int]
-    numbers: Mapping[str, NumberLevels]
+    number_levels: Mapping[str, NumberLevels]
 
     supports_blocks: ClassVar[bool] = False
     sees_all_strata: ClassVar[bool] = True
@@ -305,11 +322,11 @@ class Levels(Partition):
         self,
         labels: ArrayLike,
         levels: Mapping[str, int],
-        numbers: Mapping[str, NumberLevels],
+        number_levels: Mapping[str, NumberLevels],
     ) -> None:
         super().__init__(labels)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
-        object.__setattr__(self, "numbers", MappingProxyType(dict(numbers)))
+        object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
 
     @property
     def grouping_levels(self) -> Levels:
@@ -318,18 +335,21 @@ class Levels(Partition):
 
     @classmethod
     def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
-        """Extend the single result, of some of n records in any order, to all n records."""
+        """Extend the only result, which is for some of n records in any order, to all n records."""
         [(records, result)] = results
         levels: Levels = result.take(positions_among(records, n))
         return levels
 
     def take(self, records: NDArray[np.int64]) -> Levels:
-        """As ``Partition.take``, with the same levels; classes without a record are left out."""
+        """Take the classes of some records, as ``Partition.take`` does, and keep the levels.
+
+        Classes without a record are left out, and the others are renumbered.
+        """
         is_unmatched = records < 0
         labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
         is_released = labels >= 0
         labels[is_released] = np.unique(labels[is_released], return_inverse=True)[1].reshape(-1)
-        return Levels(labels, self.levels, self.numbers)
+        return Levels(labels, self.levels, self.number_levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +362,7 @@ class ClusteringResult:
     levels : the levels of full-domain generalization before classes were merged; None for other
         methods.
     measures : the measures of the released table; None if they are not computed yet.
-    method_counts : counts that the method reports, as in ``Partition``.
+    method_counts : counts that the method reports, by name.
     """
 
     classes: Partition | AttributePartition
@@ -368,8 +388,8 @@ def combine(
 
     Parameters
     ----------
-    parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records
-        outside all sets are suppressed.
+    parts : for each set, the indices of its records, int64 (m,), and the partition of the set.
+        Records outside all sets are suppressed.
     parallel_map : ``on_all_cores`` to process the parts in parallel, or ``map``; the result is the
         same.
     """
@@ -377,8 +397,10 @@ def combine(
     for _, partition in parts:
         for name, count in partition.method_counts.items():
             method_counts[name] = method_counts.get(name, 0) + count
-    if len(parts) == 1 and are_all_records(parts[0][0], n):
-        return Partition.without_copy(parts[0][1].labels, method_counts)
+    if len(parts) == 1:
+        [(all_records, single_partition)] = parts
+        if are_all_records(all_records, n):
+            return Partition.without_copy(single_partition.labels, method_counts)
     labels = np.full(n, SUPPRESSED, np.int32)
     first_classes = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
 
@@ -398,5 +420,5 @@ def combine(
 
 
 def are_all_records(records: NDArray[np.int64], n: int) -> bool:
-    """Whether these are the indices of all n records, in their order."""
+    """True if ``records`` holds the indices of all n records, in ascending order."""
     return len(records) == n and bool((records == np.arange(n)).all())

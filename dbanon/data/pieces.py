@@ -1,6 +1,6 @@
 """Process long arrays in pieces on all cores, or store them on disk.
 
-Pieces are processed by threads, which speed up only work that releases the interpreter lock.
+Threads process the pieces. They speed up only work that releases Python's global interpreter lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_RECORDS = 200_000
 
 
 class ParallelMap(Protocol):
-    """A function like ``map``: applies work to each item, in order."""
+    """A function like ``map``, possibly parallel: it returns the results in the order of items."""
 
     def __call__(
         self, work: Callable[[_Item], _Result], items: Iterable[_Item], /
@@ -51,9 +51,10 @@ def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) ->
 
 
 def choose_column_map(table: NDArray[Any]) -> ParallelMap:
-    """Choose how to process the columns of a table, (n, p): in parallel if it is large.
+    """Choose the function that maps over the columns of a table, (n, p): parallel for large tables.
 
-    If the table is on disk, process one column at a time: together they do not fit into memory.
+    If the table is on disk, columns are processed one at a time: together they do not fit into
+    memory.
     """
     base: Any = table
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
@@ -66,18 +67,18 @@ def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-# Rows are reordered in blocks of this size.
+# Number of rows per block when rows on disk are reordered.
 _REORDERED_ROWS = 1 << 18
 
 
 class Disk(Protocol):
     """Storage for private temporary files that vanish with the run."""
 
-    def file(self) -> BinaryIO:
+    def create_file(self) -> BinaryIO:
         """Create an empty, unnamed file."""
 
-    def failed(self, error: OSError) -> Exception:
-        """The exception to raise if a file cannot be written."""
+    def write_failure(self, error: OSError) -> Exception:
+        """Build the exception to raise if a file cannot be written."""
 
 
 class DiskArray:
@@ -95,7 +96,7 @@ class DiskArray:
 
     def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
         self._disk, self._width, self._dtype = disk, width, np.dtype(dtype)
-        self._file = disk.file()
+        self._file = disk.create_file()
         self._n_rows = 0
 
     def add(self, block: NDArray[Any]) -> None:
@@ -105,7 +106,7 @@ class DiskArray:
             # Do not write to a memory map: if the disk is full, that kills the process.
             self._file.write(np.ascontiguousarray(block, self._dtype).tobytes())
         except OSError as error:
-            raise self._disk.failed(error) from None
+            raise self._disk.write_failure(error) from None
 
     def to_array(self) -> NDArray[Any]:
         """The array, (n, width), read-only."""
@@ -113,7 +114,7 @@ class DiskArray:
             try:
                 file.flush()
             except OSError as error:
-                raise self._disk.failed(error) from None
+                raise self._disk.write_failure(error) from None
             shape = (self._n_rows, self._width)
             if not self._n_rows or not self._width:
                 return np.empty(shape, self._dtype)
@@ -121,7 +122,13 @@ class DiskArray:
 
 
 def reorder_on_disk(disk: Disk, rows: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Reorder rows, (n, width), by indices, int64 (n,), into a new array on disk."""
+    """Write rows in another order to a new array on disk, and return it.
+
+    Parameters
+    ----------
+    rows : the rows, (n, width).
+    order : int64 (n,), the index of each row of the result in ``rows``.
+    """
     reordered = DiskArray(disk, rows.shape[1], rows.dtype)
     for start in range(0, len(order), _REORDERED_ROWS):
         reordered.add(rows[order[start : start + _REORDERED_ROWS]])

@@ -22,7 +22,7 @@ from dbanon.kernels import exact_sums, standardized
 # Every float64 is an integer multiple of 2**-1074.
 _UNIT_EXPONENT = 1074
 
-# Bits of a variance, so that its square root has 64 before it is rounded to the 53 of a float64.
+# Bits of a variance. Its square root then has 64 bits before it is rounded to the 53 of a float64.
 _ROOT_BITS = 2 * 64
 
 
@@ -48,7 +48,7 @@ class Sums:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Sums:
-        """Sum these values, float64 (m,), which must be finite and may have any order."""
+        """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
         least, most, all_integers, sums_by_exponent = exact_sums(values)
@@ -129,7 +129,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """Compute the scale of these values, float64 (m,), finite, in any order."""
+        """Compute the scale of these values, float64 (m,), which must be finite."""
         return cls.of_sums(Sums.of(values))
 
     @classmethod
@@ -166,8 +166,9 @@ class Standardization:
 
     Parameters
     ----------
-    exponent, shift, scale : int64 (p,) and float64 (p,) each, by column. A scale of 0 marks a
-        constant column, which maps to 0.
+    exponent : int64 (p,), the exponent of the power of two, by column.
+    shift : float64 (p,), the number to subtract, by column.
+    scale : float64 (p,), the divisor, by column; 0 marks a constant column, which maps to 0.
     """
 
     exponent: NDArray[np.int64]
@@ -224,9 +225,9 @@ class Standardization:
 
         Parameters
         ----------
-        numbers : float64 (n, p).
-        records : int64 (m,), indices of rows.
-        factors : float64 (p,), 0 or more.
+        numbers : float64 (n, p), the columns.
+        records : int64 (m,), the indices of the rows.
+        factors : float64 (p,), the factor of each column, 0 or more.
         """
         return standardized(
             np.ascontiguousarray(numbers),

@@ -49,7 +49,7 @@ class Role(str, Enum):
 
 
 class Kind(str, Enum):
-    """The family of a column's type, as methods and recodings distinguish it."""
+    """The family of a column's type. Methods and recodings treat each family differently."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -85,7 +85,7 @@ class Attribute:
     kind : the family of its type.
     role : its role in the release.
     sql_type : the name of its type in the database; empty for a data frame.
-    bits : width of an INTEGER (16, 32, 64) or FLOAT (32, 64).
+    bits : the width of an INTEGER (16, 32 or 64) or FLOAT (32 or 64) in bits.
     precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
     scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
     has_time_zone : True for a TIMESTAMP with time zone, whose values are instants.
@@ -219,7 +219,7 @@ def _as_ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
 
     Raises
     ------
-    UnsupportedType : it is not text.
+    UnsupportedType : the attribute is not text.
     InvalidParameter : the order contains a value twice.
     """
     if attribute.kind is not Kind.CATEGORY:
@@ -239,7 +239,9 @@ def move_ordinals_to_numbers(
     codes: NDArray[np.int32],
     categories: Sequence[Sequence[str]],
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], list[Sequence[str]]]:
-    """Move ordinal attributes from the codes to the numbers, as ranks; return the arguments so.
+    """Move ordinal attributes from the codes to the numbers, as ranks.
+
+    Returns numbers, codes and categories after the move.
 
     Parameters
     ----------
@@ -254,8 +256,8 @@ def move_ordinals_to_numbers(
     """
     coded_attributes = [attribute for attribute in attributes if attribute.kind.is_coded]
     number_columns = iter(numbers.T)
-    columns = [
-        _ranks(
+    all_number_columns = [
+        _convert_to_ranks(
             attribute,
             codes[:, coded_attributes.index(attribute)],
             categories[coded_attributes.index(attribute)],
@@ -265,13 +267,15 @@ def move_ordinals_to_numbers(
         for attribute in attributes
         if attribute.kind.is_numeric
     ]
-    other_columns = [
+    # The positions of the attributes that remain coded.
+    positions = [
         i for i, attribute in enumerate(coded_attributes) if attribute.kind is not Kind.ORDINAL
     ]
-    return np.column_stack(columns), codes[:, other_columns], [categories[i] for i in other_columns]
+    remaining_categories = [categories[i] for i in positions]
+    return np.column_stack(all_number_columns), codes[:, positions], remaining_categories
 
 
-def _ranks(
+def _convert_to_ranks(
     attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
 ) -> NDArray[np.float64]:
     """Convert codes of texts to ranks in the attribute's order, float64 (n,); 0 for NULL.

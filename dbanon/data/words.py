@@ -55,7 +55,7 @@ class LabelledText:
 
     @property
     def warning_texts(self) -> tuple[str, ...]:
-        """Warnings to print on stderr, each after ``Warning:``; empty by default."""
+        """Warnings to print on stderr, each prefixed with ``Warning:``; empty by default."""
         return ()
 
     def __str__(self) -> str:

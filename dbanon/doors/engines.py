@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.data.extension import built_in_extensions, load
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report
@@ -51,7 +51,7 @@ class Engine:
         ------
         DbanonError : its class says what went wrong; nothing was published.
         """
-        if job.declared == BY_RULES:
+        if job.declared == RULES_NOT_READ:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules
 

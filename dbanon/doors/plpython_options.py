@@ -23,7 +23,7 @@ from dbanon.errors import (
 from dbanon.errors.base import Notation
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, build_option_refusal
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
@@ -179,7 +179,7 @@ def parse_call_options(
         if not (has_table_rules and parameter.name == "quasi_identifiers")
     }
     if has_table_rules:
-        values |= {"quasi_identifiers": (), "declared": BY_RULES}
+        values |= {"quasi_identifiers": (), "declared": RULES_NOT_READ}
     values["options"] = {}
     for name, value in call_options.items():
         if name in method_options:

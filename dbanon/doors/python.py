@@ -18,7 +18,7 @@ from dbanon.job.private import (
     private_method_options,
     refuse_private_options,
 )
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 from dbanon.job.synthesis import PRIVATE_METHODS
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
         if options.get(name, default) is None:
             # None has always meant the default here.
             del options[name]
-    options["declared"] = BY_RULES if options.get("declared") else None
+    options["declared"] = RULES_NOT_READ if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):
         options["exports"] = [Export.from_path(export) for export in options["exports"]]
     return build_options(

@@ -16,10 +16,13 @@ from dbanon.data.option import Option, build_options, check_options, parameters
 from dbanon.errors import InvalidParameter
 from dbanon.job.pseudonym import is_key_location
 
+# Values of ``ChainRules.changes``: how to treat values that change.
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
+# Values of ``ChainRules.departures``: how to treat a class that persons have left.
 WITHDRAW = "withdraw"
 DEPARTURES = (HOLD, WITHDRAW)
+# Values of ``ChainRules.mode``.
 CONTINUE, MEASURE = "continue", "measure"
 MODES = (CONTINUE, MEASURE)
 
@@ -91,12 +94,12 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Chain:
-        """Copy the chain with its key's location mapped.
+        """Copy the chain, and map the location of its key.
 
         Parameters
         ----------
-        map_path : applied to the location if it is a file.
-        map_text : applied to the location if it is the name of a variable.
+        map_path : a function for the path, if the location is a file.
+        map_text : a function for the variable's name, if it is an environment variable.
         """
         kind, _, location = self.key.partition(":")
         map_location = map_path if kind == "file" else map_text
@@ -112,9 +115,10 @@ class Chain:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Chain:
-        """Build the chain from plain values by key.
+        """Build the chain from the plain values of its fields, by name.
 
-        Rules among them are those that the job expects the chain to have.
+        Keys of ``ChainRules`` are accepted, too: they are the rules that the job expects the chain
+        to have.
 
         Raises
         ------
@@ -197,7 +201,7 @@ class ChainRules:
     tables: Annotated[
         Sequence[str],
         Option(
-            "Further tables that the persons have rows in: one set of classes holds in all of them."
+            "Further tables with rows of the same persons. All tables share one set of classes."
         ),
     ] = ()
     mode: Annotated[
@@ -287,11 +291,11 @@ def require_chain_name(name: str) -> None:
 
 
 def require_key_form(key: str) -> None:
-    """Check that a text names the location of a key.
+    """Check that ``key`` is the location of a key, not a key.
 
     Raises
     ------
-    InvalidParameter : it does not. The message omits the text, which may be the key itself.
+    InvalidParameter : it is not a location. The message omits the text, which may be the key.
     """
     if not is_key_location(key):
         raise InvalidParameter(

@@ -35,8 +35,8 @@ class ChainGuarantee(Guarantee):
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the number of tables in which its persons have rows. With several, k counts persons
-        over all of them, and the release shows which persons have rows in a table.
+    n_tables : the number of tables in which its persons have rows. With several, k counts persons
+        over all of them, and the release shows how many persons of a class have rows in a table.
     only_measured : True if each release builds new classes, and histories are only counted.
     max_exposed : limit for the fraction of persons whose history is shared by fewer than k persons,
         if histories are only counted; None for no limit.
@@ -44,7 +44,7 @@ class ChainGuarantee(Guarantee):
 
     entity: str = ""
     chain: str = ""
-    tables: int = 1
+    n_tables: int = 1
     only_measured: bool = False
     max_exposed: float | None = None
 
@@ -66,19 +66,21 @@ class ChainGuarantee(Guarantee):
     @property
     def has_k_anonymous_rows(self) -> bool:
         """False with several tables: only one of k persons may have a row in this table."""
-        return self.tables == 1
+        return self.n_tables == 1
 
     @property
     def classes_have_k_rows(self) -> bool:
         """False with several tables: a class may have fewer rows than persons in this table."""
-        return self.tables == 1
+        return self.n_tables == 1
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
-                "A reader who knows what a privacy model requires may tell classes that were merged"
-                f" for it apart again: each of them has {self.k} persons, who share their history."
+                "A reader who knows what a privacy model requires may be able to tell apart the"
+                f" classes that were merged for it: each of them has {self.k} persons, who share"
+                " their history."
                 " Newcomers who never enter the chain reveal that a model excluded them.",
             )
         return (
@@ -86,14 +88,14 @@ class ChainGuarantee(Guarantee):
             "Someone who knows that a person's kept values changed, or that they did not, knows"
             " more than the chain takes into account; so does anyone who sees releases outside it.",
             *model_warnings,
-            *((SEVERAL_TABLES_WARNING,) if self.tables > 1 else ()),
+            *((SEVERAL_TABLES_WARNING,) if self.n_tables > 1 else ()),
         )
 
     def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
         text = super().describe(columns)
-        if self.tables > 1:
-            text += f", in any of the {self.tables} tables of the chain"
+        if self.n_tables > 1:
+            text += f", in any of the {self.n_tables} tables of the chain"
         if self.only_measured:
             return (
                 f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
@@ -126,14 +128,17 @@ class ChainGuarantee(Guarantee):
         n_rows = histories.persons if histories.rows is None else histories.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_histories(histories)
-        return self.verdict(counts, self._require_levels(counts, expected))
+        return self.verdict(counts, self._require_models(counts, expected))
 
     def require_histories(self, histories: ChainCounts) -> None:
         """Check the counts of histories in the chain's state.
 
         Raises
         ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
+        TraceTooSmall : fewer than k persons share a history.
+        ChainModelBroken : a class violates a privacy model.
+        RecountFailed : the written rows differ from the state of the chain.
+        ChainExposed : too many persons have a history that fewer than k share.
         """
         for n_wrong, description in (
             (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
@@ -175,29 +180,35 @@ class ChainGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
 
-    def require_exposure_limit(self, exposed: int, n_persons: int) -> None:
+    def require_exposure_limit(self, n_exposed: int, n_persons: int) -> None:
         """Check that the fraction of exposed persons is at most ``max_exposed``.
+
+        Parameters
+        ----------
+        n_exposed : the number of persons whose history fewer than k persons share.
+        n_persons : the number of all persons with a history.
 
         Raises
         ------
-        ChainExposed : it is not.
+        ChainExposed : the fraction is larger.
         """
-        if self.max_exposed is None or exposed <= self.max_exposed * n_persons:
+        if self.max_exposed is None or n_exposed <= self.max_exposed * n_persons:
             return
         raise ChainExposed(
-            f"With this release {exposed} of {n_persons} persons would have a joint"
+            f"With this release {n_exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Raise max_exposed, or make the release in a chain of mode continue, where k"
             " persons share each history.",
         )
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
-        """The levels that all classes reach, in the order of the models.
+        """The privacy models, in their order, with the levels that all classes reach.
 
-        For models that compare with the chain's first release, they come from the chain's state.
+        For models that compare classes with the chain's first release, the levels come from the
+        chain's state.
         """
         histories = counts.histories
         assert histories is not None
@@ -214,7 +225,7 @@ class ChainGuarantee(Guarantee):
             for index in range(len(self.models))
         )
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on counted persons, or on counted rows if each person has one row."""
         histories = counts.histories
         assert histories is not None
@@ -222,10 +233,10 @@ class ChainGuarantee(Guarantee):
         return Verdict(
             k=k,
             rarest_combination_size=k,
-            models=levels,
+            models=counted_models,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
-            | ({"tables": self.tables} if self.tables > 1 else {}),
+            | ({"tables": self.n_tables} if self.n_tables > 1 else {}),
             unit_suffix=(
                 f' (persons: distinct values of "{self.entity}", {histories.persons} in all)'
             ),
@@ -233,7 +244,10 @@ class ChainGuarantee(Guarantee):
 
 
 def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
-    """The persons who share the rarest combination; ``default`` if each person has one row."""
+    """The number of persons who share the rarest combination of released values.
+
+    It is ``default`` if each person has one row, because persons are then counted as rows.
+    """
     return (
         default
         if histories.rarest_combination_persons is None

@@ -34,7 +34,8 @@ class Bounds:
 
         Parameters
         ----------
-        previous_count : the count at the last release; None if unknown.
+        count : the number of rows or persons now.
+        previous_count : their number at the last release; None if unknown.
         """
         if self.change is not None and previous_count is not None:
             least = math.ceil(previous_count * (1 - self.change) - _ROUNDING)
@@ -57,8 +58,8 @@ class Expectations:
 
     Parameters
     ----------
-    counts : limits by unit: ``rows`` or ``persons``.
-    share_null : the largest fraction of NULLs by column, 0 to 1.
+    counts : limits of the number of ``rows`` and of ``persons``, by these words.
+    share_null : by column, the largest allowed fraction of NULLs, 0 to 1.
     """
 
     counts: Mapping[str, Bounds] = field(default_factory=dict)

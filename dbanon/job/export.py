@@ -64,7 +64,7 @@ class Export:
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_PATH_HINT)
         if is_iceberg_table(self.path):
-            self._require_iceberg_options()
+            self._apply_iceberg_format()
         if not self.format:
             extension = self.path.rpartition(".")[2].lower()
             if extension not in FORMATS:
@@ -102,7 +102,7 @@ class Export:
                 " replaces the previous one."
             )
 
-    def _require_iceberg_options(self) -> None:
+    def _apply_iceberg_format(self) -> None:
         """Set the format to Parquet, and refuse options that apply to files only."""
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(

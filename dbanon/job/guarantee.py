@@ -50,13 +50,14 @@ class Guarantee:
     ----------
     k : the smallest number of rows or persons that share released values.
     by : columns of strata; k also applies within each stratum.
-    persons : the entity column, which is read to count persons and is not released; empty if k
-        counts rows.
+    persons : the entity column as the only element; it is read to count persons and is not
+        released. Empty if k counts rows.
     models : privacy models that every class satisfies in addition to k.
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
         the ledger, columns have their released names.
-    nulls, withhold_failing : see ``Policy``.
-    method : a description of the classes that the method builds, to begin a sentence.
+    nulls : how NULLs in quasi-identifiers are treated, one of ``NULL_POLICIES``.
+    withhold_failing : True if classes that fail a privacy model may be withheld.
+    method_sentence : a description of the classes that the method builds: ``Method.sentence``.
     """
 
     k: int
@@ -66,7 +67,7 @@ class Guarantee:
     column_sets: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
     withhold_failing: bool = False
-    method: str = ROW_GUARANTEE
+    method_sentence: str = ROW_GUARANTEE
 
     @property
     def counted_columns(self) -> tuple[str, ...]:
@@ -124,6 +125,7 @@ class Guarantee:
         )
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         return (
             "k counts rows. If a person has several rows, a class may have fewer than k persons.",
         )
@@ -131,9 +133,11 @@ class Guarantee:
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method and the recoding can give this guarantee.
 
+        A guarantee that counts rows or persons of classes accepts all of them.
+
         Raises
         ------
-        InvalidParameter : they cannot.
+        InvalidParameter : they cannot give it.
         """
 
     def check_method(self, method: Method) -> None:
@@ -162,7 +166,9 @@ class Guarantee:
         Parameters
         ----------
         columns : the released quasi-identifiers; strata may be among them.
-        sensitive, leaf_columns : see ``CountRequests``.
+        sensitive : sensitive columns whose values are counted in each class.
+        leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
+            does not matter.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),
@@ -175,7 +181,7 @@ class Guarantee:
     def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
         return (
-            f"{self.method}: every combination of released values of"
+            f"{self.method_sentence}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least"
             f" {self.k} {self.unit_description} of the release{NULL_SUFFIXES.get(self.nulls, '')}"
             + "".join(
@@ -203,7 +209,7 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        verdict = self.verdict(counts, self._require_levels(counts, expected))
+        verdict = self.verdict(counts, self._require_models(counts, expected))
         return (
             replace(verdict, rarest_in_sets=self.require_sets(counts))
             if self.column_sets
@@ -233,20 +239,25 @@ class Guarantee:
         """The number of rows or persons that share the rarest combination, for each set."""
         return tuple(recount.smallest for recount in counts.further_sets)
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
+        """The privacy models with the levels that all classes reach; raises RecountFailed."""
         return require_levels(self.models, expected.sensitive, counts)
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """Check the counts of rows and persons, and return the verdict with the models' levels.
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
+        """Check the counts of rows and persons, and return the verdict.
+
+        Parameters
+        ----------
+        counted_models : the privacy models with the levels that all classes reach.
 
         Raises
         ------
         RecountFailed : a class has too few persons.
         """
         smallest = counts.rows.smallest
-        return Verdict(k=smallest, rarest_combination_size=smallest, models=levels)
+        return Verdict(k=smallest, rarest_combination_size=smallest, models=counted_models)
 
     def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
         """Check the numbers of rows, of rows per class and of rows with NULL."""
@@ -307,13 +318,14 @@ class PersonGuarantee(Guarantee):
         """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
-        levels = require_levels(self.models, expected.sensitive, counts, persons)
+        counted_models = require_levels(self.models, expected.sensitive, counts, persons)
         return tuple(
-            replace(level, model=f"{level.model}{self.models_unit_suffix}") for level in levels
+            replace(counted_model, model=f"{counted_model.model}{self.models_unit_suffix}")
+            for counted_model in counted_models
         )
 
     def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
@@ -329,8 +341,8 @@ class PersonGuarantee(Guarantee):
         # A recount of a published release has no counts of persons, so use those of rows.
         return tuple(recount.smallest for recount in persons or counts.further_sets)
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """Check the counts of rows and persons, and return the verdict with the models' levels."""
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
+        """Check the counts of rows and persons, and return the verdict."""
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -347,7 +359,7 @@ class PersonGuarantee(Guarantee):
         return Verdict(
             k=recount.smallest,
             rarest_combination_size=recount.smallest,
-            models=levels,
+            models=counted_models,
             persons=recount.persons,
             ledger_values={"entity": self.entity, "persons": recount.persons},
             model_ledger_values={"counted_in": PERSONS},
@@ -379,11 +391,11 @@ class SplitPersonGuarantee(PersonGuarantee):
             f"{super().summarize_recount(recount)}; rows of one person may lie in different classes"
         )
 
-    def _require_levels(
+    def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
         try:
-            return super()._require_levels(counts, expected)
+            return super()._require_models(counts, expected)
         except RecountFailed as error:
             # Classes with the same released values form one class, in which a person counts once
             # per sensitive value.

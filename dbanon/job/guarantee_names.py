@@ -41,6 +41,7 @@ class PerAttribute(Guarantee):
         return False
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """The limits that follow from what k counts; see ``caveats``."""
         return ("Rows are not k-anonymous: nothing is guaranteed for combinations of columns.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
@@ -65,6 +66,7 @@ class PerAttribute(Guarantee):
                 "Sets of columns need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `also_k`, or choose a method that groups rows.",
             )
+        # Recodings of categories release one value per class of rows.
         if recoding.takes_categories:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
@@ -101,19 +103,19 @@ class PerAttribute(Guarantee):
         """What a verified release of these quasi-identifiers guarantees, and its limits."""
         stratum_suffix = f" with equal ({', '.join(self.by)})" if self.by else ""
         return (
-            f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
-            f" shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE NOT"
-            f" k-ANONYMOUS: a combination of values may occur in a single row"
+            f"{self.method_sentence}: every released value of each of ({', '.join(columns)}) by"
+            f" itself is shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE"
+            f" NOT k-ANONYMOUS: a combination of values may occur in a single row"
             f"{NULL_SUFFIXES.get(self.nulls, '')}"
         )
 
     def summarize_recount(self, recount: Recount) -> str:
-        """Describe what a recount of the published release counted."""
-        [caution] = self.verdict(Counts(recount), ()).cautions
+        """What a recount of the published release counted."""
+        [caution] = self.verdict(Counts(recount), counted_models=()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.reason}"
 
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on the counted rows; ``levels`` is empty, as there are no models."""
+    def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on the counted rows; there are no privacy models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
         row_anonymity = (
@@ -122,7 +124,7 @@ class PerAttribute(Guarantee):
         return Verdict(
             k=counts.rows.smallest,
             rarest_combination_size=k_rows,
-            models=levels,
+            models=counted_models,
             k_rows=k_rows,
             ledger_values={"k_rows": k_rows},
             classes_text="classes of each attribute",
@@ -175,7 +177,9 @@ def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
 
 
 def _parse_column_sets(entries: Any) -> tuple[ColumnSet, ...]:
-    """Parse the sets of columns in a ledger entry, which any role that may run jobs can forge.
+    """Parse the sets of columns in a ledger entry.
+
+    Any database role that may run jobs can forge such entries, so their form is checked.
 
     Raises
     ------

@@ -35,7 +35,7 @@ from dbanon.job.requirements import (
     require_spillable,
     require_split_person_options,
 )
-from dbanon.job.rules import BY_RULES, require_no_columns
+from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
 
 OUTPUT_KINDS = ("table", "view")
@@ -64,7 +64,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SourceRequest(Protocol):
-    """The attributes of a job that concern its source, for any kind of release; see ``Job``."""
+    """The attributes with which jobs of any kind describe their source; see ``Job``."""
 
     @property
     def table(self) -> str: ...
@@ -90,7 +90,8 @@ class Job:
         ``people``, ``app.people``, ``"App"."Peo ple"``.
     quasi_identifiers, sensitive, keep : columns by role; a column without a role is not copied.
     policy : the guarantee, and how to reach it.
-    hierarchies : by quasi-identifier, in addition to the policy's; some may not have been read yet.
+    hierarchies : hierarchies by quasi-identifier, in addition to those of the policy. A
+        ``HierarchySpec`` stands for a hierarchy that has not been read yet.
     by : columns that define strata. They are released unchanged, and each stratum has its own
         classes.
     entity : the column that identifies the person of a row; k counts its distinct values. It is not
@@ -101,12 +102,12 @@ class Job:
     chain : the chain that the release belongs to; None for a release outside chains.
     releases : ``independent`` if the source may have other releases outside a chain; None to refuse
         a second release of the same persons.
-    key : columns that identify a row; empty for the relation's own row key.
+    key : columns that identify a row; empty to use the primary key or row id of the relation.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` to replace outputs that dbanon made.
     chunk_rows : number of rows per read; does not change the result.
     kept_columns : ``server``, or ``client`` to pass kept columns through the client's memory. For a
-        source without a store of its own, ``client`` applies to all columns of the job.
+        source that dbanon reads through SQLAlchemy only, ``client`` applies to all columns.
     memory_limit : bytes for reading and clustering; None for no limit.
     reading : the format of the source if it is a CSV file.
     pseudonym_options : the columns to release as pseudonyms.
@@ -120,12 +121,13 @@ class Job:
     roles : all columns with a role, including columns that are not released; None if columns
         without a role are allowed.
     on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
-    declared : the digest of the table's rules if they define the columns; ``BY_RULES`` until they
-        are read, None without rules.
+    declared : the digest of the table's rules if they define the columns; ``RULES_NOT_READ`` until
+        they are read, None without rules.
     name : the name of the job in its file; None outside a job file.
-    accept_types : columns whose type may differ in kind from the job's last release.
+    accept_types : columns whose type may have become one of another kind, such as text instead of a
+        number, since the job's last release.
     expect : expected counts of the source; None for no expectations.
-    accept_counts : which of the ``EXPECTATIONS`` this run need not meet.
+    accept_counts : the names in ``EXPECTATIONS`` that this run need not meet.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
         None for no fingerprint.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
@@ -313,12 +315,12 @@ class Job:
         if self.on_new_column not in ON_NEW_COLUMN:
             raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
         require_expectation_names(self.accept_counts)
-        if self.declared == BY_RULES:
+        if self.declared == RULES_NOT_READ:
             require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
-        if self.declared != BY_RULES:
+        if self.declared != RULES_NOT_READ:
             released_columns = (*self.quasi_identifiers, *self.retained_columns)
             require_column_sets(
                 self.policy.also_k, self.policy.models, released_columns, self.entity
@@ -345,13 +347,14 @@ class Job:
                 self.entity,
                 self.pseudonyms,
                 in_chain=self.chain is not None,
-                has_table_rules=self.declared == BY_RULES,
+                has_table_rules=self.declared == RULES_NOT_READ,
             )
-        if self.chain is not None and self.declared != BY_RULES:
+        if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
-            # ``run.plan`` repeats the check with all options once the source is known.
+            # Only the combination of a chain with client is refused here. ``run.plan`` repeats the
+            # check with all options once the source is known.
             require_passthrough_options(
-                persons=False, chain=self.kept_columns == CLIENT, spill=False
+                has_entity=False, in_chain=self.kept_columns == CLIENT, spills=False
             )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
@@ -408,7 +411,7 @@ class Job:
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:
-        """The columns to read from the source."""
+        """The columns to read from the source, each once."""
         return tuple(dict.fromkeys((*self.named_columns, *self.guarantee.persons, *self.key)))
 
     def with_evaluation(self) -> Job:
@@ -416,12 +419,12 @@ class Job:
         return replace(self, policy=replace(self.policy, evaluate=True))
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Job:
-        """Copy the job with its paths and locations of keys mapped.
+        """Copy the job, and map its paths and the locations of its keys.
 
         Parameters
         ----------
-        map_path : applied to the paths of exports and to the files of keys.
-        map_text : applied to the names of variables that hold keys.
+        map_path : a function for the paths of exports and of files that hold keys.
+        map_text : a function for the names of environment variables that hold keys.
         """
         exports = tuple(replace(export, path=map_path(export.path)) for export in self.exports)
         chain = None if self.chain is None else self.chain.with_paths(map_path, map_text)

@@ -318,8 +318,9 @@ class Policy:
 
         Parameters
         ----------
-        by, entity : see ``Job``.
-        person_rows : ``Job.persons``.
+        by : the columns of strata.
+        entity : the entity column; None to count rows.
+        person_rows : one of ``PERSON_ROWS``: whether a class holds all rows of its persons.
         """
         return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 
@@ -328,7 +329,7 @@ class Policy:
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
     def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
-        """The fields that all guarantees have, by name."""
+        """The fields that all guarantees have, as keyword arguments."""
         return {
             "k": int(self.k),
             "by": tuple(by),
@@ -336,7 +337,7 @@ class Policy:
             "column_sets": tuple(column_set.with_default_k(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
-            "method": find_method(self.method).sentence,
+            "method_sentence": find_method(self.method).sentence,
         }
 
     @property
@@ -380,7 +381,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     if policy.refine is None and limits != (None, None):
         raise InvalidParameter(
             "A limit for refinement was given, but no refinement.",
-            hint='Choose `refine="fast"`, or leave the budget out.',
+            hint='Choose `refine="fast"`, or leave the limit out.',
         )
     if policy.refine == "pass" and policy.refine_iterations is not None:
         raise InvalidParameter(

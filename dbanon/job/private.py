@@ -37,7 +37,8 @@ class NewBudget:
 
     Raises
     ------
-    InvalidParameter : an option is out of range, or only one of unit and entity names persons.
+    InvalidParameter : an option is out of range, or the unit is a person and there is no entity, or
+        the reverse.
     """
 
     name: str
@@ -106,7 +107,7 @@ class NewBudget:
 
     @property
     def amount(self) -> float:
-        """The total as the budget counts it: rho if it has a delta, else epsilon."""
+        """The total in the unit of the budget: rho if it has a delta, else epsilon."""
         return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
 
@@ -129,26 +130,26 @@ _REFUSAL_REASONS = {
     "sensitive": _COPIED_COLUMNS_REASON,
     "keep": _COPIED_COLUMNS_REASON,
     "by": _COPIED_COLUMNS_REASON,
-    "where": "A filter is a part of the question: how many rows it leaves would be revealed.",
+    "where": "The release would reveal how many rows the filter leaves.",
     "models": _CLASSES_REASON,
     "refine": _CLASSES_REASON,
     "recoding": _CLASSES_REASON,
     "max_suppression": _CLASSES_REASON,
     "nulls": "Say which value replaces NULL: `null_as`.",
-    "evaluate": "What the release lost is an answer of its own, and nothing is spent for it.",
-    "seed": "Noise has no seed: who knew it would know the data.",
+    "evaluate": "The measured loss would disclose data, and no budget is spent for it.",
+    "seed": "Noise has no seed: anyone who knew the seed could remove the noise.",
     "chain": (
         "Synthetic rows belong to no person who could be followed. Each release spends from the"
         " budget."
     ),
-    "key": "Rows are read once, and never found again.",
+    "key": "Synthetic rows do not belong to rows of the source, so no row is looked up again.",
     "target": "The budget is in the database that is read, and so is the release.",
     "exports": "Copy the release instead. It may be copied as it is.",
-    "expect": "Whether the table has so many rows is an answer that nothing is spent for.",
-    "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
-    "retries": "Each run spends again.",
-    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is.",
-    "plan": "What the rows are like is an answer that nothing is spent for.",
+    "expect": "The check would reveal counts of the table, and no budget is spent for it.",
+    "skip_unchanged": "It would reveal whether rows have changed, and no budget is spent for it.",
+    "retries": "Each run spends budget again.",
+    "engine": "Spark does not have it: the source's database draws noise and keeps the budget.",
+    "plan": "A plan would describe the rows, and no budget is spent for it.",
 }
 _DEFAULT_REFUSAL_REASON = "Its options: {}."
 
@@ -157,12 +158,15 @@ _DEFAULT_REFUSAL_REASON = "Its options: {}."
 class PrivateJob:
     """A differentially private release of a table.
 
+    Fields with an option are described by their option.
+
     Parameters
     ----------
     private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : see ``Job``.
+    roles, on_new_column, declared, name, accept_types, door, run_id : the same as in ``Job``, whose
+        docstring describes them.
 
     Raises
     ------
@@ -265,7 +269,8 @@ def private_method_options() -> tuple[Parameter, ...]:
 def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     """Build the job from ``arguments``, which are option values by name.
 
-    Accepts ``method``. Ignores options of other methods that have their default values.
+    ``method`` may be among them. Options of other methods are ignored if they have their default
+    values.
 
     Raises
     ------
@@ -335,10 +340,7 @@ def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def _is_default(param: Parameter, value: Any) -> bool:
-    """True if a value is equivalent to the default.
-
-    These are None, the default itself and, if the default is empty, an empty container.
-    """
+    """True if a value is None, the default or, if the default is empty, an empty container."""
     if value is None or value == param.default:
         return True
     return isinstance(value, (tuple, list, Mapping)) and not value and not param.default

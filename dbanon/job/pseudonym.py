@@ -92,12 +92,12 @@ class PseudonymOptions:
     def with_paths(
         self, map_path: Callable[[str], str], map_text: Callable[[str], str]
     ) -> PseudonymOptions:
-        """Copy the options with the key's location mapped.
+        """Copy the options, and map the location of the key.
 
         Parameters
         ----------
-        map_path : applied to the location if it is a file.
-        map_text : applied to the location if it is the name of a variable.
+        map_path : a function for the path, if the location is a file.
+        map_text : a function for the variable's name, if it is an environment variable.
         """
         if self.pseudonym_key is None:
             return self
@@ -172,7 +172,7 @@ class PseudonymKey:
 
         Parameters
         ----------
-        value : a value whose ``str`` is its text in databases.
+        value : the value; ``str(value)`` must be its text in databases.
         has_padding : True if the text may have trailing spaces that its database ignores.
 
         Raises
@@ -192,7 +192,7 @@ class PseudonymKey:
         return self._hmac(self._derived_key, encoded).hexdigest()[:_HEX_DIGITS]
 
     def hmac_blocks(self) -> tuple[bytes, bytes]:
-        """The key blocks that HMAC puts before the text in its inner and outer hash."""
+        """The two key blocks, which HMAC puts before the text in its inner and its outer hash."""
         padded_key = self._derived_key.ljust(_BLOCK_BYTES, b"\0")
         inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
         return inner, outer
@@ -208,7 +208,7 @@ def require_pseudonym_type(attribute: Attribute) -> None:
 
     Raises
     ------
-    UnsupportedType : its type does not ensure this.
+    UnsupportedType : the column's type does not ensure this.
     """
     if attribute.kind in (Kind.INTEGER, Kind.CATEGORY) or attribute.sql_type.lower() == "uuid":
         return
@@ -222,13 +222,13 @@ def require_pseudonym_type(attribute: Attribute) -> None:
 def build_pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms in ``columns``."""
     linkability = (
-        "all rows with the same value can be linked, whatever their classes, as can those of other"
-        " releases under the same key"
+        "all rows with the same value can be linked, whatever their classes, also with rows of"
+        " other releases under the same key"
     )
     if entity in columns:
         linkability = (
-            "a person's rows can be linked: here they are in one class, unless strata or NULLs"
-            " separate them, but in different classes in other releases under the same key"
+            "a person's rows can be linked. In this release they are in one class, unless strata or"
+            " NULLs separate them. Other releases under the same key have them in other classes"
         )
     return Caution(
         f"pseudonyms link rows ({', '.join(columns)})",

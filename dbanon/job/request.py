@@ -1,7 +1,7 @@
 """Release requests: a job as plain values in the ledger, from which it can be run again.
 
-Options whose values would disclose column values are left out; ``lacks`` holds the names of these
-options. A condition (``where``) is stored as the user wrote it.
+Options whose values would disclose column values are left out; the request's key ``lacks`` lists
+the names of these options. A condition (``where``) is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
-from dbanon.job.rules import BY_RULES, COLUMN_OPTIONS
+from dbanon.job.rules import COLUMN_OPTIONS, RULES_NOT_READ
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
@@ -38,7 +38,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    source : plain values that identify the source when the release is repeated.
+    source : plain values by name that identify the source, so that the release can be repeated.
     """
     options: dict[str, Any] = {}
     unstored_options = []
@@ -99,7 +99,7 @@ def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
         "exports": [Export.from_plain(export) for export in options.get("exports", ())],
     }
     if request.get("declared"):
-        options |= {"declared": BY_RULES, "quasi_identifiers": ()}
+        options |= {"declared": RULES_NOT_READ, "quasi_identifiers": ()}
     if "roles" in request:
         options |= {"roles": tuple(request["roles"]), "on_new_column": request["on_new_column"]}
     return build_options(Job, {**options, "if_exists": "replace", **overrides})

@@ -36,11 +36,17 @@ def require_chain_options(
     pseudonyms: Sequence[str] = (),
     releases: str | None = None,
 ) -> None:
-    """Check the options of a release in a chain; see ``Job`` for the arguments.
+    """Check the options of a release in a chain.
+
+    Parameters
+    ----------
+    entity : the entity column; None if there is none.
+    pseudonyms : columns that are released as pseudonyms.
+    releases : the option ``releases``; None if it is not set.
 
     Raises
     ------
-    InvalidParameter : it has no entity, or an option that applies to single releases only.
+    InvalidParameter : the release has no entity, or an option for releases outside chains.
     """
     if not entity:
         raise InvalidParameter(
@@ -54,7 +60,8 @@ def require_chain_options(
         )
     if policy.guarantee != "rows":
         raise InvalidParameter(
-            f"A chain keeps histories of rows, which guarantee={policy.guarantee} does not have.",
+            f"A chain keeps histories of k-anonymous rows, and guarantee={policy.guarantee} does"
+            " not have such rows.",
             hint="Leave out `guarantee`.",
         )
     if policy.evaluate:
@@ -105,13 +112,13 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
 
     Parameters
     ----------
-    persons : the entity column, empty if there is none; see ``Guarantee.persons``.
+    persons : the entity column as the only element; empty if there is none.
 
     Raises
     ------
-    InvalidParameter : an option does, or the policy has no blocks.
+    InvalidParameter : an option needs all values, or the policy has no blocks.
     """
-    # Raises InvalidParameter without blocks.
+    # This property raises InvalidParameter if the policy has no blocks.
     _ = policy.records_at_once
     requested_features = {
         "an entity or a chain": bool(persons),
@@ -127,9 +134,9 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     for feature, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
-                f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
-                " them.",
-                hint="Leave out `spill`, or that.",
+                f"A job that spills values to disk cannot use {feature}, which needs all values in"
+                " memory.",
+                hint="Leave out `spill`, or that feature.",
             )
 
 
@@ -139,26 +146,26 @@ SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
 def require_passthrough_options(
-    *, persons: bool, chain: bool, spill: bool, pseudonyms: bool = False
+    *, has_entity: bool, in_chain: bool, spills: bool, has_pseudonyms: bool = False
 ) -> None:
     """Check that no option prevents kept columns from passing through the client.
 
     Parameters
     ----------
-    persons : the job has an entity, whose persons the database counts.
-    chain : the job makes the next release of a chain.
-    spill : values are spilled to disk, but kept columns would stay in memory.
-    pseudonyms : columns are released as pseudonyms, which the database computes.
+    has_entity : True if the job has an entity column, whose persons the database counts.
+    in_chain : True if the job makes a release of a chain.
+    spills : True if values are spilled to disk; kept columns would stay in memory.
+    has_pseudonyms : True if columns are released as pseudonyms, which the database computes.
 
     Raises
     ------
     InvalidParameter : an argument is True.
     """
     requested_features = {
-        "chain": chain,
-        "entity": persons,
-        "spill": spill,
-        "pseudonyms": pseudonyms,
+        "chain": in_chain,
+        "entity": has_entity,
+        "spill": spills,
+        "pseudonyms": has_pseudonyms,
     }
     for option, is_requested in requested_features.items():
         if is_requested:
@@ -177,7 +184,7 @@ def check_single_role(columns: Sequence[str]) -> None:
 
     Raises
     ------
-    InvalidParameter : one is named twice.
+    InvalidParameter : a column is named twice.
     """
     for column in columns:
         if columns.count(column) > 1:
@@ -192,7 +199,7 @@ def check_entity(entity: str | None, released_columns: Sequence[str]) -> None:
 
     Raises
     ------
-    InvalidParameter : it is.
+    InvalidParameter : the entity column is released.
     """
     if entity in released_columns:
         raise InvalidParameter(
@@ -209,6 +216,7 @@ def check_normalize(
 
     Parameters
     ----------
+    normalize : the value of the option; None if it is not set.
     has_table_rules : True if the entity may come from the rules of the table.
 
     Raises
@@ -241,6 +249,7 @@ def require_split_person_options(
 
     Parameters
     ----------
+    entity : the entity column; None if there is none, or if it is not known yet.
     pseudonyms : columns that are released as pseudonyms.
     in_chain : True for a release in a chain.
     has_table_rules : True if the entity comes from the rules of the table, which are read later.
@@ -273,7 +282,7 @@ def require_split_person_options(
             hint='Use `persons="whole"`, or leave out `also_k`.',
         )
     for model in policy.models:
-        if not model.is_union_closed(True):
+        if not model.is_union_closed(counts_persons=True):
             raise InvalidParameter(
                 f"With persons=rows classes may have the same released values, and {model.kind}"
                 " may fail for two such classes together even if it holds for each.",
@@ -305,7 +314,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
 
 
 def require_evaluation(policy: Policy) -> None:
-    """Check that a release with attacks is also evaluated; raises InvalidParameter."""
+    """Check that a policy with ``attacks`` also has ``evaluate``; raises InvalidParameter."""
     if policy.attacks and not policy.evaluate:
         raise InvalidParameter(
             "Attacks are part of an evaluation, which was not requested.",

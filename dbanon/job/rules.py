@@ -21,7 +21,7 @@ from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM = "entity", "pseudonym"
 # The value of ``Job.declared`` until the rules that define the job's columns have been read.
-BY_RULES = "declared"
+RULES_NOT_READ = "declared"
 # By role: the keys that a rule with this role may also have.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "quasi_identifier": ("hierarchy", "step", "weight", "order", "kind"),
@@ -81,7 +81,7 @@ _VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "kind": (lambda value: value in VALUE_KINDS, f"one of {', '.join(VALUE_KINDS)}"),
     "model": (
         lambda value: isinstance(value, dict) and bool(value),
-        'an object of levels by kind, as in {"distinct_l": 2}',
+        'an object that maps each kind of model to its level, as in {"distinct_l": 2}',
     ),
     "models": (
         lambda value: isinstance(value, list) and all(isinstance(model, dict) for model in value),
@@ -99,7 +99,7 @@ class TableRules:
 
     Parameters
     ----------
-    by_column : the rule of each column: its keys with their values, among them ``role``.
+    by_column : by column, its rule as a mapping with the key ``role`` and possibly others.
     """
 
     by_column: Mapping[str, Mapping[str, Any]]
@@ -151,6 +151,7 @@ class TableRules:
                 for name, rule in self.by_column.items()
                 if rule["role"] == PSEUDONYM or rule.get("pseudonym")
             ),
+            # ``Job.roles`` holds the columns that have any role.
             "roles": tuple(self.by_column),
             "declared": self.digest,
         }
@@ -175,7 +176,7 @@ def validate_rules(declaration: Any) -> TableRules:
     if not isinstance(declaration, Mapping) or not declaration:
         raise InvalidParameter(
             "Rules must be an object: a rule by column.",
-            hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
+            hint='For example: {"age": "quasi_identifier", "name": "identifier"}.',
         )
     rules = TableRules(
         {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}
@@ -203,7 +204,7 @@ def require_no_columns(*objects: Any) -> None:
 
     Raises
     ------
-    InvalidParameter : one is set.
+    InvalidParameter : such an option is set.
     """
     for name in COLUMN_OPTIONS:
         if any(getattr(options, name, None) for options in objects):
@@ -221,7 +222,8 @@ def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidParameter : the line has neither. The message does not quote the comment.
+    InvalidParameter : a comment has several such lines, or one that is neither a role nor JSON. The
+        message does not quote the comment.
     """
     rules: dict[str, Any] = {}
     for name, text in comments.items():

@@ -21,6 +21,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.concentrated import Cost, delta_option
 
 AS_PUBLISHED = "as_published"
+# Values of the options ``reading``, ``margins``, ``scale`` and ``accounting``.
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
 RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
 LOG = "log"
@@ -46,7 +47,7 @@ class DcmdpOptions:
     epsilon: Annotated[
         float,
         Option(
-            "The source's; no privacy holds for it.",
+            "The epsilon of the published method, which guarantees no privacy.",
             minimum=0,
             excludes_minimum=True,
             docs_page=_DOCS_PAGE,
@@ -63,19 +64,23 @@ class DcmdpOptions:
     radius: Annotated[
         float,
         Option(
-            "How far a neighbour may be, in columns from 0 to 1.", minimum=0, excludes_minimum=True
+            "Largest distance between neighbours, in columns scaled to 0 to 1.",
+            minimum=0,
+            excludes_minimum=True,
         ),
     ] = 0.2
     reading: Annotated[
         str,
         Option(
-            "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
-            " n range / (k^2 epsilon).",
+            "Scale of the noise. algorithm: as in the paper's algorithm, range / (k epsilon)."
+            " section_4: as in its section 4, n range / (k^2 epsilon).",
             choices=READINGS,
             docs_page=_DOCS_PAGE,
         ),
     ] = ALGORITHM
-    seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
+    seed: Annotated[
+        int, Option("Seed of the noise: the same seed gives the same rows.", minimum=0)
+    ] = 0
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -83,7 +88,7 @@ class DcmdpOptions:
             raise InvalidParameter(
                 "Method dcmdp adds noise as published: it is not differentially private, and its"
                 " rows are not k-anonymous.",
-                hint='Use method dp_ranks, or `guarantee="as_published"` to have it all the same.',
+                hint='Use method dp_ranks, or `guarantee="as_published"` to use dcmdp anyway.',
             )
 
 
@@ -122,8 +127,8 @@ class PrivateOptions:
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "The values that a column of text may have, as anyone may know them, with similar ones"
-            " next to each other.",
+            "The values that a text column may have, similar ones next to each other. Take them"
+            " from public knowledge, never from the data.",
             flag="order",
             form="NAME=A,B,C",
             docs_page=_DOCS_PAGE,
@@ -132,7 +137,7 @@ class PrivateOptions:
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
         Option(
-            "The same as a generalization tree, whose leaves are the values.",
+            "The values that a text column may have, as the leaves of a generalization tree.",
             item="a hierarchy",
             flag="hierarchy",
             form="NAME=HIERARCHY",
@@ -194,7 +199,8 @@ class PrivateOptions:
     entity: Annotated[
         str | None,
         Option(
-            "Column of whole numbers that identifies persons: one person is protected then.",
+            "Column of whole numbers that identifies persons. The guarantee then protects each"
+            " person, not only each row.",
             docs_page=_DOCS_PAGE,
         ),
     ] = None

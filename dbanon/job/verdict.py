@@ -22,7 +22,8 @@ class ExpectedRelease:
     Parameters
     ----------
     n_rows : number of rows.
-    null_rows : number of rows with a NULL in a quasi-identifier, if NULLs are released as NULL.
+    null_rows : number of rows with a NULL in a quasi-identifier; used only if NULLs are released as
+        NULL.
     sensitive : the columns that privacy models are about, by name.
     """
 
@@ -43,12 +44,12 @@ class ExpectedRelease:
         ----------
         labels : int32 (n,), the class of each record, -1 if it is withheld.
         """
-        released = labels >= 0
+        is_released = labels >= 0
         null_rows = 0
         if microdata.valid is not None:
             # Records with a NULL may be among those withheld for other reasons.
-            null_rows = int((~microdata.valid.all(axis=1) & released).sum())
-        return cls(int(released.sum()), null_rows, sensitive)
+            null_rows = int((~microdata.valid.all(axis=1) & is_released).sum())
+        return cls(int(is_released.sum()), null_rows, sensitive)
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,21 @@ class Caution:
 
 
 # Why two releases of the same persons can disclose more than each of them.
-INTERSECT = (
+INTERSECTION_RISK = (
     "Someone who knows a person's class in each release only has to consider the persons in both"
     " classes, who may be fewer than k"
 )
 
 
 def build_intersection_caution(description: str) -> Caution:
-    """Build the caution about earlier releases of the source, which ``description`` names."""
-    reason = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
+    """Build the caution about earlier releases of the source.
+
+    Parameters
+    ----------
+    description : a short text that names the earlier releases.
+    """
+    risk = f"{INTERSECTION_RISK[0].lower()}{INTERSECTION_RISK[1:]}"
+    reason = f"{risk}. A chain prevents it: docs/chains.md"
     return Caution(description, "RELEASES INTERSECT", reason)
 
 
@@ -89,11 +96,12 @@ class Verdict:
     k : the number of rows, or persons, in the smallest class.
     rarest_combination_size : the number of rows, or persons, that share the rarest combination of
         released values.
-    models : the levels that all classes reach.
+    models : the privacy models, each with the level that all classes reach.
     rarest_in_sets : for each set of columns in ``also_k``, the number of rows, or persons, that
         share the rarest combination of its values.
     persons : the number of persons; None if rows were counted.
-    k_rows : the rows that share the rarest combination, if ``k`` counts something else; else None.
+    k_rows : the number of rows that share the rarest combination of values, if ``k`` counts
+        something else; None if ``k`` counts rows.
     ledger_values : values to record in the ledger, in addition to the models.
     model_ledger_values : values to record in the ledger with each model.
     classes_text : a noun for the classes, such as "classes of each attribute".

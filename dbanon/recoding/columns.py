@@ -1,6 +1,6 @@
-"""The interface of recodings: settings, and released columns with one value per class.
+"""The interface of recodings: their settings, and released columns with one value per class.
 
-Attributes are recoded by the classes of rows, or by separate classes per attribute.
+All attributes share the classes of rows, or each attribute has its own classes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from dbanon.hierarchy.tree import Hierarchy
 RANGE = "range"
 INTERVALS = ("text", "bounds", "midpoint", RANGE)
 
-# SQL type of labels, whatever the type of the column.
+# SQL type of generalized values, for columns of any type.
 GENERALIZED = "text"
 
-# Exact class sums of wide attributes: Python integers in units of 10**-scale; NULL counts as 0.
+# A function that returns the exact class sums of some wide attributes (those with values that
+# float64 cannot represent): by attribute, Python integers (n_classes,) in units of 10**-scale. NULL
+# counts as 0.
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
@@ -38,21 +40,22 @@ class Settings:
 
     Parameters
     ----------
-    hierarchies : by column.
+    hierarchies : hierarchies by quasi-identifier.
     intervals : format of intervals: ``text``, as in ``[30, 40)``; ``bounds``, two columns;
         ``midpoint``, one number; or ``range``, a value of the database's range type.
     local_range : True to release the smallest and largest number of each class, which are values
         of members; False to release the enclosing borders of a fixed grid.
-    steps : grid width by column, in the column's unit (days, microseconds); by default that of
-        ``data.grid.grid_for``.
-    levels : the levels of a full-domain search, whose nodes and cells are released; None otherwise.
+    steps : grid width by column, in the column's unit (days for dates, microseconds for
+        timestamps). For other columns ``data.grid.grid_for`` chooses the width.
+    chosen_levels : the levels that a full-domain search has chosen, whose nodes and cells are
+        released; None for other methods.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     intervals: str = "text"
     local_range: bool = False
     steps: Mapping[str, float] = field(default_factory=dict)
-    levels: Levels | None = None
+    chosen_levels: Levels | None = None
 
 
 @dataclass(frozen=True)
@@ -68,16 +71,18 @@ class ReleasedColumn:
         text.
     missing : bool (n_classes,), True if NULL is released; None if it never is.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
-    losses : float64 (n_classes,), the loss of each class in this attribute, 0 to 1 per record; None
-        if the recoding's measure does not use it.
+    losses : float64 (n_classes,), the loss of each class in this attribute: the sum of the losses
+        of its records, 0 to 1 each. None if the recoding's measure does not use it.
     extent : float64 (n_classes, 2), the smallest and largest value in each interval; None for other
         labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
         the leaves below it; None for other labels.
-    loss_from_label : True if the released label determines ``extent`` or ``label_losses``.
-    source_name : the quasi-identifier, if the column has another name.
+    loss_from_label : True if the loss per record follows from the released label: it is the width
+        of ``extent`` or ``label_losses``. False for midpoints, and for hierarchies whose leaves
+        have different depths, so that records with the same label may lose differently.
+    source_name : the name of the quasi-identifier, if the column has another name; else None.
     upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
-    closed : True if ranges include their upper border.
+    is_closed : True if intervals include their upper border.
     """
 
     attribute: Attribute
@@ -87,7 +92,7 @@ class ReleasedColumn:
     losses: NDArray[np.float64] | None = None
     source_name: str | None = None
     upper: NDArray[Any] | None = None
-    closed: bool = False
+    is_closed: bool = False
     extent: NDArray[np.float64] | None = None
     label_losses: NDArray[np.float64] | None = None
     loss_from_label: bool = True
@@ -106,7 +111,12 @@ class ReleasedColumn:
         return lower, replace(lower, values=self.upper)
 
     def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
-        """Return the column with its classes in another order, int64 (n_classes,)."""
+        """Return the column for other classes; ``losses`` is not changed.
+
+        Parameters
+        ----------
+        order : int64 (m,), for each new class, the index of the class here whose values it gets.
+        """
         return replace(
             self,
             values=self.values[order],
@@ -118,8 +128,11 @@ class ReleasedColumn:
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
-    def spelled(self) -> ReleasedColumn:
-        """Return the column with values in place of the ranks of an ordinal attribute."""
+    def replace_ranks(self) -> ReleasedColumn:
+        """Return the column with ranks replaced by the values of the ordinal attribute.
+
+        Columns of other kinds are returned unchanged.
+        """
         if self.attribute.kind is not Kind.ORDINAL:
             return self
         return replace(
@@ -144,14 +157,14 @@ class Recoding:
 
     Parameters
     ----------
-    name : as in calls and commands.
-    run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
-        columns``; the measures are those of the whole table.
+    name : the value of the option ``recoding``.
+    run : a function ``(microdata, measures, partition, exact_totals, settings, **parameters)`` that
+        returns the released columns. The measures are those of the whole table.
     summary : a description for users, in one line.
-    measure : the loss measure, a name in ``release.recode``.
-    takes_categories : whether attributes may be text and have hierarchies.
-    takes_ranks : whether attributes may be ordinal.
-    standardize : default standardization of columns; None for that of the method.
+    measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
+    takes_categories : True if attributes may be text and have hierarchies.
+    takes_ranks : True if attributes may be ordinal.
+    standardize : the default standardization of columns; None for that of the method.
     method : the only method it works with; None for any method that groups rows.
     parameters : options of that method that ``run`` also takes.
     """
@@ -168,15 +181,16 @@ class Recoding:
 
 
 def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
-    """Check that released values fit into the column's type, even outside its range of values.
+    """Check that released values, which may lie outside the column's range, fit into its type.
 
     Parameters
     ----------
     values : integers, or decimals in units of 10**-scale.
+    hint : the hint of the error.
 
     Raises
     ------
-    UnsupportedType : they do not fit; carries ``hint``.
+    UnsupportedType : a value does not fit.
     """
     if attribute.kind is Kind.INTEGER:
         limit = 2.0 ** (attribute.bits - 1)
@@ -188,13 +202,17 @@ def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
     if not fits.all():
         raise UnsupportedType(
             f'Column "{attribute.name}"'
-            f" of type {attribute.sql_type} cannot represent values outside those that it has.",
+            f" of type {attribute.sql_type} cannot hold a value that would be released.",
             hint=hint,
         )
 
 
 def refuse_wide(microdata: Microdata, recoding: str) -> None:
-    """Refuse values that float64 cannot hold exactly, since they are released unchanged.
+    """Refuse values that float64 cannot hold exactly, for recodings that release original values.
+
+    Parameters
+    ----------
+    recoding : the name of the recoding, for the message.
 
     Raises
     ------
@@ -224,11 +242,11 @@ def compute_sample_deviation(scale: Scale) -> float:
 def release_member_values(
     microdata: Microdata, partition: Partition, position: int, values: NDArray[np.float64]
 ) -> ReleasedColumn:
-    """Create a released column with a value of some member of each class.
+    """Create a released column in which each class has the value of one of its members.
 
     Parameters
     ----------
-    position : index of the numeric attribute.
+    position : the index of the attribute in ``microdata.numeric``.
     values : float64 (n_classes,); ignored for classes with NULL.
     """
     attribute = microdata.numeric[position]
@@ -250,18 +268,22 @@ def recode_attributes(
     run: Callable[[Microdata, Partition, ExactTotals], tuple[ReleasedColumn, ...]],
     exact_totals: Callable[[Sequence[Attribute]], Mapping[str, NDArray[np.object_]]],
 ) -> tuple[ReleasedColumn, ...]:
-    """Recode all attributes, with one value for each set of rows that share all their classes.
+    """Recode all attributes.
+
+    The result has one value for each row set. A row set holds the rows that share the class in
+    every attribute.
 
     Parameters
     ----------
-    run : a recoding, called with a subset of the attributes.
-    exact_totals : returns exact sums for each such set of rows; they are added up by class.
+    run : a recoding; it is called for each group of attributes that share their classes.
+    exact_totals : a function that returns the exact sums of wide attributes for each row set; they
+        are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    row_sets, class_of_row = classes.row_classes()
+    row_sets, classes_of_row_sets = classes.row_classes()
     columns: list[ReleasedColumn] = []
     for (column_names, partition), row_classes in zip(
-        classes.classes_by_columns(names), class_of_row.T, strict=True
+        classes.classes_by_columns(names), classes_of_row_sets.T, strict=True
     ):
         if not column_names:
             continue
@@ -296,12 +318,13 @@ def _expand_to_rows(
     row_sets: Partition,
     row_classes: NDArray[np.int32],
 ) -> ReleasedColumn:
-    """Expand a column from its classes to sets of rows.
+    """Expand a column from its classes to row sets.
 
     Parameters
     ----------
-    row_sets : the rows that have the same class in every partition, as one class each.
-    row_classes : int32 (n_sets,), the class of each set of rows.
+    partition : the classes of the column.
+    row_sets : the row sets: each holds the rows that share the class in every attribute.
+    row_classes : int32 (n_sets,), the class of each row set in ``partition``.
     """
     expanded = column.take(row_classes.astype(np.int64))
     if column.losses is None or partition.n_classes == row_sets.n_classes:

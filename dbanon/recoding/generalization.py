@@ -1,14 +1,19 @@
 """Generalization: each class is released as a label that covers all of its records.
 
-With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
-``*``. A number: an interval around the class, by default with borders on a grid shared by all
-classes, since the exact range would reveal values of members. An ordinal attribute: a closed
-interval of ranks. After a full-domain search: the node or the cell on the chosen level.
+- With a hierarchy, the label is that of the lowest common ancestor of the values.
+- For a category without a hierarchy, it is the value if all records share it, otherwise ``*``.
+- For a number, it is an interval around the values. By default its borders are on a grid shared by
+  all classes, since the exact range would reveal values of members.
+- For an ordinal attribute, it is a closed interval of ranks.
+- After a full-domain search, it is the node of the hierarchy, or the cell of the grid, on the
+  chosen level.
 
-The loss of a cell is the share of edges climbed, or the width relative to that of the table's
-column, at most 1. It is computed for the released label, not the range of the class. The width is
-that of the values in the label: ``[30, 32)`` holds the integers 30 and 31 and so has width 1, in an
-integer column and in one of floats that are all integral.
+The loss of a released value is, for a hierarchy, the share of edges between the leaf and the label
+among those between the leaf and the root; for an interval, its width divided by the range of the
+table's column, at most 1. It is computed for the released label, not for the range of the class.
+The width is the difference between the largest and the smallest value that the label can hold:
+``[30, 32)`` holds the integers 30 and 31, so its width is 1. This applies to integer columns and to
+columns of floats that are all whole numbers.
 """
 
 from __future__ import annotations
@@ -68,7 +73,8 @@ def generalize(
         # All records of a class have the same NULL pattern.
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
-            level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
+            chosen_levels = settings.chosen_levels
+            level = 0 if chosen_levels is None else chosen_levels.levels[attribute.name]
             columns.append(
                 _release_common_ancestors(microdata, partition, attribute, tree, missing, level)
             )
@@ -87,6 +93,13 @@ def _release_common_ancestors(
     missing: NDArray[np.bool_] | None,
     level: int,
 ) -> ReleasedColumn:
+    """Release the label of each class's lowest common ancestor in a hierarchy.
+
+    Parameters
+    ----------
+    missing : bool (n_classes,), True for classes with NULL; None if no value is NULL.
+    level : the lowest level of the labels; 0 for the leaves.
+    """
     leaves = encode_leaves(microdata, attribute, tree)
     low, high = _compute_class_ranges(leaves, partition)
     nodes = tree.common(low, high)
@@ -117,6 +130,12 @@ def _release_intervals(
     settings: Settings,
     missing: NDArray[np.bool_] | None,
 ) -> list[ReleasedColumn]:
+    """Release an interval or a midpoint for each class; bounds are two columns.
+
+    Parameters
+    ----------
+    missing : bool (n_classes,), True for classes with NULL; None if no value is NULL.
+    """
     position = microdata.numeric.index(attribute)
     numbers = microdata.numbers[:, position]
     is_wide = attribute.name in microdata.wide
@@ -125,17 +144,17 @@ def _release_intervals(
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
-        # NULL is released as NULL, so any number will do here.
+        # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
-    closed = settings.local_range or is_ordinal
-    if settings.levels is not None:
+    is_closed = settings.local_range or is_ordinal
+    if settings.chosen_levels is not None:
         is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         levels = NumberLevels.of(attribute, scale, step)
         level = levels.level_covering(
-            settings.levels.numbers[attribute.name],
-            settings.levels.levels[attribute.name],
+            settings.chosen_levels.number_levels[attribute.name],
+            settings.chosen_levels.levels[attribute.name],
             numbers[is_released],
         )
         low, high = _compute_level_ranges(
@@ -145,50 +164,81 @@ def _release_intervals(
         low, high = _compute_class_ranges(numbers, partition)
         if is_wide:
             low, high = widen_to_unrounded(low, high, attribute)
-        # Called even if unused, to refuse columns without float64 borders.
+        # Build the grid even if it is not used: this refuses columns whose borders float64 cannot
+        # represent.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
-    unit = 0.0 if closed else unit_of(attribute, scale)
+    unit = 0.0 if is_closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
     extent = np.column_stack((low, np.maximum(high - unit, low)))
     fields: dict[str, Any] = {"losses": losses, "extent": extent}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
-        texts = _format_intervals(low, high, attribute, closed)
+        texts = _format_intervals(low, high, attribute, is_closed)
         return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]
     if settings.intervals == "midpoint":
-        middle = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
-        typed = _to_column_type(middle, attribute)
-        require_fit(attribute, typed, _WIDER_TYPE_HINT)
-        return [ReleasedColumn(attribute, typed, missing, middle, loss_from_label=False, **fields)]
-    borders = _to_column_type(low, attribute, closed), _to_column_type(high, attribute, closed)
+        midpoints = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
+        values = _to_column_type(midpoints, attribute)
+        require_fit(attribute, values, _WIDER_TYPE_HINT)
+        return [
+            ReleasedColumn(attribute, values, missing, midpoints, loss_from_label=False, **fields)
+        ]
     if settings.intervals == RANGE:
-        lower, upper = (_to_exact_borders(ends) for ends in borders)
+        lower, upper = (
+            _to_exact_borders(_to_column_type(ends, attribute, is_integral=is_closed))
+            for ends in (low, high)
+        )
         # The database chooses the range type.
-        ranges = replace(attribute, sql_type="")
-        return [ReleasedColumn(ranges, lower, missing, upper=upper, closed=closed, **fields)]
-    for ends in borders:
-        require_fit(attribute, ends, _WIDER_TYPE_HINT)
+        range_attribute = replace(attribute, sql_type="")
+        return [
+            ReleasedColumn(
+                range_attribute, lower, missing, upper=upper, is_closed=is_closed, **fields
+            )
+        ]
+    return _release_bounds(attribute, low, high, missing, losses, extent, is_closed=is_closed)
+
+
+def _release_bounds(
+    attribute: Attribute,
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    missing: NDArray[np.bool_] | None,
+    losses: NDArray[np.float64],
+    extent: NDArray[np.float64],
+    *,
+    is_closed: bool,
+) -> list[ReleasedColumn]:
+    """Release a column with the lower and one with the upper borders of intervals.
+
+    Parameters
+    ----------
+    low, high : float64 (n_classes,), the borders.
+    missing, losses, extent : fields of ``ReleasedColumn``. Only the first column has the losses.
+    """
+    borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
+    for values in borders:
+        require_fit(attribute, values, _WIDER_TYPE_HINT)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
             replace(attribute, name=name),
-            typed,
+            values,
             missing,
-            ends,
+            unrounded,
             losses=column_losses,
             source_name=attribute.name,
-            closed=closed,
+            is_closed=is_closed,
             extent=extent,
         )
-        for name, typed, ends, column_losses in zip(
+        for name, values, unrounded, column_losses in zip(
             names, borders, (low, high), (losses, None), strict=True
         )
     ]
 
 
 def _wide_column_error(attribute: Attribute) -> InvalidParameter:
+    """Build the error for a column whose numbers float64 may have rounded."""
     return InvalidParameter(
         f'Column "{attribute.name}"'
         " has numbers or timestamps of more than 15 digits, for which only grid bounds can be"
@@ -201,12 +251,17 @@ def _wide_column_error(attribute: Attribute) -> InvalidParameter:
 def _compute_class_ranges(
     values: NDArray[Any], partition: Partition
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute the smallest and largest value of each class."""
+    """Compute the smallest and the largest value of each class, two arrays (n_classes,).
+
+    Parameters
+    ----------
+    values : the value of each record, (n,).
+    """
     if not partition.n_classes:
         return values[:0], values[:0]
-    grouped = values[partition.members]
-    starts = partition.starts
-    return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
+    values_by_class, starts = values[partition.members], partition.starts
+    smallest = np.minimum.reduceat(values_by_class, starts)
+    return smallest, np.maximum.reduceat(values_by_class, starts)
 
 
 def _compute_level_ranges(
@@ -218,17 +273,21 @@ def _compute_level_ranges(
     local_range: bool,
     is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute the released range of each class: its cell on this level of the column.
+    """Compute the released range of each class, after a full-domain search.
+
+    It is the cell of the class on a level of the column, or the range of the numbers in this cell.
 
     A class that spans several cells, for example after merging for a privacy model, gets the cell
-    of the first level that covers it. So two labels are equal, disjoint or nested.
+    of the lowest level on which one cell covers it. So two labels are equal, disjoint or nested.
 
     Parameters
     ----------
-    numbers : float64 (n,), of all records, arbitrary for NULL.
-    is_released : bool (n,), records that are released and not NULL in this column.
-    local_range : whether to release the smallest and largest released number in the cell.
-    is_wide : whether float64 may have rounded numbers; cells then cover the rounding error.
+    numbers : float64 (n,), the value of each record; arbitrary for NULL.
+    is_released : bool (n,), True for records that are released and not NULL in this column.
+    level : the lowest level to use.
+    local_range : True to release the smallest and the largest released number in the cell, instead
+        of its borders.
+    is_wide : True if float64 may have rounded numbers; cells then cover the rounding error.
     """
     low, high = _compute_class_ranges(numbers, partition)
     if is_wide:
@@ -254,9 +313,12 @@ def _format_intervals(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     attribute: Attribute,
-    closed: bool,
+    is_closed: bool,
 ) -> NDArray[np.object_]:
-    """Format ``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
+    """Format intervals as text: ``[low, high)``.
+
+    Closed intervals are formatted as ``[low, high]``, or as the value if both ends are equal.
+    """
     lows, highs = (
         [format_number(number, attribute) for number in borders.tolist()] for borders in (low, high)
     )
@@ -266,7 +328,7 @@ def _format_intervals(
         )
     texts = []
     for low_text, high_text in zip(lows, highs, strict=True):
-        if closed:
+        if is_closed:
             texts.append(low_text if low_text == high_text else f"[{low_text}, {high_text}]")
         else:
             texts.append(f"[{low_text}, {high_text})")
@@ -276,9 +338,12 @@ def _format_intervals(
 def _to_column_type(
     numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
 ) -> NDArray[np.generic]:
-    """Convert numbers to the column's type, as in ``ReleasedColumn``.
+    """Convert numbers, float64 (n_classes,), to the representation of ``ReleasedColumn.values``.
 
-    Fractional borders are rounded up, so that ``[low, high)`` holds the same values of the type.
+    Parameters
+    ----------
+    is_integral : True to round numbers to the nearest value of the type. False to round them up, so
+        that ``[low, high)`` holds the same values of the type as before.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
@@ -291,13 +356,17 @@ def _to_column_type(
 
 
 def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Convert borders of floats to text, which a database converts to decimals without loss."""
+    """Convert float borders to text, which databases convert to decimals without loss.
+
+    Other borders are returned unchanged.
+    """
     if numbers.dtype != np.float64:
         return numbers
     return np.array([repr(number) for number in numbers.tolist()], object)
 
 
 def _to_text_attribute(attribute: Attribute) -> Attribute:
+    """The column of labels of this attribute: a text column with the same name and role."""
     nullable = attribute.nullable
     return Attribute(
         attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable
@@ -314,13 +383,23 @@ def _set_zero_if_missing(
 def _check_steps(
     microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
 ) -> None:
+    """Check that steps are positive, and given for numbers without a hierarchy only.
+
+    Parameters
+    ----------
+    trees : the hierarchy of each attribute; None for an attribute without one.
+
+    Raises
+    ------
+    InvalidParameter : they are not.
+    """
     kinds = {
         a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
     }
     for name, step in settings.steps.items():
         if name not in kinds:
             raise InvalidParameter(
-                f'The step of "{name}" does not name a number column without a hierarchy.'
+                f'A step is given for "{name}", which is not a number column without a hierarchy.'
             )
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')

@@ -1,8 +1,8 @@
 """Centroid recoding: every class is released with the mean of each attribute.
 
-Means are rounded to the column's type and scale, half to even: columns keep their type, and the
-decimals of a mean of integers would reveal the size of the class. Ordinal attributes get the value
-at the lower median rank, since a mean of ranks is not a value.
+Means are rounded to the column's type and scale, half to even, so that columns keep their type.
+Moreover, the decimals of a mean of integers would reveal the size of the class. Ordinal attributes
+get the value at the lower median rank, since a mean of ranks is not a value.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ def compute_class_means(values: NDArray[np.float64], partition: Partition) -> ND
 def compute_integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
     """Compute the exact mean of each class, rounded half to even, int64 (n_classes,).
 
-    Summing quotients and remainders separately avoids overflow. Stores use the same formula in SQL
-    for wide columns.
+    Summing quotients and remainders separately avoids overflow. For wide columns, whose values
+    float64 cannot represent, the databases compute the same formula in SQL.
+
+    Parameters
+    ----------
+    values : int64 (n,), the value of each record.
     """
     return kernels.integer_class_means(values, partition.members, partition.starts)
 
@@ -62,6 +66,7 @@ def round_half_even(total: int, size: int) -> int:
 
 
 def _compute_exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
+    """Divide class totals by class sizes, rounding half to even: Python integers (n_classes,)."""
     totals_and_sizes = zip(totals, partition.sizes, strict=True)
     return np.array(
         [round_half_even(int(total), int(size)) for total, size in totals_and_sizes], object
@@ -94,17 +99,18 @@ def release_means(
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
     del measures, settings
-    wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
-    totals = exact_totals(partition, wide) if wide else {}
+    wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+    totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
     exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
 
     def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
         position, attribute = numbered_attribute
         return _release_column(microdata, partition, position, attribute, exact_means)
 
-    # Compute the cached members before threads share them.
+    # The property is cached on first use: compute it before threads share the partition.
     _ = partition.members
-    return tuple(choose_column_map(microdata.numbers)(release, enumerate(microdata.numeric)))
+    map_columns = choose_column_map(microdata.numbers)
+    return tuple(map_columns(release, enumerate(microdata.numeric)))
 
 
 def _release_column(
@@ -114,7 +120,13 @@ def _release_column(
     attribute: Attribute,
     exact_means: Mapping[str, NDArray[np.object_]],
 ) -> ReleasedColumn:
-    """Release the class means of one attribute; ``exact_means`` holds those of wide attributes."""
+    """Release the class means of one attribute.
+
+    Parameters
+    ----------
+    position : the index of the attribute in ``microdata.numeric``.
+    exact_means : by name of a wide attribute, its exact class means.
+    """
     values = microdata.numbers[:, position]
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
@@ -146,7 +158,13 @@ def round_means(
     unrounded: NDArray[np.float64],
     partition: Partition,
 ) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Round class means to the column's type; see ``ReleasedColumn`` for shapes and units."""
+    """Round class means to the column's type, (n_classes,), in the units of ``ReleasedColumn``.
+
+    Parameters
+    ----------
+    values : float64 (n,), the value of each record.
+    unrounded : float64 (n_classes,), the class means of these values.
+    """
     if attribute.kind is Kind.FLOAT:
         if attribute.bits == 32:
             return unrounded.astype(np.float32).astype(np.float64)
@@ -162,7 +180,7 @@ def round_means(
 
 
 def microseconds_per_digit(attribute: Attribute) -> int:
-    """Return the microseconds of a timestamp's last digit; 1 for other kinds."""
+    """Return the microseconds that a timestamp's last digit stands for; 1 for other kinds."""
     return 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
 
 

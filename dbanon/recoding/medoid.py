@@ -1,8 +1,9 @@
 """Medoid recoding: every class is released with the record nearest to its mean.
 
-Distances are those of the table's z-scores; ties go to the smaller index. The medoid has the least
-sum of squared distances to the others. The released combination of values is that of a real record:
-k-anonymity holds, but anyone who knows that record sees its values published.
+Distances are Euclidean distances of the table's z-scores; of several nearest records, the first is
+used. The medoid has the least sum of squared distances to the other records of the class. The
+released combination of values is that of a real record: k-anonymity holds, but anyone who knows
+that record sees its values published.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def release_medoids(
             continue
         deviation = values[members] - compute_class_means(values, partition)[labels]
         deviation /= compute_sample_deviation(scale)
-        # NULL applies to the whole class, so it does not distinguish records.
+        # If a column is NULL for a record, it is NULL for the whole class, so it does not
+        # distinguish records.
         distances += (
             np.square(deviation)
             if valid is None

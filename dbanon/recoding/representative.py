@@ -1,11 +1,13 @@
 """Representatives: every class gets a typical value of each attribute, depending on its kind.
 
 - Numbers: the mean, as in ``release_means``; for ordinal attributes the lower median rank.
-- Nominal values: the plurality, the most frequent value; ties go to the first by code point.
-- With a hierarchy, also for numbers: the medoid, the value with the least sum of distances to the
-  others, by the height of common ancestors; ties go to the first in the tree. It is a value, not an
-  inner node: nodes that cover the class have distance 0 from every record, so the root would be
-  optimal, and only values keep the type of the column. ``generalization`` releases labels.
+- Nominal values: the plurality, which is the most frequent value; of several such values, the first
+  by code point.
+- Values with a hierarchy, including numbers: the medoid, which is the value with the least sum of
+  distances to the others; of several such values, the first in the tree. The distance of two values
+  is the height of their lowest common ancestor. The medoid is always a value, never an inner node:
+  a node that covers the class has distance 0 from every record, so the root would be optimal, and
+  only values keep the type of the column. The recoding ``generalization`` releases inner nodes.
 
 Medians, pluralities and medoids are values of members of the class, but their combinations need not
 occur. Text columns keep their type; booleans and types that are read as text become text.
@@ -85,7 +87,9 @@ def release_representatives(
 def find_medoids(
     microdata: Microdata, partition: Partition, attribute: Attribute, tree: Hierarchy
 ) -> NDArray[np.int64]:
-    """Find for each class a record whose value has the least sum of distances, int64 (n_classes,).
+    """Find a record with the medoid of each class, int64 (n_classes,).
+
+    The medoid is the value with the least sum of distances to the values of the class.
 
     Raises
     ------
@@ -94,8 +98,8 @@ def find_medoids(
     leaves = encode_leaves(microdata, attribute, tree)
     members = partition.members
     labels, nodes = partition.labels[members].astype(np.int64), tree.leaves[leaves[members]]
-    # The distance of two values is the height of their common ancestor. Climbing from a value, each
-    # edge adds its height for all records of the class outside the subtree.
+    # The distance of two values is the height of their lowest common ancestor. Each edge on the way
+    # from a value to the root adds its height for every record of the class outside its subtree.
     distance_sums = np.zeros(len(members), np.int64)
     for _ in range(tree.height):
         _, group_of_member, group_sizes = np.unique(
@@ -107,18 +111,24 @@ def find_medoids(
         )
         nodes = parents
     order = np.lexsort((members, leaves[members], distance_sums, labels))
-    chosen: NDArray[np.int64] = members[order[partition.starts]].astype(np.int64)
-    return chosen
+    medoid_records: NDArray[np.int64] = members[order[partition.starts]].astype(np.int64)
+    return medoid_records
 
 
 def _find_first_records(
-    partition: Partition, codes: NDArray[np.int32], chosen: NDArray[np.int64]
+    partition: Partition, codes: NDArray[np.int32], code_of_class: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Find the first record of each class with its chosen code, int64 (n_classes,)."""
+    """Find the first record of each class that has a given code, int64 (n_classes,).
+
+    Parameters
+    ----------
+    codes : int32 (n,), the code of each record.
+    code_of_class : int64 (n_classes,), the code to find in each class; a member must have it.
+    """
     members = partition.members
     labels = partition.labels[members]
-    # Members are in record order, and at least one has the code.
-    matches = np.flatnonzero(codes[members] == chosen[labels])
+    # The members of a class are in record order, and at least one of them has the code.
+    matches = np.flatnonzero(codes[members] == code_of_class[labels])
     first = np.flatnonzero(np.diff(labels[matches], prepend=-1))
     return np.asarray(members[matches[first]], np.int64)
 

@@ -1,10 +1,12 @@
 """Secure recoding: class means, moved if too many original values are within epsilon.
 
-If the rounded mean of a class has a security ratio below gamma0, it is replaced by the nearest
-value below or above that reaches gamma0. These minimize the loss on their side, since loss grows
-with the distance from the mean. The side is chosen class by class to keep the attribute's overall
-mean: the one with the smaller absolute sum of shifts so far. The source always moves down; choosing
-the side is never worse.
+The security ratio of a released value is the share of the class's original values that differ from
+it by epsilon or more. If the ratio of a rounded mean is below gamma0, the mean is replaced by the
+nearest value below or above it whose ratio is at least gamma0. The nearest value on each side has
+the least loss on that side, since loss grows with the distance from the mean. The side is chosen
+class by class, so as to keep the attribute's overall mean: it is the side that makes the absolute
+sum of all shifts so far smaller. The published method always moves down; choosing the side is never
+worse.
 
 Values are rounded away from the mean before they are checked, so the ratio applies to the released
 values. Source: see ``dbanon/methods/secure_kward.py``.
@@ -34,7 +36,13 @@ from dbanon.recoding.mean import release_means
 
 
 def compute_security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
-    """Compute the share of ``values``, float64 (m,), ``epsilon`` or more from ``released``."""
+    """Compute the share of values that differ from a released value by ``epsilon`` or more.
+
+    Parameters
+    ----------
+    values : float64 (m,), the original values of a class.
+    epsilon : the distance, in the unit of the values.
+    """
     return float((np.abs(values - released) >= epsilon).mean())
 
 
@@ -46,6 +54,9 @@ def find_secure_value(
     Parameters
     ----------
     values : float64 (m,), the original values of a class.
+    start : the value to move away from.
+    epsilon : the distance in the security ratio, in the unit of the values.
+    gamma0 : the smallest security ratio that is allowed, 0 to 1.
     step : released values are multiples of it; 0 for no restriction.
     side : -1 for values up to ``start``, 1 for values from ``start``.
     """
@@ -70,7 +81,8 @@ def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[b
 
     Parameters
     ----------
-    downwards, upwards : by how much each side would shift the attribute's sum.
+    downwards, upwards : for each class, how much moving its value down or up would change the
+        attribute's sum.
     """
     total_shift, moves_up = 0.0, []
     for down, up in zip(downwards, upwards, strict=True):
@@ -115,36 +127,45 @@ def _secure_column(
     epsilon: float,
     gamma0: float,
 ) -> ReleasedColumn:
+    """Replace the insecure values of a column of class means.
+
+    Parameters
+    ----------
+    column : the rounded class means.
+    position : the index of the attribute in ``microdata.numeric``.
+    epsilon : the distance in the security ratio, in standard deviations of the column.
+    """
     numbers = microdata.numbers[:, position]
     scale = measures.numbers[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
         return column
     distance = epsilon * compute_sample_deviation(scale)
     step = _find_smallest_difference(column.attribute)
-    released = column.as_float()
-    insecure, below, above = [], [], []
+    released_values = column.as_float()
+    insecure_labels, values_below, values_above = [], [], []
     for label in range(partition.n_classes):
         if column.missing is not None and column.missing[label]:
             continue
         first = partition.starts[label]
         values = numbers[partition.members[first : first + partition.sizes[label]]]
-        if compute_security_ratio(values, float(released[label]), distance) < gamma0:
+        if compute_security_ratio(values, float(released_values[label]), distance) < gamma0:
             center = float(values.mean())
-            insecure.append(label)
-            below.append(find_secure_value(values, center, distance, gamma0, step, -1))
-            above.append(find_secure_value(values, center, distance, gamma0, step, 1))
-    if not insecure:
+            insecure_labels.append(label)
+            values_below.append(find_secure_value(values, center, distance, gamma0, step, side=-1))
+            values_above.append(find_secure_value(values, center, distance, gamma0, step, side=1))
+    if not insecure_labels:
         return column
     assert column.unrounded is not None
-    insecure_classes = np.array(insecure)
+    insecure_classes = np.array(insecure_labels)
     sizes, means = partition.sizes[insecure_classes], column.unrounded[insecure_classes]
-    down, up = np.array(below), np.array(above)
+    down, up = np.array(values_below), np.array(values_above)
     if column.attribute.kind is Kind.FLOAT and column.attribute.bits == 32:
         # Compensate for rounding to the narrower type.
         outwards = np.float32(np.inf)
         down = np.nextafter(down.astype(np.float32), -outwards).astype(np.float64)
         up = np.nextafter(up.astype(np.float32), outwards).astype(np.float64)
-    released_means = np.where(choose_sides((down - means) * sizes, (up - means) * sizes), up, down)
+    moves_up = choose_sides((down - means) * sizes, (up - means) * sizes)
+    released_means = np.where(moves_up, up, down)
     unrounded = column.unrounded.copy()
     unrounded[insecure_classes] = released_means
     values = column.values.copy()

@@ -311,7 +311,7 @@ def _pair_column(
     parts = [part for column in released for part in column.parts]
     low, low_end = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
-    if len(parts) == 2 and not first.closed:
+    if len(parts) == 2 and not first.is_closed:
         high = np.maximum(low, high - unit_of(attribute, scale))
     is_number = (low == low_end) | (False if missing is None else missing)
     if len(parts) == 1 and is_number.all():

@@ -52,7 +52,7 @@ def recode(
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=clustering.levels)
+        settings = replace(settings, chosen_levels=clustering.levels)
     all_names = {attribute.name for attribute in microdata.attributes}
 
     def run(
@@ -75,7 +75,9 @@ def recode(
         settings = replace(
             settings,
             hierarchies=policy.hierarchies,
-            levels=None if settings.levels is None else settings.levels.take(records),
+            chosen_levels=None
+            if settings.chosen_levels is None
+            else settings.chosen_levels.take(records),
         )
     measures = measures or Measures.of(microdata)
     # ``exact_totals`` needs the classes of all records that were read.
@@ -94,7 +96,7 @@ def recode(
     ]
     return Release(
         partition=row_partition,
-        columns=tuple(column.spelled() for column in columns),
+        columns=tuple(column.replace_ranks() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
             for i, column in enumerate(measured_columns)

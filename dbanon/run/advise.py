@@ -22,7 +22,7 @@ from dbanon.advice.roles import (
     UNDECIDED,
     RoleProposal,
     is_code,
-    propose,
+    propose_column_roles,
 )
 from dbanon.advice.singling import find_unique_sets, group_size_counter
 from dbanon.data.microdata import Microdata
@@ -330,7 +330,7 @@ def _propose_all_roles(
     request: AdviceRequest, profile: Profile, person_columns: Mapping[str, str]
 ) -> dict[str, RoleProposal]:
     """Propose roles; if the request names quasi-identifiers, propose no others."""
-    roles = propose(profile, person_columns)
+    roles = propose_column_roles(profile, person_columns)
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:

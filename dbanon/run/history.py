@@ -14,7 +14,7 @@ from typing import Any
 from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
-from dbanon.job.verdict import INTERSECT, Caution, build_intersection_caution
+from dbanon.job.verdict import INTERSECTION_RISK, Caution, build_intersection_caution
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
 from dbanon.sessions.names import RelationName, parse_relation
@@ -46,7 +46,8 @@ def require_first_release(
         if earlier_releases:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
-                detail=f"The ledger has {_describe_outputs(earlier_releases)}. {INTERSECT}.",
+                detail=f"The ledger has {_describe_outputs(earlier_releases)}."
+                f" {INTERSECTION_RISK}.",
                 hint=_build_hint(str(source), entity, history, consent),
             )
 

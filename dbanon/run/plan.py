@@ -345,10 +345,10 @@ def _find_passthrough_columns(
     if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
-        persons=bool(job.guarantee.persons),
-        chain=job.chain is not None,
-        spill=job.spill is not None,
-        pseudonyms=bool(job.pseudonyms),
+        has_entity=bool(job.guarantee.persons),
+        in_chain=job.chain is not None,
+        spills=job.spill is not None,
+        has_pseudonyms=bool(job.pseudonyms),
     )
     columns = tuple(
         relation.attribute(a.name)

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, TableRules, rules_from_comments, validate_rules
+from dbanon.job.rules import RULES_NOT_READ, TableRules, rules_from_comments, validate_rules
 from dbanon.ledger import rules as stored_rules
 from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
@@ -155,7 +155,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
 
 def apply_table_rules(job: Job, store: Store) -> Job:
     """Apply the rules of the job's table, if the job uses rules."""
-    if job.declared != BY_RULES:
+    if job.declared != RULES_NOT_READ:
         return job
     with store.session(write=False) as session:
         return apply_rules_in_session(session, job)
@@ -173,7 +173,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
     RulesNotTrusted : some were declared by a role that no longer may do so.
     InsufficientRights : they name a hierarchy table that the table's owner may not read.
     """
-    if job.declared != BY_RULES:
+    if job.declared != RULES_NOT_READ:
         return job
     relation = session.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]

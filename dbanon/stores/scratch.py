@@ -57,7 +57,7 @@ class Scratch:
     path: Path
     files: ExitStack
 
-    def file(self) -> BinaryIO:
+    def create_file(self) -> BinaryIO:
         """Create an empty, unlinked file that only its owner can access.
 
         Raises
@@ -70,12 +70,12 @@ class Scratch:
             descriptor = os.open(path, flags, 0o600)
             os.unlink(path)
         except OSError as error:
-            raise self.failed(error) from None
+            raise self.write_failure(error) from None
         file = os.fdopen(descriptor, "w+b")
         self.files.callback(_close, file)
         return file
 
-    def failed(self, error: OSError) -> DatabaseFailure:
+    def write_failure(self, error: OSError) -> DatabaseFailure:
         """The error for a file that cannot be written."""
         if DiskFull.caused_by(error):
             return DiskFull.in_directory(self.path.parent, error)

@@ -130,7 +130,7 @@ OF_TABLES = (
         leave_out=["refine"],
     ),
     Case(
-        'Choose `refine="fast"`, or leave the budget out.',
+        'Choose `refine="fast"`, or leave the limit out.',
         {"refine_iterations": 5},
         does=[{"refine_iterations": None}],
     ),
@@ -242,7 +242,7 @@ OF_TABLES = (
     Case("Known methods: {}.", {"method": "zzz"}, does=[{"method": "mdav"}], doors=_LINE),
     Case("Say how large they are: `block_size=50000`.", {"spill": "spill"}),
     Case(
-        "Leave out `spill`, or that.",
+        "Leave out `spill`, or that feature.",
         {"spill": "spill", "block_size": 50, "evaluate": True},
         leave_out=["spill"],
         does=[{"evaluate": None}],

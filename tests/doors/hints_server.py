@@ -299,7 +299,7 @@ SQL = (
 
 RULES = (
     Trial(
-        'As in {"age": "quasi_identifier"',
+        'For example: {"age": "quasi_identifier"',
         in_python(lambda url, t: dbanon.declare(url, t, [])),
         [
             in_python(

@@ -139,7 +139,7 @@ CASES = {
         {"standardize": "mahalanobis", "weights": {"age": 2}},
     ),
     "refinement": Case(
-        'Choose `refine="fast"`, or leave the budget out.', on_frame(), {"refine_iterations": 5}
+        'Choose `refine="fast"`, or leave the limit out.', on_frame(), {"refine_iterations": 5}
     ),
     "ranges of a frame": Case(
         _INTERVALS, on_frame(), {"recoding": "generalization", "intervals": "range"}

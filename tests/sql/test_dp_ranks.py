@@ -343,7 +343,7 @@ def test_other_options_are_refused_in_words(run_sql: Run, connect: Connect, budg
         ('{"recoding": "mean"}', "have no classes"),
         ('{"where": "a > 3"}', "filter"),
         ('{"seed": 1}', "no seed"),
-        ('{"evaluate": true}', "nothing is spent"),
+        ('{"evaluate": true}', "no budget is spent"),
         ('{"nonsense": 1}', "Known options"),
     ):
         with pytest.raises(psycopg.Error, match=why) as failure:

@@ -14,7 +14,7 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import RulesNotTrusted
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 from tests.sql.rule_owners import LEAKING, RELEASE, Connect, Run, not_trusted, roles
 from tests.sql.test_rules import DECLARE, PERSON
 
@@ -51,7 +51,7 @@ def test_at_every_door(
                 table="app.person",
                 output="release.q",
                 quasi_identifiers=(),
-                declared=BY_RULES,
+                declared=RULES_NOT_READ,
                 policy=dbanon.Policy(k=5),
             ),
             url,

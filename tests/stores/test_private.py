@@ -192,13 +192,13 @@ def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
         ("models", [{"attribute": "p", "kind": "distinct_l", "level": 2}], "classes"),
         ("refine", "fast", "classes"),
         ("recoding", "mean", "classes"),
-        ("evaluate", True, "nothing is spent"),
+        ("evaluate", True, "no budget is spent"),
         ("seed", 3, "seed"),
         ("target", url, "database that is read"),
     ):
         with pytest.raises(InvalidParameter, match=why):
             release(budgeted, **{name: value})
-    with pytest.raises(InvalidParameter, match="nothing is spent"):
+    with pytest.raises(InvalidParameter, match="no budget is spent"):
         dbanon.plan(url, table="magic", quasi_identifiers=["a"], k=3, output="x", method="dp_ranks")
     with pytest.raises(InvalidParameter, match="of dp_ranks and dp_marginals"):
         budgeted.anonymize(table="magic", quasi_identifiers=["a"], epsilon=1.0)

@@ -20,7 +20,7 @@ from dbanon.errors import (
     SourceChanged,
 )
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, TableRules, validate_rules
+from dbanon.job.rules import RULES_NOT_READ, TableRules, validate_rules
 from dbanon.run.open import open_store
 from dbanon.run.rules import apply_table_rules
 from dbanon.run.run_with_ledger import run_in_transactions
@@ -201,7 +201,7 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
         table=table(people),
         output="release.people",
         quasi_identifiers=(),
-        declared=BY_RULES,
+        declared=RULES_NOT_READ,
         policy=dbanon.Policy(k=5),
     )
     store = open_store(people.url)

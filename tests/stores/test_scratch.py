@@ -18,7 +18,7 @@ def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
         with open_scratch(str(tmp_path / "spill")) as disk:
             for path in (tmp_path / "spill", disk.path):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o700
-            with disk.file() as file:
+            with disk.create_file() as file:
                 status = os.fstat(file.fileno())
                 assert stat.S_IMODE(status.st_mode) == 0o600
                 assert status.st_nlink == 0

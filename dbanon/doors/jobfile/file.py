@@ -44,7 +44,7 @@ from dbanon.job.private import (
     refuse_private_options,
 )
 from dbanon.job.requirements import require_evaluation
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
@@ -350,7 +350,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "models": models,
             "exports": exports,
             "roles": tuple(job_spec.columns) or None,
-            "declared": None if job_spec.columns else BY_RULES,
+            "declared": None if job_spec.columns else RULES_NOT_READ,
             "on_new_column": on_new_column or "halt",
             "name": job_spec.name,
             "door": "job",

@@ -48,7 +48,7 @@ from dbanon.doors.jobfile.schedule import require_schedule
 from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
-from dbanon.job.rules import BY_RULES
+from dbanon.job.rules import RULES_NOT_READ
 from dbanon.stores.folders import is_row_file_url
 
 _REQUIRED_FIELDS: Any = {
@@ -245,7 +245,7 @@ def _check_report_path(value: str) -> None:
 
 def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """Validate the columns of a job; return {} if the rules of its table define them."""
-    return {} if value == BY_RULES else handler(value)
+    return {} if value == RULES_NOT_READ else handler(value)
 
 
 def _allow_declared_columns(schema: dict[str, Any]) -> None:
@@ -257,7 +257,7 @@ def _allow_declared_columns(schema: dict[str, Any]) -> None:
     title = columns_schema.pop("title", None)
     schema.clear()
     schema.update(
-        {"anyOf": [{"const": BY_RULES}, columns_schema]} | ({"title": title} if title else {})
+        {"anyOf": [{"const": RULES_NOT_READ}, columns_schema]} | ({"title": title} if title else {})
     )
 
 

@@ -84,7 +84,7 @@ def _range_expression(position: int, column: ReleasedColumn) -> str:
         released_expression(position + i, replace(bound, attribute=bound_attribute, missing=None))
         for i, bound in enumerate(column.parts)
     )
-    value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
+    value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.is_closed else '[)'}')"
     if column.missing is None:
         return value
     return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"

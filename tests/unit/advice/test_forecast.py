@@ -85,12 +85,13 @@ def test_advice_is_given_where_it_helps() -> None:
 
 def test_with_models_nobody_leaves_in_a_group_and_no_wider_class_is_advised() -> None:
     wide, churn = ChainRules(changes="show", class_size=50), two_releases(0.05, 0.05, 0.03)
-    groups, with_models = (forecast(wide, 5, churn, models=models) for models in (False, True))
+    groups, with_models = (forecast(wide, 5, churn, has_models=models) for models in (False, True))
     assert groups is not None
     assert with_models is not None
     assert with_models.held > groups.held + 0.2
     narrow = (
-        forecast(ChainRules(changes="show"), 5, churn, models=models) for models in (False, True)
+        forecast(ChainRules(changes="show"), 5, churn, has_models=has_models)
+        for has_models in (False, True)
     )
     advised = [any("class_size" in text for text in result.advice) for result in narrow if result]
     assert advised == [True, False]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import ColumnProfile, Profile
-from dbanon.advice.roles import REASONS, ROLES, RoleProposal, propose
+from dbanon.advice.roles import REASONS, ROLES, RoleProposal, propose_column_roles
 from dbanon.data.schema import Attribute, Kind
 
 ROWS = 10_000
@@ -71,7 +71,7 @@ PROPOSALS = [
 def test_what_a_statistician_would_say(
     given_column: ColumnProfile, role: str, reason: str, alternative: str
 ) -> None:
-    role_found = propose(Profile(ROWS, (given_column,)))[given_column.name]
+    role_found = propose_column_roles(Profile(ROWS, (given_column,)))[given_column.name]
     assert role_found == RoleProposal(role, reason, alternative)
     assert role in ROLES
     assert REASONS[reason] in str(role_found)
@@ -96,10 +96,10 @@ columns = st.builds(
 def test_the_role_of_a_column_does_not_depend_on_other_columns(
     profile_columns: list[ColumnProfile],
 ) -> None:
-    together = propose(Profile(200, tuple(profile_columns)))
+    together = propose_column_roles(Profile(200, tuple(profile_columns)))
     assert list(together) == [column.name for column in profile_columns]
     for column in profile_columns:
-        assert together[column.name] == propose(Profile(200, (column,)))[column.name]
+        assert together[column.name] == propose_column_roles(Profile(200, (column,)))[column.name]
         # A column that outsiders may know is protected even if it is sensitive, too.
         assert together[column.name].alternative in ("", "sensitive")
         if together[column.name].alternative:

@@ -14,9 +14,9 @@ from dbanon.advice.profile import Count
 from dbanon.advice.singling import (
     MAX_COLUMNS,
     MAX_EXTENDED_SHARE,
-    describe_set,
     find_unique_sets,
     group_size_counter,
+    rate_set,
 )
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
@@ -86,10 +86,10 @@ def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]
 
 def test_distinction_and_separation() -> None:
     # Sizes 1, 1, 2: 4 rows, 6 pairs, one of which cannot be separated.
-    described = describe_set(["a"], {1: 2, 2: 1}, 3)
-    assert (described.unique.count, described.few.count) == (2, 4)
-    assert (described.distinction, described.separation) == (0.75, 0.8333)
-    assert describe_set(["a"], {1: 1}, 3).separation == 0.0
+    rated = rate_set(["a"], {1: 2, 2: 1}, 3)
+    assert (rated.unique.count, rated.few.count) == (2, 4)
+    assert (rated.distinction, rated.separation) == (0.75, 0.8333)
+    assert rate_set(["a"], {1: 1}, 3).separation == 0.0
 
 
 def test_the_limit_on_sets_is_obeyed_and_reported() -> None:

@@ -55,4 +55,4 @@ def test_levels_of_some_records_have_no_gaps() -> None:
     levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": ages})
     some = levels.take(np.array([5, 4, 0, 1, -1]))
     assert some.labels.tolist() == [-1, 1, 0, 0, -1]
-    assert (some.levels, some.numbers) == ({"age": 1}, {"age": ages})
+    assert (some.levels, some.number_levels) == ({"age": 1}, {"age": ages})
