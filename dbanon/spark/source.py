@@ -273,7 +273,7 @@ def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource
         if any(current_files.get(name) != file_state for name, file_state in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.",
-                hint="Run it again when no program writes to these files any more.",
+                hint="Run it again once no program is writing to these files.",
             )
 
     return pin_frame(frame, job, directory, require_unchanged)

@@ -4,7 +4,7 @@ The database adds up one hash per row, so row order is irrelevant and equal rows
 other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
 for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash of
 fixed values: if it differs, this version of the database hashes differently, so digests cannot be
-compared.
+compared. ``ROWS`` is the number of rows, and ``SUM`` the sum of their hashes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def digest_relation(session: Session, relation: RelationName) -> str:
 def hash_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """Hash these columns of the rows that a run reads.
+    """Hash the rows that a run reads, over the columns of these names.
 
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.
@@ -40,7 +40,7 @@ def hash_columns(
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
-    """Compare a recorded digest with the current rows; None as digest if none was recorded."""
+    """Compare the current rows with a recorded digest; it is None if none was recorded."""
     if recorded is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded.split(":")

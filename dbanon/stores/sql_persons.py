@@ -48,8 +48,8 @@ def count_persons(
 ) -> EntityCount:
     """Count the persons in each class of a written release.
 
-    The released values are staged once more with the person of each row, because the release itself
-    does not contain persons.
+    The release does not contain persons. So its values are staged again, now with the person of
+    each row.
     """
     draft = staged_release.draft
     class_columns = [
@@ -70,6 +70,7 @@ def count_persons(
     staged_names = [*class_names, *questions.sensitive, *set_only_names]
     further_columns = [column_by_name[name] for name in (*questions.sensitive, *set_only_names)]
     source: Relation | None = None
+    # SQL of the person of a row, and the JOINs that it needs.
     if staged_release.is_copied:
         person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
         columns_to_read = []
@@ -90,6 +91,7 @@ def count_persons(
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
+    # SQL that is equal for values that look the same to readers.
     key_of = dict(
         zip(
             staged_names,
@@ -118,7 +120,10 @@ def count_persons(
 def stage_release_persons(
     session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> None:
-    """Stage the persons of each class as salted hashes; call ``count_persons`` before."""
+    """Stage the persons of each class as salted hashes.
+
+    This reads the rows that ``count_persons`` has staged.
+    """
     draft = staged_release.draft
     [column] = draft.roles.persons
     names = [name for name, _, _ in staged_release.columns if name in questions.columns]
@@ -142,7 +147,7 @@ def _count_persons_by_value(
 
     Parameters
     ----------
-    class_keys : SQL over the staged rows that distinguishes the values of each class column.
+    class_keys : per class column, SQL over the staged rows that tells its values apart.
     """
     staging = RelationName(None, statements.ENTITIES)
     cells_by_name = {}

@@ -32,7 +32,11 @@ from dbanon.sessions.base import Output, Relation, passthrough_error
 from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.copied_rows import find_copied_columns, read_copied_rows, staged_person_column
+from dbanon.stores.copied_rows import (
+    find_copied_columns,
+    list_person_staging_columns,
+    read_copied_rows,
+)
 from dbanon.stores.ports import (
     LastCounts,
     PreparedRelease,
@@ -44,6 +48,9 @@ from dbanon.stores.ports import (
 from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
 from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
+
+# The share of ``write`` that staging takes, for the progress bar.
+_STAGING_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,9 @@ class SqlTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that source and target are one database session, and that it supports passthrough.
+        """Check that source and target are one session, which can copy columns through the client.
 
-        Raises as ``ports.Target``.
+        The client does not parse the copied values. Raises as ``ports.Target``.
         """
         if self.copies_from(source):
             raise passthrough_error()
@@ -129,15 +136,15 @@ class SqlTarget:
         if is_copied:
             attributes = find_copied_columns(draft)
             rows = read_copied_rows(
-                session, draft, source, attributes, lambda share: progress(0.3 * share)
+                session, draft, source, attributes, lambda share: progress(_STAGING_SHARE * share)
             )
-            session.load_rows([*attributes, *staged_person_column(draft)], rows)
+            session.load_rows([*attributes, *list_person_staging_columns(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
-        progress(0.3)
+        progress(_STAGING_SHARE)
         salt = None if is_copied else self._person_salt(draft)
         staged_release = StagedSqlRelease(
             draft, tuple(self.columns(draft, columns, is_copied)), is_copied, salt
@@ -160,10 +167,10 @@ class SqlTarget:
                 partition,
             )
         else:
-            values = {name: expression for name, _, expression in staged_release.columns}
+            expressions = {name: expression for name, _, expression in staged_release.columns}
             source_relation = None if is_copied else draft.relation
             session.insert(
-                staged_release.relation, values, source_relation, staged_release.retained
+                staged_release.relation, expressions, source_relation, staged_release.retained
             )
         session.analyze(staged_release.relation)
         return staged_release
@@ -177,9 +184,9 @@ class SqlTarget:
         if not draft.roles.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
-        history = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
         return person_record.choose_salt(
-            [release for release in history if release.normalize == job.entity_normalize]
+            [release for release in releases_of_entity if release.normalize == job.entity_normalize]
         )
 
     def with_sql_type(self, column: ReleasedColumn, is_copied: bool) -> ReleasedColumn:
@@ -282,7 +289,10 @@ class SqlTarget:
         )
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that this database can compute keyed hashes; in copied rows they are computed."""
+        """Check that this database can compute keyed hashes.
+
+        Copied rows need no check: dbanon replaces their identifiers before it stages them.
+        """
         if not self.copies_from(source):
             self.session.require_capability("pseudonyms")
 
@@ -300,15 +310,15 @@ class SqlTarget:
     ) -> dict[str, DisclosiveColumn]:
         """Find columns of large releases that a sample of rows proves to be nearly unique."""
         draft, session = staged_release.draft, self.session
-        rows = int(draft.release.partition.sizes.sum())
-        n_sampled = proof_sample_size(rows)
-        if not n_sampled or not names:
+        n_rows = int(draft.release.partition.sizes.sum())
+        sample_size = proof_sample_size(n_rows)
+        if not sample_size or not names:
             return {}
         values = [session.grouping_sql(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(staged_release.relation, n_sampled / rows)
-        n_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
+        sample = session.sample(staged_release.relation, sample_size / n_rows)
+        n_sampled_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
         disclosive_columns = (
-            prove_nearly_unique(name, rows, int(n_rows), int(n_values), int(n_distinct))
+            prove_nearly_unique(name, n_rows, int(n_sampled_rows), int(n_values), int(n_distinct))
             for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
         )
         return {column.name: column for column in disclosive_columns if column is not None}
@@ -316,7 +326,7 @@ class SqlTarget:
     def count_profiles(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count values that several rows share, and those with unique profiles."""
+        """Count the values that several rows share, and the unique ones; see ``ports.Target``."""
         relation = staged_release.relation
         profile_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
@@ -324,8 +334,8 @@ class SqlTarget:
         query = recount_statements.unique_profiles(
             relation, profile_keys, value_keys[0], MAX_GROUP_SIZE
         )
-        [(n_shared, unique)] = self.session.rows(query)
-        return int(n_shared), int(unique)
+        [(n_shared, n_unique)] = self.session.rows(query)
+        return int(n_shared), int(n_unique)
 
     def count_homogeneous_classes(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
@@ -401,10 +411,10 @@ class SqlTarget:
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        # Store exact figures only next to the originals: anyone who may read those learns nothing
-        # new from them.
+        # Store exact measures only in the database of the originals: anyone who may read the
+        # originals learns nothing new from the measures.
         internal = None if is_source_elsewhere else report.internal
-        published = publish_table(
+        recorded_at = publish_table(
             self.session,
             draft.job,
             draft.output,
@@ -419,7 +429,7 @@ class SqlTarget:
         )
         if staged_release.salt is not None:
             person_record.record_persons(self.session, report.release_id)
-        return published
+        return recorded_at
 
 
 def publish_table(
@@ -460,7 +470,7 @@ def publish_table(
         if job.if_exists == "error":
             raise
         raise SourceChanged(
-            f"Another session made {output.name} meanwhile; nothing was published.",
+            f"Another session has created {output.name} meanwhile; nothing was published.",
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()

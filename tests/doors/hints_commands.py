@@ -352,7 +352,7 @@ FILES = (
         [lambda w: w.rows(f"file:{w.path}/differ/a*.csv")],
     ),
     Steps(
-        "All files of a table lie equally deep",
+        "All files must be at the same depth",
         lambda w: (
             w.file("deep/y=1/a.csv", CSV),
             w.file("deep/b.csv", CSV),

@@ -31,7 +31,10 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL that casts the staged class value at this position to the column's type."""
+    """SQL that casts the staged class value at this position to the column's type.
+
+    The staging table of classes has the alias c.
+    """
     if column.upper is not None:
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
@@ -109,9 +112,9 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL of a number or timestamp divided by ``n.size``: quotient and remainder.
+    """SQL of the quotient and the remainder of a number or timestamp, divided by its class size.
 
-    Decimals and timestamps are first scaled to whole numbers.
+    The class size is ``n.size``. Decimals and timestamps are first scaled to whole numbers.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
@@ -122,9 +125,10 @@ def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
 
 
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles; see ``SessionInterface``.
+    """SQL of a column's values as doubles; the relation has the alias s.
 
-    Values of types that could overflow are clipped to the bounds.
+    Dates are days since 1970, and timestamps are microseconds. Values of types that could overflow
+    are clipped to the bounds.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-"""Compute the digest of rows on PostgreSQL, with a statement built from the catalog.
+"""Hash rows on PostgreSQL: for digests, and for the random order of rows in a chain's releases.
+
+The SQL of a row's hash is built from the catalog.
 
 To hash a row, its values are hashed one after the other, each with the previous hash as its seed.
-(PostgreSQL's hash of a record would not do: it adds the hashes of columns, so swapping values
+(PostgreSQL's hash of a record cannot be used: it adds the hashes of columns, so swapping values
 between rows would not change the sum over rows.) A NULL is hashed as a default value and marked in
 a mask.
 
@@ -10,6 +12,8 @@ hashed by its bytes, whatever its collation; numbers with their scale, timestamp
 in binary form; enums, composites, arrays, json and all other types as the text of their output
 function, never of a cast. Domains are hashed as their base type. Floats are hashed by value; the
 hash of 0 is the seed itself, so the mask distinguishes 0, -0 and NULL.
+
+The module also has the methods of sessions for chains and for differential privacy.
 """
 
 from __future__ import annotations
@@ -156,11 +160,11 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
        '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
        hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""
 
-# Number of secrets that determine the random order of rows in a chain's release.
+# Number of random secrets that determine the order of rows in a chain's release.
 _N_SECRETS = 4096
-# Rows are sorted by a number. Its low bits, this many, depend on the row; the other bits are a hash
-# of the row's values. With a million rows of equal values, two of them get the same number in every
-# second release.
+# Rows are sorted by a number. This many of its low bits depend on the row; the other bits are a
+# hash of the row's values. If a million rows have equal values, two of them get the same number in every
+# second release, on average.
 _ROW_BITS = 40
 # Name of the column with the hash of a row's values.
 _VALUE_HASH = "dbanon_shared"
@@ -179,8 +183,8 @@ def digest_relation(
     run : runs any other query.
     """
     [(statement,)] = look_up(_STATEMENT_FOR_NAMES, (str(salt), relation.schema, relation.name))
-    [(rows, total)] = run(statement)
-    return int(rows), int(total)
+    [(n_rows, hash_sum)] = run(statement)
+    return int(n_rows), int(hash_sum)
 
 
 def digest_columns(
@@ -189,11 +193,11 @@ def digest_columns(
     """Return the number of rows of a relation, and the sum of the hashes of these columns."""
     parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
     [(row_hash,)] = run(COLUMNS_HASH, parameters)
-    [(rows, total)] = run(
+    [(n_rows, hash_sum)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
         f" FROM {relation.relation_to_read.quoted} AS s"
     )
-    return int(rows), int(total)
+    return int(n_rows), int(hash_sum)
 
 
 # Parameters: schema and name of a relation, and a column. Returns whether the column's type and

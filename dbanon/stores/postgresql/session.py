@@ -62,8 +62,8 @@ from dbanon.stores.postgresql.settings import (
 )
 
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
-# Counts persons by joint history: the classes that they have in these releases. The array of
-# persons stays on the server.
+# Counts persons by joint history: the classes that they have in these releases. ``{persons}`` is
+# SQL of the persons of a release in progress, an array that stays on the server.
 _COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -97,8 +97,7 @@ class PostgresqlPersons(Session):
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
         if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
-            # This role may read the table of persons, so the caller reads it once and counts by
-            # itself.
+            # This role may read the table of persons, so let the caller read it once and count.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
@@ -122,8 +121,8 @@ class PostgresqlPersons(Session):
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Only releases with a salt record their persons; entries without the oid of their source
-        # have none.
+        # Persons are recorded for releases with a salt. Ledger entries without the oid of their
+        # source have none.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(FIND_PERSONS_WRITER):
                 self.rows(
@@ -177,8 +176,8 @@ class PostgresqlSession(
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
-        self._statements_with_output: list[str] = []
-        self._ledger_trusted = False
+        self._publication_statements: list[str] = []
+        self._is_ledger_trusted = False
 
     def enter(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
@@ -241,14 +240,11 @@ class PostgresqlSession(
         foreign.require_no_foreign_code(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
     def has_no_attached_code(self, oid: int) -> bool:
-        """Return True if a table has nothing that can contain code, such as expression indexes."""
+        """Return True if a table certainly has no object with code, such as an expression index."""
         return self.look_up(foreign.has_no_attached_code(f"{int(oid)}::oid")) == [(True,)]
 
     def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
-        """Return the row that ``catalog.RELATION`` selects for a name.
-
-        None without such a relation.
-        """
+        """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
             require_length(schema, self.name_limit, "name of the schema")
@@ -376,13 +372,15 @@ class PostgresqlSession(
     def refine_attributes(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        unscaled = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
-        if not unscaled:
+        unscaled_attributes = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
+        if not unscaled_attributes:
             return tuple(attributes)
-        maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled)
+        maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled_attributes)
         from_clause = f"{source.relation_to_read.quoted} AS s{source.where_clause}"
         [scales] = self.rows(f"SELECT {maxima} FROM {from_clause}")
-        scale_by_name = {a.name: scale or 0 for a, scale in zip(unscaled, scales, strict=True)}
+        scale_by_name = {
+            a.name: scale or 0 for a, scale in zip(unscaled_attributes, scales, strict=True)
+        }
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
     # -- shared statements -------------------------------------------------------------------------
@@ -443,9 +441,9 @@ class PostgresqlSession(
 
     def require_trusted_ledger(self) -> None:
         # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._ledger_trusted:
+        if not self._is_ledger_trusted:
             rights.require_trusted_ledger(self.look_up)
-            self._ledger_trusted = True
+            self._is_ledger_trusted = True
 
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]

@@ -47,6 +47,7 @@ PINNED_SETTINGS = (
 
 
 def _assignments(settings: Sequence[tuple[str, str]]) -> list[str]:
+    """Write pairs of name and value as assignments, for SET."""
     # A quoted search_path would be the name of a single schema.
     return [
         f"{name} = {value}" if name == "search_path" else f"{name} = '{value}'"
@@ -81,8 +82,8 @@ CLIENT_STATEMENTS = set_local(
     )
 )
 
-# Settings of the SQL functions written in Python, for the duration of a call. The procedure, which
-# commits, must apply them again after each commit.
+# Settings of the SQL functions written in Python, for the duration of a call. Procedures
+# for synthetic rows commit, and must apply them again after each commit.
 FUNCTION_SETTINGS = (
     *PINNED_SETTINGS,
     ("work_mem", WORK_MEM),
