@@ -316,7 +316,7 @@ FILES = (
         ],
     ),
     Steps(
-        "A folder, or a pattern as in file:data/*.parquet",
+        "A folder, or a pattern such as file:data/*.parquet",
         lambda w: w.rows(f"file:{w.path}/none/*.csv"),
         [lambda w: w.rows(f"file:{w.path}/dat/*.csv")],
     ),

@@ -163,8 +163,8 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
 # Number of random secrets that determine the order of rows in a chain's release.
 _N_SECRETS = 4096
 # Rows are sorted by a number. This many of its low bits depend on the row; the other bits are a
-# hash of the row's values. If a million rows have equal values, two of them get the same number in every
-# second release, on average.
+# hash of the row's values. If a million rows have equal values, two of them get the same number in
+# every second release, on average.
 _ROW_BITS = 40
 # Name of the column with the hash of a row's values.
 _VALUE_HASH = "dbanon_shared"
