@@ -1,10 +1,10 @@
 """Order-independent digests of a table's rows, with which ``verify`` checks a release.
 
 The database adds up one hash per row, so row order is irrelevant and equal rows do not cancel each
-other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
-for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash of
-fixed values: if it differs, this version of the database hashes differently, so digests cannot be
-compared. ``ROWS`` is the number of rows, and ``SUM`` the sum of their hashes.
+other out. A row's hash depends on every value, on each column's position, and on a salt, which is
+random for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the
+hash of fixed values: if it differs, this version of the database hashes differently, so digests
+cannot be compared. ``ROWS`` is the number of rows, and ``SUM`` the sum of their hashes.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class FileDatabase(ABC):
 
     # ``duckdb`` or ``sqlite``.
     kind: ClassVar[str]
-    # Whether releases outlive the run; False for a database in memory.
+    # False in subclasses whose database only holds copies of rows for one run.
     is_persistent = True
     # Replaces "in a view" in hints such as "Cast it to text in a view", if views would not help;
     # None if they do.

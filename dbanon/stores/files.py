@@ -64,6 +64,7 @@ def ensure_database_file(
     NotADatabase : the file is not a database, or the name is that of a row file.
     InsufficientRights : the file may not be read, or not be written.
     DatabaseNotFound : the file or its directory is missing.
+    DatabaseUnreachable, DiskFull : a missing file cannot be created.
     """
     if path is None:
         yield
@@ -127,7 +128,7 @@ def _require_creatable(path: Path, kind: str) -> None:
         raise NotADatabase(
             f"{path} would be a database file with the extension of another kind of file.",
             hint=f"Name a database file, as in {kind}:///{path.stem}.{_NEW_FILE_ENDINGS[kind]}."
-            " CSV and Parquet files are exported beside a release: `exports`.",
+            " To write CSV or Parquet files along with a release, use `exports`.",
         )
     if not path.resolve().parent.is_dir():
         raise DatabaseNotFound(f"There is no directory for {path}.")
@@ -203,7 +204,7 @@ def require_database(path: Path, kind: str) -> None:
     if not header:
         raise NotADatabase(
             f"{path} is empty: it is not a database file.",
-            hint="Remove it, so that a database can be made there, or name another file.",
+            hint="Remove it, so that a database can be created there, or name another file.",
         )
     raise NotADatabase(f"{path} is not a database file.", hint=_hint_to_load(path))
 
@@ -224,7 +225,7 @@ def _is_row_file_name(path: Path, endings: frozenset[str] = _ROW_FILE_ENDINGS) -
 
 
 def _hint_to_load(path: Path) -> str:
-    """The hint for a file that is not a database: how to load it, if DuckDB can."""
+    """The hint for a file that is not a database: how to load its rows, if DuckDB can read them."""
     if not _is_row_file_name(path, _LOADABLE_ENDINGS) or not re.fullmatch(r"[\w./-]+", str(path)):
         return "Name a file that DuckDB or SQLite made."
     stem = path.name.partition(".")[0]
@@ -245,7 +246,7 @@ def _require_encoded_at(url: URL) -> None:
         raise InvalidParameter(
             "The database URL contains a password followed by another @.",
             hint="Write %40 for each @ in a password, or keep it in ~/.pgpass, a service file or"
-            " PGPASSWORD. A database or a setting with an @ in it takes a URL without a password.",
+            " PGPASSWORD. If the database or a setting has an @, use a URL without a password.",
         )
 
 

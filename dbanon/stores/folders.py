@@ -171,6 +171,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
     ------
     DatabaseNotFound : the location has no row files.
     FileMalformed : other files are among them, or folders name different columns.
+    InvalidParameter : the files are of several kinds, or belong to a Delta or Iceberg table.
     InsufficientRights, DatabaseUnreachable : the location cannot be listed.
     ForeignFile : a file belongs to another account, or is a link.
     """
@@ -239,7 +240,12 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
 
 
 def _walk(folder: Path, policy: str) -> Iterator[Path]:
-    """Yield all files below a folder, except in hidden folders; refuse links to folders."""
+    """Yield all files below a folder, except in hidden folders.
+
+    Raises
+    ------
+    ForeignFile : there is a link to a folder, and the policy does not allow links.
+    """
     visited = {os.path.realpath(folder)}
     follows_links = policy == LINKS
     for directory, folders, names in os.walk(

@@ -85,7 +85,7 @@ def resolve(
     if source.kind == NAME:
         return load(session, source.value)
     raise InvalidParameter(
-        f'A hierarchy of kind "{source.kind}" is made from a column.',
+        f'A hierarchy of kind "{source.kind}" is built from the values of a column.',
         hint=(
             "Only trees, levels, tables and files can be stored. Pass this one to the run that"
             " anonymizes the column: `hierarchies`."
@@ -251,7 +251,7 @@ def list_hierarchies(session: Session) -> list[Stored]:
 
 
 def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns that describe the tree: child and parent, or leaf and the levels in order."""
+    """The columns that describe the tree: child and parent, or leaf and the levels upwards."""
     attribute_by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in attribute_by_name and "parent" in attribute_by_name:
         return attribute_by_name["child"], attribute_by_name["parent"]

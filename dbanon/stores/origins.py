@@ -128,7 +128,7 @@ def value_type_error(name: str, arrow_type: Any) -> UnsupportedType:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Build a batch without rows; it tells the columns even if the source is empty."""
+    """Build a batch without rows, so that the columns are known even if the source is empty."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -151,7 +151,7 @@ class AdbcOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns with one SELECT; raises as ``Origin``."""
+        """Read the columns with one SELECT; raises as ``Origin.open_stream``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
@@ -163,7 +163,7 @@ class AdbcOrigin:
             "The source does not have this table, or does not allow it to be read."
         ):
             with self._connection.cursor() as cursor:
-                # A query without rows tells the names of all columns.
+                # A query without rows returns the names of all columns.
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)
             n_rows = count()
@@ -198,7 +198,7 @@ class StreamOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns as they arrive; raises as ``Origin``."""
+        """Read the columns as they arrive; raises as ``Origin.open_stream``."""
         if self._stream is None:
             raise InvalidParameter(
                 "The stream has already been read.", hint="Pass a new stream to each call."

@@ -225,7 +225,7 @@ def clear_abandoned_directories(directory: str) -> list[str]:
 
 def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
     return InsufficientRights(
-        f"The directory {path} cannot be read, or not be changed.", detail=error.strerror
+        f"The directory {path} cannot be read or cannot be changed.", detail=error.strerror
     )
 
 
@@ -350,7 +350,7 @@ _STAGED_DIRECTORY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The name of a directory while workers write a release to it; readers skip it for its dot."""
+    """The name of a directory while workers write to it; its leading dot makes readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 
@@ -362,7 +362,7 @@ def clear_staged_directories(directory: str) -> list[str]:
     Raises
     ------
     InvalidParameter : the path is not a directory, or not on this machine.
-    InsufficientRights : the directory cannot be read, or its contents not be removed.
+    InsufficientRights : the directory cannot be read, or its contents cannot be removed.
     """
     if _URL_SCHEME.match(directory):
         raise InvalidParameter(

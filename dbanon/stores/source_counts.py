@@ -70,14 +70,14 @@ def profile_columns(
     session: Session,
     relation: RelationName,
     attributes: Sequence[Attribute],
-    keys: Collection[str] = (),
+    unique_names: Collection[str] = (),
     count_distinct_sql: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[ColumnProfile, ...]]:
     """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
-    keys : names of columns that the database declares unique.
+    unique_names : the columns that the database declares unique.
     count_distinct_sql : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
@@ -98,7 +98,7 @@ def profile_columns(
             a,
             n_non_null=int(n_non_null),
             distinct=int(n_distinct),
-            is_unique_key=a.name in keys,
+            is_unique_key=a.name in unique_names,
             mean_length=float(mean_length or 0),
             multiword_share=float(multiword_share or 0),
         )
@@ -199,7 +199,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         session,
         head,
         candidates,
-        keys=session.unique_columns(relation),
+        unique_names=session.unique_columns(relation),
         count_distinct_sql=session.count_distinct_sql,
     )
     return find_person_identifiers(

@@ -92,14 +92,17 @@ class SqlSource:
                         " published.",
                         detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
                         hint=" ".join(
-                            [*suggestions, "Its owner declares them anew, or undeclares them."]
+                            [
+                                *suggestions,
+                                "Ask its owner to declare these rules again, or to remove them.",
+                            ]
                         ),
                     )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
                     detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
                     hint=" ".join(
-                        [*suggestions, "Write them as the table has them, or take them out."]
+                        [*suggestions, "Write these names as in the table, or remove them."]
                     ),
                 )
         for name in job.named_columns:
@@ -235,10 +238,17 @@ class SqlSource:
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
-        attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
-        rows, columns = profile_columns(self.session, relation.relation_to_read, attributes, keys)
+        attributes = relation.schema.attributes
+        n_rows, columns = profile_columns(
+            self.session,
+            relation.relation_to_read,
+            attributes,
+            unique_names=self.session.unique_columns(relation),
+        )
         forms = detect_forms(self.session, relation.relation_to_read, attributes)
-        return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
+        return Profile(
+            n_rows, tuple(replace(column, form=forms[column.name]) for column in columns)
+        )
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons to show users."""

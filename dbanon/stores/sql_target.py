@@ -147,7 +147,7 @@ class SqlTarget:
         progress(_STAGING_SHARE)
         salt = None if is_copied else self._person_salt(draft)
         staged_release = StagedSqlRelease(
-            draft, tuple(self.columns(draft, columns, is_copied)), is_copied, salt
+            draft, tuple(self.describe_columns(draft, columns, is_copied)), is_copied, salt
         )
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
@@ -199,7 +199,7 @@ class SqlTarget:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
 
-    def columns(
+    def describe_columns(
         self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], is_copied: bool
     ) -> list[tuple[str, str, str]]:
         """The name, SQL type and SQL expression of each column, in source order.
@@ -250,7 +250,7 @@ class SqlTarget:
         return release_columns
 
     def _require_names(self, names: Sequence[str]) -> None:
-        """Check the length and uniqueness of column names; raises as ``columns``."""
+        """Check the length and uniqueness of column names; raises as ``describe_columns``."""
         for name in names:
             require_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:

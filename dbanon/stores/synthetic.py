@@ -98,7 +98,7 @@ class SyntheticColumn:
 
 
 def require_kind(attribute: Attribute) -> None:
-    """Check that a column can be read between public bounds, or by a public list.
+    """Check that a column can have public bounds, or a public list of values.
 
     Raises
     ------

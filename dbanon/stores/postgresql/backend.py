@@ -330,7 +330,7 @@ class PlpySession(PostgresqlSession):
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can create them.
 
-        The table of persons is kept: the ledger records persons later, after the entry.
+        The table of persons is kept: the ledger records them later, after the release.
         """
         names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")

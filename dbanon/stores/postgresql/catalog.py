@@ -57,7 +57,7 @@ RELATION_NAMES = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-# Parameter: oid, twice. Returns the arguments of ``_attribute`` for each column. Domains are
+# Parameter: oid, twice. Returns the arguments of ``_build_attribute`` for each column. Domains are
 # followed to their base type, and types to the types that they are made of: the owners of all of
 # these decide how a column can be read and released.
 COLUMNS = f"""
@@ -240,11 +240,11 @@ def read_schema(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Sche
     """
     rows = look_up(PLAIN_COLUMNS, (oid,))
     if all(is_plain is True for *_, is_plain in rows):
-        return Schema(tuple(_attribute(*arguments) for *arguments, _ in rows))
-    return Schema(tuple(_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
+        return Schema(tuple(_build_attribute(*arguments) for *arguments, _ in rows))
+    return Schema(tuple(_build_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
 
 
-def _attribute(
+def _build_attribute(
     name: str,
     sql_type: str,
     base_type: str,
@@ -270,7 +270,7 @@ def _attribute(
     has_foreign_domain : whether a domain of the type, or its check, belongs to another role.
     foreign_type : another role's type that the column's type is made of, with its owner.
     """
-    kind, details = _kind_and_details(builtin_type or "", type_category, typmod)
+    kind, details = _classify_type(builtin_type or "", type_category, typmod)
     is_enum = type_category == "e"
     if is_enum and foreign_type is not None:
         sql_type, foreign_type = "text", None
@@ -292,7 +292,7 @@ def _attribute(
     )
 
 
-def _kind_and_details(
+def _classify_type(
     builtin_type: str, type_category: str, typmod: int
 ) -> tuple[Kind, dict[str, Any]]:
     """Return the kind of a type, and the fields of ``Attribute`` that follow from its modifier."""

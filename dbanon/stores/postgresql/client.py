@@ -82,11 +82,11 @@ class PsycopgSession(PassthroughSession):
         self._driver: Any = connection.connection.driver_connection
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
-        self.enter()
+        self.begin()
 
-    def caller_path(self) -> list[str]:
+    def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
-        return super().caller_path() if backend is None else backend.search_path
+        return super().read_search_path() if backend is None else backend.search_path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):

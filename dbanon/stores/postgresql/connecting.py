@@ -27,7 +27,7 @@ from dbanon.errors import (
     redact,
 )
 from dbanon.sessions.thread_connections import thread_connections
-from dbanon.stores.postgresql.settings import CALLER_PATH, PIN_STATEMENTS
+from dbanon.stores.postgresql.settings import PIN_STATEMENTS, SHOW_SEARCH_PATH
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -112,7 +112,7 @@ def query_backend(driver_connection: Any) -> Backend:
     This leaves a transaction open with a fixed search path.
     """
     with driver_connection.cursor() as cursor:
-        [(search_path,)] = cursor.execute(CALLER_PATH).fetchall()
+        [(search_path,)] = cursor.execute(SHOW_SEARCH_PATH).fetchall()
         cursor.execute(_QUERY_BACKEND)
         while cursor.nextset():
             pass

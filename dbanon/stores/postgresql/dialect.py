@@ -1,4 +1,4 @@
-"""PostgreSQL's column types: released values, text forms, and types of other databases."""
+"""SQL and types of columns on PostgreSQL, also for columns from and for other databases."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def type_of(attribute: Attribute) -> str:
 
 
 def as_portable(attribute: Attribute) -> str:
-    """SQL of a retained column whose values another database accepts; other types become text."""
+    """SQL of a retained column for another database: text if its type may be unknown there."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"

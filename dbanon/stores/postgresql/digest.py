@@ -127,7 +127,8 @@ STATEMENT = (
               hash, nspname, relname)
 FROM row_hash, target"""
 )
-# Parameters: the same, and column names. Returns the SQL of the hash of these columns.
+# Parameters: salt, schema and name of a relation, and column names. Returns the SQL of the hash of
+# these columns.
 COLUMNS_HASH = (
     _ROW_HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
     + "SELECT hash FROM row_hash"
@@ -257,7 +258,7 @@ class PostgresqlKeyedSession(PseudonymSession):
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
             self.run(f"SET LOCAL enable_{option} = {value}")
-        # With parallel workers, whose sorted rows must be merged, it would take half as long again.
+        # Parallel workers would take 1.5 times as long, because their sorted rows must be merged.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")

@@ -169,6 +169,8 @@ _OUTPUT_HOLDERS = f"""
 def lock_output(session: SavepointSession, name: RelationName) -> None:
     """Lock an output until the transaction ends, without waiting.
 
+    Locks of roles that could not create the output are ignored.
+
     Raises
     ------
     OutputBusy : another run holds the lock.
@@ -277,7 +279,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
             return
         holders = session.rows(_ADVISORY_HOLDERS, (job, job))
         if holders and holds_runner_lock and not any(may_run for *_, may_run in holders):
-            # Any role can take an advisory lock, so one of a role that may not run jobs is ignored.
+            # Any role can take an advisory lock. Ignore it if its holder may not run jobs.
             return
         if holders:
             raise _job_running_error(job, holders)

@@ -168,7 +168,7 @@ def range_queries(
 
     Parameters
     ----------
-    n_tasks : maximum number of queries.
+    n_tasks : number of tasks; each runs one query at most.
     """
     columns = ", ".join(map(_column_for_arrow, attributes)) or "1"
     oid = _find_oid(session, relation.name)

@@ -99,7 +99,7 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
     Raises
     ------
     InsufficientRights : the role may not create tables or the schema.
-    SchemaNotFound : the schema is missing, and ``strict`` forbids to create it.
+    SchemaNotFound : the schema is missing, and ``strict`` forbids creating it.
     """
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:

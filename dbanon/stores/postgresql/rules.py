@@ -28,7 +28,7 @@ SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.rel
 FROM ({rules}
 ) AS j
 WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Condition for the rules of all tables. Those of dropped tables are included; untrusted rules are
+# Condition for the rules of all tables. Rules of dropped tables are included; untrusted rules are
 # left out if their column is missing.
 _ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 

@@ -53,10 +53,10 @@ from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
 from dbanon.stores.postgresql.settings import (
-    CALLER_PATH,
     CLIENT_STATEMENTS,
     LOCK_SECONDS,
     SHOW_LOCK_TIMEOUT,
+    SHOW_SEARCH_PATH,
     lock_milliseconds,
     set_lock_timeout,
 )
@@ -179,9 +179,9 @@ class PostgresqlSession(
         self._publication_statements: list[str] = []
         self._is_ledger_trusted = False
 
-    def enter(self) -> None:
+    def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
-        self._search_path = self.caller_path()
+        self._search_path = self.read_search_path()
         self.run(CLIENT_STATEMENTS)
         [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
         lock_timeout_ms = lock_milliseconds(setting)
@@ -192,9 +192,9 @@ class PostgresqlSession(
         """Return the rows of a query on the catalog; subclasses may cache its plan."""
         return self.rows(sql, parameters)
 
-    def caller_path(self) -> list[str]:
+    def read_search_path(self) -> list[str]:
         """Return the schemas in which unqualified names are looked up."""
-        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        schemas: list[str] = self.rows(SHOW_SEARCH_PATH)[0][0]
         return schemas
 
     # -- source -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 # Memory that suffices for the joins and groups of a release, whatever the server's default.
 WORK_MEM = "192MB"
-# Memory for sorting; with so little the server sorts runs that fit the CPU's cache and merges them,
-# which is faster than one large sort.
+# Memory for sorting. With this little memory, the server sorts runs that fit into the CPU's cache
+# and merges them, which is faster than one large sort.
 SORT_MEM = "32MB"
 # Statistics target for new tables (default: 100). Coarse statistics suffice, since autovacuum
 # refines them later.
@@ -122,4 +122,4 @@ def set_lock_timeout(milliseconds: int) -> str:
 
 
 # The caller's search path. All names are qualified, since the path is not pinned yet.
-CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+SHOW_SEARCH_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"

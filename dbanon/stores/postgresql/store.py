@@ -393,7 +393,7 @@ class PostgresqlStore:
         """Do nothing: the server manages its own memory."""
 
     def is_same_database(self, other: object) -> bool:
-        """Return True if both have the same host, port, database and role."""
+        """Return True if both URLs have the same host, port, database, role and settings."""
         if not isinstance(other, PostgresqlStore):
             return False
         return all(
