@@ -39,14 +39,16 @@ def hash_columns(
     return session.digest_method, session.digest_probe(), n_rows, hash_sum
 
 
-def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
+def compare(session: Session, relation: RelationName, recorded_digest: str | None) -> str:
     """Compare the current rows with a recorded digest; it is None if none was recorded."""
-    if recorded is None:
+    if recorded_digest is None:
         return NOT_RECORDED
-    method, salt, probe, *_ = recorded.split(":")
+    method, salt, probe, *_ = recorded_digest.split(":")
     if (method, probe) != (session.digest_method, session.digest_probe()):
         return OTHER_VERSION
-    return UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded else CHANGED
+    return (
+        UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded_digest else CHANGED
+    )
 
 
 def _compute_digest(session: Session, relation: RelationName, salt: int) -> str:

@@ -111,7 +111,7 @@ class SourceFile:
         ------
         DatabaseNotFound, InsufficientRights, DatabaseUnreachable : the file cannot be opened.
         ForeignFile : the file now belongs to another account, or is a link.
-        SourceChanged : the file changed since it was listed.
+        SourceChanged : a file on this machine changed since it was listed.
         MemoryLimit : the object is larger than the limit.
         """
         with ExitStack() as stack:

@@ -371,7 +371,7 @@ def _require_strata(
     ]
     source = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     group_by = f" GROUP BY {', '.join(group_expressions)}" if group_expressions else ""
-    selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_expressions])
+    select_list = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_expressions])
     order_by = f" ORDER BY {', '.join(aliases)}" if group_expressions else ""
     strata = [
         _Stratum(
@@ -381,8 +381,8 @@ def _require_strata(
             is_null=tuple(not int(flag) for flag in values[n_stratum_keys:]),
         )
         for size, n_stratum_rows, *values in session.rows(
-            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {selected} {source}{group_by})"
-            f" AS strata{order_by}"
+            f"SELECT {', '.join(['n', 'm', *aliases])}"
+            f" FROM (SELECT {select_list} {source}{group_by}) AS strata{order_by}"
         )
     ]
     if policy.nulls == MERGE and null_flags:

@@ -81,16 +81,16 @@ class SqlSource:
             require_unchanged_rules(self.session, relation.name, job.declared)
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
-            missing = [name for name in job.roles if name not in columns]
-            if missing:
+            missing_names = [name for name in job.roles if name not in columns]
+            if missing_names:
                 suggestions = filter(
-                    None, (nearest_names(name, columns, limit=1) for name in missing)
+                    None, (nearest_names(name, columns, limit=1) for name in missing_names)
                 )
                 if job.declared is not None:
                     raise RuleWithoutColumn(
                         f"{relation.name} does not have all columns that have a rule; nothing was"
                         " published.",
-                        detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
+                        detail="Missing: " + ", ".join(f'"{name}"' for name in missing_names) + ".",
                         hint=" ".join(
                             [
                                 *suggestions,
@@ -100,7 +100,7 @@ class SqlSource:
                     )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
-                    detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
+                    detail="Missing: " + ", ".join(f'"{name}"' for name in missing_names) + ".",
                     hint=" ".join(
                         [*suggestions, "Write these names as in the table, or remove them."]
                     ),
@@ -219,8 +219,8 @@ class SqlSource:
         """Count rows, persons and NULLs in SQL."""
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
-        selected = ", ".join(["count(*)", *counts])
-        query = f"SELECT {selected} FROM {relation.relation_to_read.quoted} AS s"
+        select_list = ", ".join(["count(*)", *counts])
+        query = f"SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s"
         n_rows, *results = map(int, self.session.rows(query)[0])
         null_counts = (n_rows - n_present for n_present in results[len(persons) :])
         totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
@@ -416,15 +416,21 @@ def _filtered_relation(
     names : the columns to read or copy.
     """
     # Key columns are quoted, such as s."id". System columns are not, such as s.ctid.
-    key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
-    key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
+    key_expressions = [
+        expression.removeprefix("s.") for expression in relation.required_locator.expressions
+    ]
+    key_columns = [
+        expression[1:-1].replace('""', '"')
+        for expression in key_expressions
+        if expression.startswith('"')
+    ]
     columns = dict.fromkeys(
         [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
     )
     system_columns = (
         ()
         if relation.required_locator.mapped_columns
-        else tuple(e for e in key_expressions if e.isidentifier())
+        else tuple(expression for expression in key_expressions if expression.isidentifier())
     )
     name = relation.name
     return FilteredRelation(

@@ -361,14 +361,25 @@ class SqlTarget:
         draft = staged_release.draft
         if staged_release.salt is None:
             return None
-        comparable = [release for release in earlier if release.salt == staged_release.salt]
-        missing = tuple(release.output for release in earlier if release not in comparable)
-        if not comparable:
-            return JointHistories(releases=0, k=k, persons=0, below=0, alone=0, missing=missing)
+        comparable_releases = [
+            release for release in earlier if release.salt == staged_release.salt
+        ]
+        incomparable_outputs = tuple(
+            release.output for release in earlier if release not in comparable_releases
+        )
+        if not comparable_releases:
+            return JointHistories(
+                releases=0, k=k, persons=0, below=0, alone=0, missing=incomparable_outputs
+            )
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
-        ids = [release.release_id for release in comparable[-person_record.MAX_COUNTED_RELEASES :]]
+        ids = [
+            release.release_id
+            for release in comparable_releases[-person_record.MAX_COUNTED_RELEASES :]
+        ]
         counts = person_record.count_joint_histories(self.session, ids, k, in_progress)
-        return replace(counts, missing=missing, older=len(comparable) - len(ids))
+        return replace(
+            counts, missing=incomparable_outputs, older=len(comparable_releases) - len(ids)
+        )
 
     def digest(self, staged_release: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""

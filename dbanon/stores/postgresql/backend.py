@@ -304,26 +304,30 @@ class PlpySession(PostgresqlSession):
         self._execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged = postgresql_dialect.staged_columns(columns)
+        staging_columns = postgresql_dialect.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(
                 statements.CLASSES,
-                [("class", "integer"), *((name, sql_type) for name, sql_type, _ in staged)],
+                [
+                    ("class", "integer"),
+                    *((name, sql_type) for name, sql_type, _ in staging_columns),
+                ],
                 self.staging_suffix,
             )
         )
         value_arrays = ", ".join(
-            provided_text_sql(i, f"{sql_type}[]") for i, (_, sql_type, _) in enumerate(staged)
+            provided_text_sql(i, f"{sql_type}[]")
+            for i, (_, sql_type, _) in enumerate(staging_columns)
         )
-        values = quote_list((name for name, _, _ in staged), "v.")
-        names = quote_list([*(name for name, _, _ in staged), "ordinal"])
+        values = quote_list((name for name, _, _ in staging_columns), "v.")
+        names = quote_list([*(name for name, _, _ in staging_columns), "ordinal"])
         for start in range(0, n_classes, _ELEMENTS_PER_ARRAY):
             stop = start + _ELEMENTS_PER_ARRAY
             self._execute(
                 f"INSERT INTO {table} SELECT {start} + v.ordinal::integer - 1, {values}"
                 f" FROM unnest({value_arrays}) WITH ORDINALITY AS v({names})",
-                [array_text(column[start:stop]) for _, _, column in staged],
+                [array_text(column[start:stop]) for _, _, column in staging_columns],
             )
         self.run(f"ANALYZE {table}")
 

@@ -217,11 +217,11 @@ class PsycopgSession(PassthroughSession):
         self._load(statements.LABELS, columns)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged: list[tuple[str, str, NDArray[Any]]] = [
+        staging_columns: list[tuple[str, str, NDArray[Any]]] = [
             ("class", "integer", np.arange(n_classes, dtype=np.int32)),
             *postgresql_dialect.staged_columns(columns),
         ]
-        self._load(statements.CLASSES, staged)
+        self._load(statements.CLASSES, staging_columns)
 
     def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
         for statement in arrays.create_statements(release_arrays, self.staging_suffix):

@@ -201,15 +201,15 @@ def retained_column(attribute: Attribute) -> str:
 
 def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
     """Return name, SQL type and values (n_classes,) of each staging column of class values."""
-    staged: list[tuple[str, str, NDArray[Any]]] = []
+    staging_columns: list[tuple[str, str, NDArray[Any]]] = []
     for position, column in enumerate(columns):
         name = statements.value_column(position)
         if column.values.dtype == object:
-            staged.append((name, "text", column.values))
+            staging_columns.append((name, "text", column.values))
         elif column.values.dtype == np.float64:
-            staged.append((name, "double precision", column.values))
+            staging_columns.append((name, "double precision", column.values))
         else:
-            staged.append((name, "bigint", column.values))
+            staging_columns.append((name, "bigint", column.values))
         if column.missing is not None:
-            staged.append((f"{name}_null", "boolean", column.missing))
-    return staged
+            staging_columns.append((f"{name}_null", "boolean", column.missing))
+    return staging_columns

@@ -277,14 +277,14 @@ class PostgresqlKeyedSession(PseudonymSession):
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         # Join only once, since that takes most of the time; both other results select from it.
-        selected = "".join(f", t.{name}" for name in columns)
+        column_list = "".join(f", t.{name}" for name in columns)
         from_tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
         return [
             (
                 "TABLE",
                 TAGGED_PERSONS,
                 "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
-                f" m.cell, m.left_at{selected}"
+                f" m.cell, m.left_at{column_list}"
                 f" FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
                 f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
             ),
@@ -317,8 +317,8 @@ class PostgresqlKeyedSession(PseudonymSession):
         hashed_values = (
             f"SELECT s.*, {value_hash} AS {_VALUE_HASH} FROM {values.quoted} AS s OFFSET 0"
         )
-        joined = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
-        return joined, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
+        from_items = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
+        return from_items, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())

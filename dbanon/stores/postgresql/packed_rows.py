@@ -106,8 +106,8 @@ def passthrough_copy(
     passthrough : SQL of the passthrough columns, of any type.
     """
     values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
-    selected = ", ".join([*(value for value, _ in values), *passthrough])
-    return f"COPY (SELECT {selected} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+    select_list = ", ".join([*(value for value, _ in values), *passthrough])
+    return f"COPY (SELECT {select_list} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
 def _values_and_masks(

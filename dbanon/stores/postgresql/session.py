@@ -135,8 +135,8 @@ class PostgresqlPersons(Session):
         return True
 
     def _oid_of(self, name: RelationName) -> int | None:
-        existing = self.find_existing(name)
-        return None if existing is None else existing.oid
+        existing_relation = self.find_existing(name)
+        return None if existing_relation is None else existing_relation.oid
 
 
 class _Relation(NamedTuple):
@@ -204,12 +204,12 @@ class PostgresqlSession(
         if row is None:
             raise self._missing_error(name)
         oid, schema, relation_name, relkind, row_estimate, has_children, is_filtered = row
-        resolved = RelationName(schema, relation_name)
+        resolved_name = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
             raise self._missing_error(name)
         if is_filtered:
             raise InsufficientRights(
-                f"Row-level security filters {resolved} for this role.",
+                f"Row-level security filters {resolved_name} for this role.",
                 hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
                 " Otherwise the rows that a policy shows would be mistaken for the whole table.",
             )
@@ -218,8 +218,8 @@ class PostgresqlSession(
             kind = "inherited table"
         self.require_own_code(oid)
         columns = catalog.read_schema(self.look_up, oid)
-        source = Relation(resolved, columns, kind, estimated_rows=max(row_estimate, 0))
-        self._relations[resolved] = _Relation(oid, relkind, has_children)
+        source = Relation(resolved_name, columns, kind, estimated_rows=max(row_estimate, 0))
+        self._relations[resolved_name] = _Relation(oid, relkind, has_children)
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
@@ -357,10 +357,10 @@ class PostgresqlSession(
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        existing = self.find_existing(relation)
-        if existing is None or existing.oid is None:
+        existing_relation = self.find_existing(relation)
+        if existing_relation is None or existing_relation.oid is None:
             raise self._missing_error(relation)
-        return display_keys(self.look_up, existing.oid, columns)
+        return display_keys(self.look_up, existing_relation.oid, columns)
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
         rows = self.rows(catalog.UNIQUE_COLUMNS, (self._relations[source.name].oid,))
@@ -450,7 +450,9 @@ class PostgresqlSession(
     ) -> str | None:
         if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
-        column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        column_rows = [
+            {key: column[key] for key in column if key != "release_id"} for column in columns
+        ]
         arguments = postgresql_ledger.entry_arguments(row), column_rows, run
         entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
         return str(json.loads(entry)["created_at"])
