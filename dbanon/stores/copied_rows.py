@@ -95,12 +95,12 @@ def _rows_with_pseudonyms(
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
     """Yield the batches of ``Source.read_retained_rows``, with pseudonyms for identifiers."""
     batches = source.read_retained_rows(draft.relation, names, draft.job.chunk_rows)
-    key = draft.pseudonym_key
-    if key is None:
+    pseudonym_key = draft.pseudonym_key
+    if pseudonym_key is None:
         yield from batches
         return
     pseudonym_attributes = [
-        draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
+        draft.relation.attribute(name) if name in draft.job.pseudonyms else None for name in names
     ]
     # Of padded values, a pseudonym is computed without the trailing spaces.
     padding_flags = [a is not None and source.has_padding(a) for a in pseudonym_attributes]
@@ -109,7 +109,9 @@ def _rows_with_pseudonyms(
             row_keys,
             [
                 tuple(
-                    value if attribute is None else key.pseudonym(attribute, value, is_padded)
+                    value
+                    if attribute is None
+                    else pseudonym_key.pseudonym(attribute, value, is_padded)
                     for attribute, value, is_padded in zip(
                         pseudonym_attributes, row, padding_flags, strict=True
                     )
