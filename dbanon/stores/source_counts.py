@@ -369,7 +369,7 @@ def _require_strata(
         f"{expression} AS {alias}"
         for expression, alias in zip(group_expressions, aliases, strict=True)
     ]
-    source = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
+    from_clause = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
     group_by = f" GROUP BY {', '.join(group_expressions)}" if group_expressions else ""
     select_list = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_expressions])
     order_by = f" ORDER BY {', '.join(aliases)}" if group_expressions else ""
@@ -382,7 +382,7 @@ def _require_strata(
         )
         for size, n_stratum_rows, *values in session.rows(
             f"SELECT {', '.join(['n', 'm', *aliases])}"
-            f" FROM (SELECT {select_list} {source}{group_by}) AS strata{order_by}"
+            f" FROM (SELECT {select_list} {from_clause}{group_by}) AS strata{order_by}"
         )
     ]
     if policy.nulls == MERGE and null_flags:
@@ -454,11 +454,11 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
     """
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
-        patterns = [stratum for stratum in strata if stratum.key == key]
-        sizes = np.array([stratum.size for stratum in patterns], np.int64)
-        is_null = np.array([stratum.is_null for stratum in patterns], np.bool_)
+        strata_of_key = [stratum for stratum in strata if stratum.key == key]
+        sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)
+        is_null = np.array([stratum.is_null for stratum in strata_of_key], np.bool_)
         merged_patterns, _ = merge_patterns(is_null, _PatternCounts(sizes), k)
-        for stratum, pattern in zip(patterns, merged_patterns.tolist(), strict=True):
+        for stratum, pattern in zip(strata_of_key, merged_patterns.tolist(), strict=True):
             total = merged.get(
                 (key, *pattern), _Stratum(size=0, n_rows=0, key=key, is_null=tuple(pattern))
             )

@@ -144,6 +144,7 @@ class SqlTarget:
             if draft.pseudonym_key is not None:
                 session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
+        # Columns that pass through the client need no staging here.
         progress(_STAGING_SHARE)
         salt = None if is_copied else self._person_salt(draft)
         staged_release = StagedSqlRelease(
@@ -202,7 +203,12 @@ class SqlTarget:
     def describe_columns(
         self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], is_copied: bool
     ) -> list[tuple[str, str, str]]:
-        """The name, SQL type and SQL expression of each column, in source order.
+        """Return the name, SQL type and SQL expression of each released column, in source order.
+
+        Parameters
+        ----------
+        columns : the recoded columns, with their SQL types.
+        is_copied : whether retained columns come from another database and are staged row by row.
 
         Raises
         ------
@@ -226,18 +232,19 @@ class SqlTarget:
                 for position, column in zip(positions, columns, strict=True)
                 if column.source == name
             ]
-            for position, released in staged_columns:
-                value = self.session.released_expression(position, released)
+            for position, column in staged_columns:
+                expression = self.session.released_expression(position, column)
                 release_columns.append(
-                    (released.attribute.name, released.attribute.sql_type, value)
+                    (column.attribute.name, column.attribute.sql_type, expression)
                 )
             if staged_columns:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonym_attribute(attribute)
             if is_copied:
-                column = statements.kept_column(retained_names.index(name))
-                release_columns.append((name, self.session.type_of(attribute), f"r.{column}"))
+                staging_name = statements.kept_column(retained_names.index(name))
+                sql_type = self.session.type_of(attribute)
+                release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.pseudonym_of(text)

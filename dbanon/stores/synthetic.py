@@ -253,8 +253,8 @@ def count_privacy_units(session: Session, relation: Relation, persons: Sequence[
     ----------
     persons : the name of the person column; empty if there is none.
     """
-    distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
-    query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
+    person_expressions = [f"DISTINCT s.{quote(name)}" for name in persons]
+    query = f"SELECT count({', '.join(person_expressions) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
 
 
@@ -265,7 +265,7 @@ def read_numbers(
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """Read the columns as numbers, and number the persons.
+    """Read the columns as numbers, and assign a number to each person.
 
     Columns with a list are read as indexes into the list, or ``UNLISTED`` for values that are not
     in it. Returns two arrays:
@@ -277,7 +277,7 @@ def read_numbers(
     ----------
     persons : the name of the person column; empty if there is none.
     """
-    lists = [column for column in columns if isinstance(column, ListedColumn)]
+    listed_columns = [column for column in columns if isinstance(column, ListedColumn)]
     expressions: list[str] = []
     joins: list[str] = []
     for column in columns:
@@ -294,10 +294,10 @@ def read_numbers(
         f"{expression} AS c{i}" for i, expression in enumerate(expressions)
     )
     query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
-    if lists:
-        stage_lists(session, lists)
+    if listed_columns:
+        stage_lists(session, listed_columns)
     chunks = list(session.read_numbers(query, chunk_rows))
-    if lists:
+    if listed_columns:
         drop_lists(session)
     numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
     entity_ids = numbers[:, -1].astype(np.int64) if persons else None
@@ -320,14 +320,15 @@ def write_rows(
     rows : the generated values, (n_rows,), by column name.
     """
     session.make_schema(output.name)
-    released = [column.to_released(rows[column.attribute.name]) for column in columns]
-    session.load_classes(released, len(released[0].values))
+    released_columns = [column.to_released(rows[column.attribute.name]) for column in columns]
+    # Each row is staged like a class of its own.
+    session.load_classes(released_columns, len(released_columns[0].values))
     session.create_released(
         output,
         [(column.attribute.name, column.attribute.sql_type) for column in columns],
         output.release_id,
     )
-    values = [session.released_expression(i, column) for i, column in enumerate(released)]
+    values = [session.released_expression(i, column) for i, column in enumerate(released_columns)]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(column.attribute.name for column in columns)})"

@@ -93,7 +93,7 @@ def commit(
     ConnectionLost : the transaction was not committed.
     OutcomeUnknown : the outcome could not be determined.
     """
-    [(transaction_id,)] = _rows(connection, _TRANSACTION_ID)
+    [(transaction_id,)] = _query(connection, _TRANSACTION_ID)
     try:
         with translate_errors():
             connection.commit()
@@ -132,19 +132,23 @@ def _query_until_known(
     Returns True if it was committed, False if it never will be, None if the outcome stays unknown.
     """
     started_at = time.monotonic()
-    run_ending = thread_connections()
-    with run_ending.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
+    connections = thread_connections()
+    with connections.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
-            elapsed = time.monotonic() - started_at
-            terminate_after, give_up_after = TERMINATE_AFTER_SECONDS, OUTCOME_SECONDS
-            if run_ending.is_ending:
+            elapsed_seconds = time.monotonic() - started_at
+            terminate_after_seconds = TERMINATE_AFTER_SECONDS
+            give_up_after_seconds = OUTCOME_SECONDS
+            if connections.is_ending:
                 # After a request to end, there is less time for queries.
-                terminate_after = ENDING_TERMINATE_AFTER_SECONDS
-                give_up_after = END_SECONDS - CUT_SECONDS
+                terminate_after_seconds = ENDING_TERMINATE_AFTER_SECONDS
+                give_up_after_seconds = END_SECONDS - CUT_SECONDS
             try:
                 with closing(connect()) as connection, _watch_connection(connection):
                     outcome = _query_outcome(
-                        connection, transaction_id, release_id, terminate=elapsed > terminate_after
+                        connection,
+                        transaction_id,
+                        release_id,
+                        terminate=elapsed_seconds > terminate_after_seconds,
                     )
                 if outcome in ("committed", "aborted"):
                     return outcome == "committed"
@@ -153,7 +157,7 @@ def _query_until_known(
             except DbanonError:
                 # The server is unreachable or still restarting.
                 pass
-            if elapsed > give_up_after:
+            if elapsed_seconds > give_up_after_seconds:
                 return None
             time.sleep(_PAUSE_SECONDS)
 
@@ -183,25 +187,25 @@ def _query_outcome(
     terminate : whether to terminate the backend of a transaction that is in progress.
     """
     # Check the transaction before the ledger: once it has ended, the ledger entry is final.
-    [(status,)] = _rows(
+    [(status,)] = _query(
         connection, "SELECT pg_catalog.pg_xact_status(%s::text::xid8)", transaction_id
     )
     if status == "in progress":
         if terminate:
-            _rows(connection, _TERMINATE_TRANSACTION, transaction_id)
+            _query(connection, _TERMINATE_TRANSACTION, transaction_id)
         return "in progress"
     if release_id is None:
         return None if status is None else str(status)
     # Start a new transaction, which sees everything committed until now.
     _driver_connection(connection).rollback()
     # There is no ledger if this transaction would have created it and was not committed.
-    [(has_ledger,)] = _rows(connection, _HAS_LEDGER)
-    if has_ledger and _rows(connection, _IS_PUBLISHED, release_id):
+    [(has_ledger,)] = _query(connection, _HAS_LEDGER)
+    if has_ledger and _query(connection, _IS_PUBLISHED, release_id):
         return "committed"
     return "aborted" if status == "aborted" else None
 
 
-def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
+def _query(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query, which takes parameters as ``%s``."""
     with translate_errors(), _driver_connection(connection).cursor() as cursor:
         # The connection may come from the caller's engine, with any search path.
@@ -217,6 +221,7 @@ def _driver_connection(connection: Connection) -> Any:
 
 
 def _outcome_unknown_error(transaction_id: str, release_id: str | None) -> OutcomeUnknown:
+    """The error for a commit whose outcome is unknown; its hint says how to find out."""
     if release_id is None:
         return OutcomeUnknown(
             f"The connection was lost while transaction {transaction_id} was committed: it is"
@@ -320,7 +325,7 @@ class PostgresqlStore:
                 unwatch(driver_connection)
                 connection.invalidate()
                 if thread_connections().is_server_silent:
-                    self._terminate_stalled(backend)
+                    self._terminate_stalled_backend(backend)
                 raise
             finally:
                 unwatch(driver_connection)
@@ -343,7 +348,7 @@ class PostgresqlStore:
                 cursor.execute(backend.keepalive_statements())
         return backend
 
-    def _terminate_stalled(self, backend: Backend | None) -> None:
+    def _terminate_stalled_backend(self, backend: Backend | None) -> None:
         """Try to terminate the backend of a dead connection through a new connection."""
         if backend is not None and backend.pid is not None:
             with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
