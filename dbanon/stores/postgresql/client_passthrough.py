@@ -70,7 +70,14 @@ class Passthrough:
     def add(
         self, keys: NDArray[np.int64], values: NDArray[np.uint8], ends: NDArray[np.int64]
     ) -> None:
-        """Append the fields of a chunk of rows; ``ends`` are offsets in ``values``."""
+        """Append the fields of a chunk of rows.
+
+        Parameters
+        ----------
+        keys : int64 (c, m), the row keys.
+        values : the fields of all rows, in COPY's binary format.
+        ends : int64 (c,), the end offset of each row in ``values``.
+        """
         self.ends.append(ends + len(self.values))
         self.keys.append(keys)
         self.values += values.data
@@ -218,7 +225,7 @@ class PassthroughSession(PostgresqlSession):
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(released, partition.n_classes)
         class_bytes, class_ends = encoded_classes
-        join = kernels.RowJoin(
+        row_join = kernels.RowJoin(
             len(released) + retained_rows.n_columns,
             class_bytes,
             class_ends,
@@ -230,8 +237,8 @@ class PassthroughSession(PostgresqlSession):
         # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            rows = _encode_rows(join, partition, self.classes_by_number(partition), row_of_record)
-            self.copy_bytes(copy, rows)
+            classes = self.classes_by_number(partition)
+            self.copy_bytes(copy, _encode_rows(row_join, partition, classes, row_of_record))
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECK_VIOLATIONS):
                 raise
@@ -324,7 +331,7 @@ def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[A
 
 
 def _encode_rows(
-    join: kernels.RowJoin,
+    row_join: kernels.RowJoin,
     partition: Partition,
     classes: NDArray[np.int64],
     row_of_record: NDArray[np.int64] | None,
@@ -343,5 +350,5 @@ def _encode_rows(
         rows = records if row_of_record is None else row_of_record[records]
         for start in range(0, len(records), _ROWS_PER_WRITE):
             stop = min(start + _ROWS_PER_WRITE, len(records))
-            yield join.join(class_numbers, rows, start, stop).data
+            yield row_join.join(class_numbers, rows, start, stop).data
     yield packed_rows.COPY_TRAILER

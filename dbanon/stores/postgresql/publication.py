@@ -147,9 +147,9 @@ class PostgresqlPublication(Session):
         OutputChanged : other objects depend on the view.
         """
         grants = rights.read_grants(self, output.name, columns)
-        drop = f"DROP VIEW {output.name.quoted}"
+        drop_view = f"DROP VIEW {output.name.quoted}"
         try:
-            run_with_retries(self, [drop, *statements], output.name)
+            run_with_retries(self, [drop_view, *statements], output.name)
         except OutputChanged as error:
             names = ", ".join(f'"{name}"' for name in resized)
             raise OutputChanged(
