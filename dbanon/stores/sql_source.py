@@ -362,7 +362,7 @@ class SqlSource:
         """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # Nobody needs the number of rare groups here, so the condition is never true.
+        # The number of rare groups is not needed here, so the condition is never true.
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
