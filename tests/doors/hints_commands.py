@@ -252,7 +252,7 @@ COMMANDS = (
     ),
     Steps("Name a database file.", cli("releases sqlite:///{path}"), [cli("releases {url}")]),
     Steps(
-        "Remove it, so that a database can be made there",
+        "Remove it, so that a database can be created there",
         cli("releases duckdb:///{path}/empty.sqlite"),
         [cli("releases {url}")],
     ),
