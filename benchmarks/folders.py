@@ -126,11 +126,11 @@ def put(folder: Path, bucket: str) -> None:
     """Upload the folder's files as objects."""
     from dbanon.stores.objects import ObjectPath
 
-    file_system = ObjectPath.of(f"{bucket}/in").file_system
+    file_system = ObjectPath.parse(f"{bucket}/in").file_system
     file_system.mkdir(bucket.partition("://")[2])
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
-            ObjectPath.of(f"{bucket}/in/{path.name}").put(file, path.stat().st_size)
+            ObjectPath.parse(f"{bucket}/in/{path.name}").put(file, path.stat().st_size)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def served() -> Iterator[str]:
             objects._file_system.cache_clear()
             # All servers in a process share their buckets.
             urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
-            objects.ObjectPath.of(f"s3://{BUCKET}/x").file_system.mkdir(BUCKET)
+            objects.ObjectPath.parse(f"s3://{BUCKET}/x").file_system.mkdir(BUCKET)
             yield f"s3://{BUCKET}"
     finally:
         objects._file_system.cache_clear()

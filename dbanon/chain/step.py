@@ -438,7 +438,8 @@ def _write_state(
     newcomer_rows, first_new_cell = None, 0
     if chain.definition is None:
         draft = replace(planned, relation=source_relation).prepare_release(microdata, release)
-        target.columns(draft, typed_columns, is_copied=False)
+        # This raises an error if column names would repeat or be too long.
+        target.describe_columns(draft, typed_columns, is_copied=False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(chain_tables), typical_class_loss
         )

@@ -26,8 +26,9 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
     ]
 
 
-def staged_person_column(draft: PreparedRelease) -> list[Attribute]:
-    """The staging column of person numbers, in a list; empty if the job has no entity."""
+def list_person_staging_columns(draft: PreparedRelease) -> list[Attribute]:
+    """List the one staging column of person numbers; empty if the job has no entity."""
+    # ``persons`` has the entity column, or is empty.
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
@@ -42,6 +43,11 @@ def read_copied_rows(
 
     Classes and positions are int32 (n_rows,). Person identifiers are never copied: if the job has
     an entity, the last value of each row is a random number of its person.
+
+    Parameters
+    ----------
+    attributes : the columns to read, from ``find_copied_columns``.
+    progress : called with the share of rows that have been read.
     """
     microdata, partition = draft.microdata, draft.release.partition
     released_records = np.flatnonzero(partition.labels >= 0)
@@ -69,7 +75,8 @@ def read_copied_rows(
             append_person_numbers(released_records, empty_rows),
         )
         return
-    names, n_read = [attribute.name for attribute in attributes], 0
+    names = [attribute.name for attribute in attributes]
+    n_read = 0
     for keys, rows in _rows_with_pseudonyms(draft, source, names):
         records = find_records(microdata.keys, keys)
         released_indexes = np.flatnonzero(partition.labels[records] >= 0)
@@ -86,24 +93,27 @@ def read_copied_rows(
 def _rows_with_pseudonyms(
     draft: PreparedRelease, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
-    """Yield batches like ``read_retained_rows``, with pseudonyms in place of identifiers."""
-    rows = source.read_retained_rows(draft.relation, names, draft.job.chunk_rows)
-    key = draft.pseudonym_key
-    if key is None:
-        yield from rows
+    """Yield the batches of ``Source.read_retained_rows``, with pseudonyms for identifiers."""
+    batches = source.read_retained_rows(draft.relation, names, draft.job.chunk_rows)
+    pseudonym_key = draft.pseudonym_key
+    if pseudonym_key is None:
+        yield from batches
         return
     pseudonym_attributes = [
-        draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
+        draft.relation.attribute(name) if name in draft.job.pseudonyms else None for name in names
     ]
-    has_padding = [a is not None and source.has_padding(a) for a in pseudonym_attributes]
-    for keys, batch in rows:
+    # Of padded values, a pseudonym is computed without the trailing spaces.
+    padding_flags = [a is not None and source.has_padding(a) for a in pseudonym_attributes]
+    for row_keys, batch in batches:
         yield (
-            keys,
+            row_keys,
             [
                 tuple(
-                    value if attribute is None else key.pseudonym(attribute, value, is_padded)
+                    value
+                    if attribute is None
+                    else pseudonym_key.pseudonym(attribute, value, is_padded)
                     for attribute, value, is_padded in zip(
-                        pseudonym_attributes, row, has_padding, strict=True
+                        pseudonym_attributes, row, padding_flags, strict=True
                     )
                 )
                 for row in batch

@@ -1,10 +1,10 @@
 """Order-independent digests of a table's rows, with which ``verify`` checks a release.
 
 The database adds up one hash per row, so row order is irrelevant and equal rows do not cancel each
-other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
-for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash of
-fixed values: if it differs, this version of the database hashes differently, so digests cannot be
-compared.
+other out. A row's hash depends on every value, on each column's position, and on a salt, which is
+random for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the
+hash of fixed values: if it differs, this version of the database hashes differently, so digests
+cannot be compared. ``ROWS`` is the number of rows, and ``SUM`` the sum of their hashes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def digest_relation(session: Session, relation: RelationName) -> str:
 def hash_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """Hash these columns of the rows that a run reads.
+    """Hash the rows that a run reads, over the columns of these names.
 
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.
@@ -39,14 +39,16 @@ def hash_columns(
     return session.digest_method, session.digest_probe(), n_rows, hash_sum
 
 
-def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
-    """Compare a recorded digest with the current rows; None as digest if none was recorded."""
-    if recorded is None:
+def compare(session: Session, relation: RelationName, recorded_digest: str | None) -> str:
+    """Compare the current rows with a recorded digest; it is None if none was recorded."""
+    if recorded_digest is None:
         return NOT_RECORDED
-    method, salt, probe, *_ = recorded.split(":")
+    method, salt, probe, *_ = recorded_digest.split(":")
     if (method, probe) != (session.digest_method, session.digest_probe()):
         return OTHER_VERSION
-    return UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded else CHANGED
+    return (
+        UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded_digest else CHANGED
+    )
 
 
 def _compute_digest(session: Session, relation: RelationName, salt: int) -> str:

@@ -50,10 +50,10 @@ class ListedColumn:
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
     def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the values at these indexes, objects (n,); None for ``UNLISTED``."""
-        listed = np.array([*self.labels, None], object)
+        """Return the values at these indexes, objects (n,); None for ``UNLISTED`` and NaN."""
+        labels_and_null = np.array([*self.labels, None], object)
         # UNLISTED, -1, picks the None at the end.
-        texts: NDArray[Any] = listed[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
+        texts: NDArray[Any] = labels_and_null[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
         return texts
 
 
@@ -61,7 +61,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
     """Choose the type of a column of listed values in the release.
 
     An enumerated type is kept if its labels are the listed values. Otherwise the column is text:
-    the listed values need not fit the declared length or collation of the source.
+    the listed values may be longer than the source's declared length, or not fit its collation.
 
     Raises
     ------
@@ -100,6 +100,7 @@ def _round_trips(session: Session, labels: Sequence[str]) -> bool:
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
     """Stage the lists as columns of one table: row i holds the i-th value of each list.
 
+    The staging table of classes is used for this: its class number is the index in the lists.
     Shorter lists are padded with empty texts.
     """
     n_rows = max(len(column.labels) for column in columns)
@@ -116,7 +117,7 @@ def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
 
 
 def drop_lists(session: Session) -> None:
-    """Drop the table of lists, because released values are staged under the same name."""
+    """Drop the staged lists: the staging table of classes must be free for released values."""
     session.run(f"DROP TABLE {quote(statements.CLASSES)}")
 
 

@@ -59,7 +59,12 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
 
 
 def _acquire_lock(path: Path, job: str) -> int:
-    """Create and lock a lock file; returns its file descriptor. Raises as ``job_lock``."""
+    """Create and lock a lock file, and return its file descriptor.
+
+    Raises
+    ------
+    JobRunning, DatabaseNotFound, InsufficientRights : see ``job_lock``.
+    """
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -67,7 +72,7 @@ def _acquire_lock(path: Path, job: str) -> int:
             raise DatabaseNotFound(f"There is no directory {path.parent}.") from None
         except OSError:
             raise InsufficientRights(
-                f"The lock of the job, {path}, cannot be made or opened.",
+                f"The lock file of the job, {path}, cannot be created or opened.",
                 hint=f"Let the account that runs jobs write to {path.parent}, and remove the file"
                 " if it is a link or belongs to another account.",
             ) from None
@@ -109,7 +114,9 @@ def _read_holder(descriptor: int) -> LockHolder:
 class FileDatabase(ABC):
     """A database in a file or in memory, or an open connection that belongs to the caller."""
 
+    # ``duckdb`` or ``sqlite``.
     kind: ClassVar[str]
+    # False in subclasses whose database only holds copies of rows for one run.
     is_persistent = True
     # Replaces "in a view" in hints such as "Cast it to text in a view", if views would not help;
     # None if they do.
@@ -154,7 +161,7 @@ class FileDatabase(ABC):
             return
         with (
             ensure_database_file(self._path, self.kind, write=True, create=False),
-            self._session(False) as session,
+            self._session(write=False) as session,
             hints_without_views(self.where_to_cast),
         ):
             yield session
@@ -170,10 +177,10 @@ class FileSession(Session):
     # The schema of temporary tables, as SQL.
     temporary_schema: ClassVar[str] = "temp"
 
-    # False if the connection is closed after the transaction, which drops temporary tables.
+    # Whether the connection stays open after the transaction. Closing it drops temporary tables.
     stays_open = True
 
-    # A query that returns whether the connection is read-only; empty if the database has none.
+    # A query that returns whether the connection is read-only; empty if there is no such query.
     read_only_query: ClassVar[str] = ""
 
     # Set to True by the store if the file cannot be written.
@@ -186,7 +193,7 @@ class FileSession(Session):
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        """Return the number of rows, and the sum of the rows' hashes over these columns."""
+        """Return the number of rows, and the sum of the rows' salted hashes over these columns."""
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         return self.digest(relation, self.find_source(relation).schema.attributes, salt)
@@ -220,7 +227,7 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # Check only the caller's connections: dbanon opens its own read-only just for planning.
+        # Query only connections of the caller: dbanon opens its own ones read-only for planning.
         may_be_read_only = self.stays_open and self.read_only_query
         if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
@@ -229,13 +236,16 @@ class FileSession(Session):
             )
 
     def make_schema(self, name: RelationName) -> None:
-        is_missing = not self.has_schema(name)
+        is_new_schema = not self.has_schema(name)
         self.create_schema(name)
-        if is_missing and name.schema != self.ledger_name("").schema:
+        if is_new_schema and name.schema != self.ledger_name("").schema:
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
-        """Drop all staging tables, which link rows to classes: a caller's connection stays open."""
+        """Drop all staging tables, because a caller's connection stays open.
+
+        Staging tables show which row is in which class.
+        """
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 

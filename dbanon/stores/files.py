@@ -1,4 +1,4 @@
-"""Checks of database files, their creation and removal after failed runs, and database URLs.
+"""Check database files, create them, remove new ones after failed runs, and parse database URLs.
 
 If a file is not a database, a database client may open an empty database in memory instead. A
 release that is written there would pass its recount and then be lost, so the file is checked first.
@@ -64,6 +64,7 @@ def ensure_database_file(
     NotADatabase : the file is not a database, or the name is that of a row file.
     InsufficientRights : the file may not be read, or not be written.
     DatabaseNotFound : the file or its directory is missing.
+    DatabaseUnreachable, DiskFull : a missing file cannot be created.
     """
     if path is None:
         yield
@@ -96,18 +97,23 @@ def ensure_database_file(
 
 
 def will_be_created(path: Path | None, kind: str) -> bool:
-    """Whether a file is missing and can be created; raises as ``ensure_database_file``."""
+    """Whether a database file is missing, so that a run will create it.
+
+    Raises
+    ------
+    NotADatabase, InsufficientRights, DatabaseNotFound : the missing file cannot be created.
+    """
     if path is None or path.exists():
         return False
     _require_local(path, kind)
     _require_creatable(path, kind)
     if not os.access(path.resolve().parent, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER):
-        raise InsufficientRights(f"The database file {path} cannot be made.")
+        raise InsufficientRights(f"The database file {path} cannot be created.")
     return True
 
 
 def _require_local(path: Path, kind: str) -> None:
-    """Refuse names that DuckDB would take for URLs."""
+    """Refuse file names that DuckDB would take for URLs; raises NotADatabase."""
     if kind == DUCKDB and _URL_PREFIX.match(str(path)):
         raise NotADatabase(
             "A DuckDB URL must name a file on this machine.",
@@ -117,12 +123,12 @@ def _require_local(path: Path, kind: str) -> None:
 
 
 def _require_creatable(path: Path, kind: str) -> None:
-    """Check that a missing file may have this name."""
+    """Check that a database may be created under this name, and that its directory exists."""
     if _is_row_file_name(path):
         raise NotADatabase(
             f"{path} would be a database file with the extension of another kind of file.",
             hint=f"Name a database file, as in {kind}:///{path.stem}.{_NEW_FILE_ENDINGS[kind]}."
-            " CSV and Parquet files are exported beside a release: `exports`.",
+            " To write CSV or Parquet files along with a release, use `exports`.",
         )
     if not path.resolve().parent.is_dir():
         raise DatabaseNotFound(f"There is no directory for {path}.")
@@ -160,16 +166,16 @@ def _create_error(path: Path, error: Exception) -> DbanonError:
     """The error for a database file that could not be created."""
     if DiskFull.caused_by(error):
         return DiskFull(
-            f"The database file {path} cannot be made: the disk is full, or a limit of file sizes"
-            " is reached; nothing was published.",
+            f"The database file {path} cannot be created: the disk is full, or a limit on file"
+            " sizes is reached; nothing was published.",
             detail=type(error).__name__,
             hint="Make room there, or write to a database on another disk, and run it again. df -h"
             " and ulimit -f show the limits.",
         )
-    # DuckDB often gives no reason. If no right is missing, a retry may succeed.
+    # DuckDB often gives no reason. If the directory is writable, a retry may succeed.
     is_denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER)
     error_class = InsufficientRights if is_denied else DatabaseUnreachable
-    return error_class(f"The database file {path} cannot be made.", detail=type(error).__name__)
+    return error_class(f"The database file {path} cannot be created.", detail=type(error).__name__)
 
 
 def require_database(path: Path, kind: str) -> None:
@@ -198,7 +204,7 @@ def require_database(path: Path, kind: str) -> None:
     if not header:
         raise NotADatabase(
             f"{path} is empty: it is not a database file.",
-            hint="Remove it, so that a database can be made there, or name another file.",
+            hint="Remove it, so that a database can be created there, or name another file.",
         )
     raise NotADatabase(f"{path} is not a database file.", hint=_hint_to_load(path))
 
@@ -219,7 +225,7 @@ def _is_row_file_name(path: Path, endings: frozenset[str] = _ROW_FILE_ENDINGS) -
 
 
 def _hint_to_load(path: Path) -> str:
-    """The hint for a file that is not a database: how to load it, if DuckDB can."""
+    """The hint for a file that is not a database: how to load its rows, if DuckDB can read them."""
     if not _is_row_file_name(path, _LOADABLE_ENDINGS) or not re.fullmatch(r"[\w./-]+", str(path)):
         return "Name a file that DuckDB or SQLite made."
     stem = path.name.partition(".")[0]
@@ -240,12 +246,12 @@ def _require_encoded_at(url: URL) -> None:
         raise InvalidParameter(
             "The database URL contains a password followed by another @.",
             hint="Write %40 for each @ in a password, or keep it in ~/.pgpass, a service file or"
-            " PGPASSWORD. A database or a setting with an @ in it takes a URL without a password.",
+            " PGPASSWORD. If the database or a setting has an @, use a URL without a password.",
         )
 
 
 def hint_for_path(path_text: object) -> str | None:
-    """A hint with the URL for a path to a database or to row files; None for anything else."""
+    """A hint with the URL of an existing database, row file or folder; None for anything else."""
     path = Path(path_text).expanduser() if isinstance(path_text, str) and path_text else None
     try:
         if path is None or not path.exists():

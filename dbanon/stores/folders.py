@@ -1,4 +1,4 @@
-"""Lists of row files: at a path, in a folder, or matching a pattern.
+"""List and open row files: one at a path, all in a folder, or those that match a pattern.
 
 As in Hive, a folder ``year=2025`` adds a column ``year`` to all files below it. Names that begin
 with a dot or an underscore are skipped, as readers of data lakes do. Any other file that is not a
@@ -39,8 +39,9 @@ _KIND_NAMES = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
 GZIP, ZSTD = COMPRESSED_ENDINGS = (".gz", ".zst")
 # The value in the name of a folder, year=…, that stands for NULL.
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-# The table format that a folder of this name belongs to.
+# The format of lake tables that contain a folder of this name.
 _LAKE_OF_FOLDER = {"_delta_log": "Delta", "metadata": "Iceberg"}
+# The URLs to read such tables by.
 _LAKE_URLS = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
 FileLocation: TypeAlias = "Path | ObjectPath"
@@ -54,7 +55,7 @@ def is_row_file_url(url: str) -> bool:
 def parse_location(url: str) -> FileLocation:
     """Parse a URL of row files; raises InvalidParameter."""
     if is_object(url):
-        return ObjectPath.of(url)
+        return ObjectPath.parse(url)
     path = Path(url.removeprefix(FILE)).expanduser()
     if url == FILE or str(path).startswith("//"):
         raise InvalidParameter("Write file:/data/people.csv, without more slashes.")
@@ -86,8 +87,8 @@ class SourceFile:
     ----------
     state : device, inode, size in bytes and modification time in nanoseconds, as in
         ``os.stat_result``; for an object, those of ``ObjectStat``.
-    folder_columns : the columns that the names of its folders define: pairs of name and text, None
-        for NULL.
+    folder_columns : the columns that the names of its folders define, as pairs of the column's name
+        and its value as text, None for NULL.
     root : the folder that the user named; None if the user named the file.
     policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
     """
@@ -110,7 +111,7 @@ class SourceFile:
         ------
         DatabaseNotFound, InsufficientRights, DatabaseUnreachable : the file cannot be opened.
         ForeignFile : the file now belongs to another account, or is a link.
-        SourceChanged : the file changed since it was listed.
+        SourceChanged : a file on this machine changed since it was listed.
         MemoryLimit : the object is larger than the limit.
         """
         with ExitStack() as stack:
@@ -155,7 +156,7 @@ def changed_files_error(location: FileLocation) -> SourceChanged:
     """The error for files that changed while they were read."""
     return SourceChanged(
         f"Files of {location} changed while they were read; nothing was published.",
-        hint="Run it again when no program writes to these files any more.",
+        hint="Run it again once no program is writing to these files.",
     )
 
 
@@ -170,6 +171,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
     ------
     DatabaseNotFound : the location has no row files.
     FileMalformed : other files are among them, or folders name different columns.
+    InvalidParameter : the files are of several kinds, or belong to a Delta or Iceberg table.
     InsufficientRights, DatabaseUnreachable : the location cannot be listed.
     ForeignFile : a file belongs to another account, or is a link.
     """
@@ -193,8 +195,8 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
     if not source_files:
         raise DatabaseNotFound(
             f"There is no file of rows at {location}.",
-            hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
-            " or more; names that begin with a dot or an underscore are skipped.",
+            hint="A folder, or a pattern such as file:data/*.parquet, must contain at least one"
+            " .csv or .parquet file; names that begin with a dot or an underscore are skipped.",
         )
     kinds = sorted({find_file_kind(source_file.path) for source_file in source_files})
     if len(kinds) > 1:
@@ -211,12 +213,16 @@ def find_file_kind(path: FileLocation) -> str:
     name = PurePosixPath(path.name.lower())
     if name.suffix not in COMPRESSED_ENDINGS:
         return ENDINGS.get(name.suffix, "")
-    inner = ENDINGS.get(PurePosixPath(name.stem).suffix, "")
-    return inner if inner == CSV else ""
+    # Of compressed files, only CSV files are read.
+    compressed_kind = ENDINGS.get(PurePosixPath(name.stem).suffix, "")
+    return compressed_kind if compressed_kind == CSV else ""
 
 
 def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
-    """List the paths at a location; a file of exactly this name takes precedence over a pattern."""
+    """List the paths at a location.
+
+    If a file has exactly this name, the name is not taken for a pattern.
+    """
     if isinstance(location, ObjectPath):
         try:
             location.lstat()
@@ -234,7 +240,12 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
 
 
 def _walk(folder: Path, policy: str) -> Iterator[Path]:
-    """Yield all files below a folder, except in hidden folders; refuse links to folders."""
+    """Yield all files below a folder, except in hidden folders.
+
+    Raises
+    ------
+    ForeignFile : there is a link to a folder, and the policy does not allow links.
+    """
     visited = {os.path.realpath(folder)}
     follows_links = policy == LINKS
     for directory, folders, names in os.walk(
@@ -257,12 +268,13 @@ def _walk(folder: Path, policy: str) -> Iterator[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether readers of data lakes skip a name; they do not skip folders such as ``_x=1``."""
+    """Whether readers of data lakes skip a file or folder; they read folders such as ``_x=1``."""
     return name[:1] in (".", "_") and "=" not in name
 
 
 def _raise_error(error: OSError) -> None:
     """Raise an error that ``os.walk`` would otherwise ignore."""
+    # The traceback refers to this frame; without ``del`` the frame would refer to the error.
     try:
         raise error
     finally:
@@ -318,17 +330,17 @@ def _require_no_lake(root: FileLocation) -> None:
     """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
-        for name, lake in _LAKE_OF_FOLDER.items():
+        for log_name, lake in _LAKE_OF_FOLDER.items():
             log_folder: FileLocation = (
-                folder / name
+                folder / log_name
                 if isinstance(folder, Path)
-                else folder.with_name(f"{folder.name}/{name}")
+                else folder.with_name(f"{folder.name}/{log_name}")
             )
             if _has_lake_log(log_folder, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also contain deleted rows.",
-                    hint=f"Name the source {_LAKE_URLS[lake]}, and let its rows travel through this"
-                    ' program: `kept_columns="client"`.',
+                    hint=f"Name the source {_LAKE_URLS[lake]}, and let this program transfer the"
+                    ' rows: `kept_columns="client"`.',
                 )
         folder = folder.parent
 
@@ -342,7 +354,7 @@ def _has_lake_log(log_folder: FileLocation, lake: str) -> bool:
 
 
 def _path_state(path: FileLocation, root: FileLocation | None, policy: str) -> tuple[object, ...]:
-    """The ``state`` of the file at a path."""
+    """The ``SourceFile.state`` of the file at a path."""
     if isinstance(path, ObjectPath):
         return _status_state(path.lstat())
     with _open_file(path, root, policy) as file:
@@ -350,12 +362,12 @@ def _path_state(path: FileLocation, root: FileLocation | None, policy: str) -> t
 
 
 def _status_state(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
-    """The ``state`` of a file with this status."""
+    """The ``SourceFile.state`` of a file with this status."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _folder_values(root: FileLocation, path: FileLocation) -> tuple[tuple[str, str | None], ...]:
-    """The ``folder_columns`` of a file, from the names of the folders between root and file."""
+    """The ``SourceFile.folder_columns``, from the names of the folders between root and file."""
     if root == path:
         return ()
     folder_columns = []
@@ -380,5 +392,5 @@ def _require_same_folder_columns(source_files: Sequence[SourceFile]) -> None:
             raise FileMalformed(
                 f"The folders of {source_file.path} and those of {reference.path} do not both name"
                 f' column "{min(differing_names)}".',
-                hint="All files of a table lie equally deep, in folders of the same names.",
+                hint="All files must be at the same depth, in folders that name the same columns.",
             )

@@ -1,6 +1,7 @@
 """Hierarchies in a database: in the user's tables and views, or stored by name in the ledger.
 
-``pulse`` is called repeatedly while a hierarchy is loaded; an exception that it raises stops this.
+The argument ``pulse`` is called repeatedly while a hierarchy is loaded; if it raises an exception,
+loading stops.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# The most rows of a table with a hierarchy. Python builds the tree in memory; this many rows take a
-# few seconds.
+# The maximum number of rows of a table with a hierarchy. Python builds the tree in memory; this
+# many rows take a few seconds.
 MAX_ROWS = 1_000_000
 
 # The number of nodes that one statement writes.
 _NODES_PER_STATEMENT = 200
-# The ledger's column ``kind`` of stored hierarchies.
+# The value of the ledger's column ``kind`` for stored hierarchies.
 _STORED_KIND = "tree"
+# The line number of an ``Edge`` whose source has no lines.
+_NO_LINE = 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def resolve(
     if source.kind == NAME:
         return load(session, source.value)
     raise InvalidParameter(
-        f'A hierarchy of kind "{source.kind}" is made from a column.',
+        f'A hierarchy of kind "{source.kind}" is built from the values of a column.',
         hint=(
             "Only trees, levels, tables and files can be stored. Pass this one to the run that"
             " anonymizes the column: `hierarchies`."
@@ -140,7 +143,8 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     n_unlabelled = sum(row[0] is None for row in rows)
-    problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * n_unlabelled
+    unlabelled = HierarchyProblem("empty label", _NO_LINE, "a row has no label", label="")
+    problems = [unlabelled] * n_unlabelled
     return Hierarchy(*build_nodes(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
@@ -212,9 +216,9 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The ledger's tables were edited: ``tree_of`` raises an error that names the mistake.
+        # The ledger's tables were edited. ``build_nodes`` raises an error that names the mistake.
         edges = [
-            (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
+            (label, None if parent == -1 or parent >= len(labels) else labels[parent], _NO_LINE)
             for label, parent in zip(labels, parents, strict=True)
         ]
         return Hierarchy(*build_nodes(edges, f'The stored hierarchy "{name}"'))
@@ -247,7 +251,7 @@ def list_hierarchies(session: Session) -> list[Stored]:
 
 
 def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns that describe the tree: child and parent, or leaf and the levels in order."""
+    """The columns that describe the tree: child and parent, or leaf and the levels upwards."""
     attribute_by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in attribute_by_name and "parent" in attribute_by_name:
         return attribute_by_name["child"], attribute_by_name["parent"]
@@ -264,11 +268,14 @@ def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
 
 def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
     """Convert rows of child and parent to edges."""
-    return [(child, parent, 0) for child, parent in rows if child is not None]
+    return [(child, parent, _NO_LINE) for child, parent in rows if child is not None]
 
 
 def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
-    """Convert rows of labels from a leaf to the root to edges; equal neighbours are one node."""
+    """Convert rows, which list labels from a leaf to the root, to edges.
+
+    Equal labels next to each other in a row are one node.
+    """
     edges: list[Edge] = []
     for leaf, *levels in with_pulses(rows, pulse):
         if leaf is None:
@@ -276,20 +283,24 @@ def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge
         path = [leaf]
         path += [label for label in levels if label is not None]
         path = [label for i, label in enumerate(path) if not i or label != path[i - 1]]
-        edges += [(child, parent, 0) for child, parent in pairwise(path)]
-        edges += [(path[-1], None, 0), (leaf, leaf, 0)]
+        edges += [(child, parent, _NO_LINE) for child, parent in pairwise(path)]
+        # An edge from a label to itself marks a leaf.
+        edges += [(path[-1], None, _NO_LINE), (leaf, leaf, _NO_LINE)]
     return edges
 
 
 def _code_point_key(row: Sequence[str | None]) -> Any:
+    """The key to sort rows by the code points of their texts; NULL follows the empty text."""
     return [("" if text is None else text, text is None) for text in row]
 
 
 def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
+    """The key to sort rows by position, then by their texts; rows without position come last."""
     return (position is None, int(position or 0), _code_point_key(row))
 
 
 def _has_stored_hierarchies(session: Session) -> bool:
+    """Whether the ledger has a table of hierarchies; raises LedgerNotTrusted."""
     session.require_trusted_ledger()
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
@@ -300,6 +311,7 @@ def _stored_names(session: Session) -> list[str]:
 
 
 def _require_stored(session: Session, name: str) -> None:
+    """Check that a hierarchy of this name is stored; raises HierarchyNotFound."""
     names = _stored_names(session) if _has_stored_hierarchies(session) else []
     if name not in names:
         raise HierarchyNotFound(

@@ -31,7 +31,7 @@ def open_transaction_error(database_name: str) -> InvalidParameter:
         "; with autocommit off it always has one open" if database_name == "SQLite" else ""
     )
     return InvalidParameter(
-        f"The {database_name} connection has an open transaction, and a run needs its own.",
+        f"The {database_name} connection has an open transaction, but a run needs a new one.",
         hint="Commit or roll back first: call commit() or rollback() of the connection"
         f"{autocommit_note}.",
     )
@@ -84,7 +84,7 @@ def defer_signals() -> Iterator[None]:
 
     Raises
     ------
-    KeyboardInterrupt : or whatever else the handler of a deferred signal raises.
+    KeyboardInterrupt : a signal was deferred. A handler may raise another exception instead.
     """
     deferred_signals: list[_DeferredSignal] = []
     handlers: dict[int, Any] = {}
@@ -103,13 +103,13 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
     A commit cannot be undone. If a run reported "interrupted" after it, users would believe that
     nothing happened, and a scheduler would run the job again. So a signal after the call becomes a
     warning, or is handled at the end if the block fails. Blocks that only read never call the
-    function. Signals are deferred in the main thread only, where Python runs handlers, and only if
-    they have a handler in Python.
+    function. Only signals with a handler in Python are deferred, and only in the main thread, where
+    Python runs handlers.
 
     Raises
     ------
-    KeyboardInterrupt : if the block failed; or whatever else the handler of a deferred signal
-        raises.
+    KeyboardInterrupt : the block failed, and a signal was deferred. A handler may raise another
+        exception instead.
     """
     deferred_signals: list[_DeferredSignal] = []
     handlers: dict[int, Any] = {}
@@ -166,7 +166,10 @@ def interruptible() -> Iterator[None]:
 
 
 def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
-    """Append signals to ``deferred_signals`` from now on; save former handlers in ``handlers``."""
+    """From now on, append signals to ``deferred_signals`` instead of handling them.
+
+    The former handlers are saved in ``handlers``, by number of the signal.
+    """
 
     def record_signal(signal_number: int, frame: FrameType | None) -> None:
         deferred_signals.append((signal_number, frame))

@@ -41,13 +41,17 @@ def open_catalogs() -> Iterator[None]:
 
 
 def get_catalog(name: str) -> Any:
-    """Open a catalog by its name in the settings of pyiceberg; call this in ``open_catalogs``.
+    """Return the open catalog of this name; call this only in a block of ``open_catalogs``.
+
+    Parameters
+    ----------
+    name : the name of the catalog in the settings of pyiceberg.
 
     Raises
     ------
-    InvalidParameter : the settings have none of this name.
+    InvalidParameter : the settings have no catalog of this name.
     """
-    assert _n_open_blocks, "a catalog is opened in a block that closes it"
+    assert _n_open_blocks, "get_catalog must be called in a block of open_catalogs"
     with _lock:
         catalog = _catalogs.get(name)
     if catalog is not None:
@@ -73,6 +77,7 @@ def _require_settings(name: str) -> None:
 
 
 def _close(catalog: Any) -> None:
-    # Ignore errors: nothing depends on the catalog any more, and texts may contain credentials.
+    # Ignore errors: nothing depends on the catalog any more, and their texts may contain
+    # credentials.
     with suppress(Exception):
         catalog.close()

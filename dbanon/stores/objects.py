@@ -34,7 +34,7 @@ _SCHEME_OF_ALIAS = {
 }
 # The optional dependency of dbanon that installs each package.
 _EXTRA_OF_PACKAGE = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
-# The keys of ``file_system.info`` whose values change if an object is replaced.
+# The keys of fsspec's information about an object whose values change if it is replaced.
 _VERSION_KEYS = (
     "ETag",
     "etag",
@@ -44,11 +44,11 @@ _VERSION_KEYS = (
     "generation",
     "created",
 )
-# The start of a URL's query; a ? alone is a wildcard for one character.
+# The start of a URL's query; other question marks are wildcards for one character.
 _QUERY_ARGUMENT = re.compile(r"\?[A-Za-z][\w.%-]*=")
 _CREDENTIALS_HINT = (
-    "Credentials and addresses come from the environment, as each cloud has it: AWS_ACCESS_KEY_ID,"
-    " AWS_ENDPOINT_URL, …."
+    "Credentials and addresses come from the environment, in each cloud's own variables:"
+    " AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …."
 )
 # Words in the class names of exceptions that mean missing rights.
 _DENIED_WORDS = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
@@ -59,7 +59,7 @@ def is_object(url: str) -> bool:
     scheme, separator, _ = url.partition("://")
     if separator and scheme.lower() in _SCHEME_OF_ALIAS:
         raise InvalidParameter(
-            f"There is no object store with the scheme {scheme}:// here.",
+            f"dbanon does not support the URL scheme {scheme}://.",
             hint=f"Write {_SCHEME_OF_ALIAS[scheme.lower()]}:// instead of {scheme}://.",
         )
     return bool(separator) and scheme in SCHEMES
@@ -98,7 +98,7 @@ class ObjectPath:
     key: str
 
     @classmethod
-    def of(cls, url: str) -> ObjectPath:
+    def parse(cls, url: str) -> ObjectPath:
         """Parse a URL; raises InvalidParameter."""
         scheme, _, key = url.partition("://")
         bucket, _, name = key.partition("/")
@@ -156,9 +156,13 @@ class ObjectPath:
         return ObjectStat(int(info["size"]), state)
 
     def age(self, now: float) -> float:
-        """Return the seconds from the object's modification to ``now``, a time since 1970.
+        """Return the seconds from the object's modification, by the store's clock, to ``now``.
 
-        The modification time is by the store's clock. Raises OSError.
+        Raises OSError.
+
+        Parameters
+        ----------
+        now : a time in seconds since 1970.
         """
         with translate_client_errors():
             return now - float(self.file_system.modified(self.key).timestamp())
@@ -186,14 +190,14 @@ class ObjectPath:
         with translate_client_errors():
             self.file_system.put_file(f"/dev/fd/{file.fileno()}", self.key)
         if self.lstat().st_size != size:
-            raise OSError(errno.EIO, "the object store holds another number of bytes")
+            raise OSError(errno.EIO, "the size of the stored object is not that of its source")
 
     def copy_to(self, target: ObjectPath) -> None:
         """Copy the object within its store; readers see all of it or nothing. Raises OSError."""
         with translate_client_errors():
             self.file_system.cp_file(self.key, target.key)
         if target.lstat().st_size != self.lstat().st_size:
-            raise OSError(errno.EIO, "the object store holds another number of bytes")
+            raise OSError(errno.EIO, "the size of the stored object is not that of its source")
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object; raises OSError."""
@@ -258,7 +262,9 @@ def translate_client_errors() -> Iterator[None]:
 
     Raises
     ------
-    FileNotFoundError, PermissionError, OSError : as a disk would.
+    FileNotFoundError : there is no such object.
+    PermissionError : the store denies access.
+    OSError : any other error of the client.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Origins: sources without a store of their own, such as ADBC connections and Arrow streams.
+"""Origins: sources that dbanon can only read rows from, such as ADBC connections and Arrow streams.
 
 A run reads an origin once, from beginning to end, in Arrow batches. If possible, it counts the rows
-before and after. Reports quote ``consistency``, which says why the rows are from one state of the
-source.
+before and after. Reports quote ``RowStream.consistency``, which says why the rows are from one
+state of the source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dbanon.sessions.names import parse_relation, quote_list
 
 # The start of ``RowStream.consistency`` for rows that one statement selects.
 SINGLE_STATEMENT = "one statement"
-# The most digits of an Arrow decimal that DuckDB supports.
+# The maximum number of digits of an Arrow decimal that DuckDB supports.
 _MAX_DECIMAL_DIGITS = 38
 
 
@@ -67,10 +67,12 @@ class Origin(Protocol):
         """The URL of the source, without secrets."""
 
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
-        """Return a context manager that yields a ``RowStream`` of these columns.
+        """Return a context manager that yields a ``RowStream``.
 
         Parameters
         ----------
+        table : the name of the table, with its schema if needed; ignored by a stream.
+        names : the columns to read.
         chunk_rows : the number of rows to fetch at once, if the source allows it.
 
         Raises
@@ -126,7 +128,7 @@ def value_type_error(name: str, arrow_type: Any) -> UnsupportedType:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Build a batch without rows, which makes the columns known even if the source is empty."""
+    """Build a batch without rows, so that the columns are known even if the source is empty."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -149,7 +151,7 @@ class AdbcOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns with one SELECT; raises as ``Origin``."""
+        """Read the columns with one SELECT; raises as ``Origin.open_stream``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
@@ -161,6 +163,7 @@ class AdbcOrigin:
             "The source does not have this table, or does not allow it to be read."
         ):
             with self._connection.cursor() as cursor:
+                # A query without rows returns the names of all columns.
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)
             n_rows = count()
@@ -185,6 +188,7 @@ class StreamOrigin:
     """The caller's Arrow stream or iterable of data frames; it can be read only once."""
 
     def __init__(self, stream: Any) -> None:
+        # None after it has been read.
         self._stream: Any = stream
 
     @property
@@ -194,10 +198,10 @@ class StreamOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns as they arrive; raises as ``Origin``."""
+        """Read the columns as they arrive; raises as ``Origin.open_stream``."""
         if self._stream is None:
             raise InvalidParameter(
-                "The stream has already been read.", hint="Give a new stream to each call."
+                "The stream has already been read.", hint="Pass a new stream to each call."
             )
         stream, self._stream = self._stream, None
         with translate_failures():
@@ -285,7 +289,7 @@ def _to_supported_field(field: pa.Field) -> pa.Field:
     if pa.types.is_null(arrow_type):
         raise UnsupportedType(
             f'Column "{field.name}" is NULL in all of the first frame, so its type is not known.',
-            hint="Give the column a type in the first frame, as a pyarrow.Table of a schema does.",
+            hint="Give the column a type in the first frame, as in a pyarrow.Table with a schema.",
         )
     return pa.field(field.name, arrow_type)
 

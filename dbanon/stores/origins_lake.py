@@ -35,7 +35,7 @@ class DeltaOrigin:
         self._folder: Path | None = None
         self._policy = policy
         if is_object(location):
-            self._location = str(ObjectPath.of(location))
+            self._location = str(ObjectPath.parse(location))
             return
         folder = Path(location).expanduser()
         if not (folder / "_delta_log").is_dir():
@@ -52,7 +52,7 @@ class DeltaOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns of the newest version; raises as ``Origin``."""
+        """Read the columns of the newest version; raises as ``Origin.open_stream``."""
         with translate_failures("The Delta table cannot be read."):
             delta_table = _import_delta().DeltaTable(self._location)
             self._require_own_files(delta_table)
@@ -93,7 +93,7 @@ class DeltaOrigin:
 
 
 class IcebergOrigin:
-    """The tables of an Iceberg catalog, which is configured in the settings of pyiceberg."""
+    """An Iceberg catalog from the settings of pyiceberg; a run reads one of its tables."""
 
     def __init__(self, catalog: str) -> None:
         if not catalog.isidentifier():
@@ -111,7 +111,7 @@ class IcebergOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns of the newest snapshot; raises as ``Origin``."""
+        """Read the columns of the newest snapshot; raises as ``Origin.open_stream``."""
         name = parse_relation(table)
         missing_table_error = import_iceberg("exceptions").NoSuchTableError
         with open_catalogs():
@@ -142,7 +142,7 @@ class IcebergOrigin:
 
 
 def find_lake_origin(url: str, policy: str = REFUSE) -> Origin | None:
-    """Return the origin for a URL of Delta or Iceberg; None for other URLs.
+    """Return the origin for a ``delta:`` or ``iceberg:`` URL; None for other URLs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Databases that dbanon reads through SQLAlchemy only, as origins of rows."""
+"""Databases that dbanon can only read, through SQLAlchemy, as origins of rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SqlOrigin:
             with translate_failures("The source cannot be read."):
                 source_table = self._reflect(connection, table)
                 require_columns(names, list(source_table.columns.keys()))
-                arrow_types = {name: _arrow_type_of(source_table.columns[name]) for name in names}
+                column_types = {name: _arrow_type_of(source_table.columns[name]) for name in names}
                 count_query = select(func.count()).select_from(source_table)
                 n_rows, consistency = self._count_in_snapshot(connection, count_query)
             selection = select(*(source_table.columns[name] for name in names))
@@ -66,12 +66,12 @@ class SqlOrigin:
 
             yield RowStream(
                 tuple(source_table.columns.keys()),
-                self._batches(connection, selection, arrow_types, chunk_rows),
+                self._batches(connection, selection, column_types, chunk_rows),
                 consistency,
                 n_rows=n_rows,
                 recount=recount,
                 numeric_texts=frozenset(
-                    name for name, (_, is_numeric_text) in arrow_types.items() if is_numeric_text
+                    name for name, (_, is_numeric_text) in column_types.items() if is_numeric_text
                 ),
             )
         finally:
@@ -114,10 +114,9 @@ class SqlOrigin:
             supported_levels = ()
         # End the transaction of the catalog queries.
         connection.rollback()
-        for level in [
-            *[candidate for candidate in _PREFERRED_LEVELS if candidate in supported_levels][:1],
-            None,
-        ]:
+        best_levels = [level for level in _PREFERRED_LEVELS if level in supported_levels][:1]
+        # None is the database's default level.
+        for level in [*best_levels, None]:
             try:
                 if level is not None:
                     connection.execution_options(isolation_level=level)
@@ -137,12 +136,17 @@ class SqlOrigin:
         self,
         connection: Connection,
         selection: Any,
-        arrow_types: Mapping[str, Any],
+        column_types: Mapping[str, tuple[pa.DataType, bool]],
         chunk_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query in batches; the first is empty."""
+        """Yield the result of a query in batches; the first is empty.
+
+        Parameters
+        ----------
+        column_types : the results of ``_arrow_type_of``, by column name.
+        """
         yield empty_batch(
-            pa.schema([(name, arrow_type) for name, (arrow_type, _) in arrow_types.items()])
+            pa.schema([(name, arrow_type) for name, (arrow_type, _) in column_types.items()])
         )
         with translate_failures():
             result = connection.execution_options(
@@ -153,14 +157,17 @@ class SqlOrigin:
                 arrays = [
                     _to_arrow_array(name, arrow_type, list(values))
                     for (name, (arrow_type, _)), values in zip(
-                        arrow_types.items(), columns, strict=True
+                        column_types.items(), columns, strict=True
                     )
                 ]
-                yield pa.record_batch(arrays, names=list(arrow_types))
+                yield pa.record_batch(arrays, names=list(column_types))
 
 
 def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a column, and whether it is text that holds numbers of unknown size."""
+    """The Arrow type of a column, and whether it is text that holds numbers.
+
+    Numbers are read as text if their digits may not fit a decimal.
+    """
     from sqlalchemy import types as sql_types
 
     sql_type = column.type
@@ -205,11 +212,12 @@ def _to_text(value: Any) -> str | None:
 
 
 def to_sql_origin(database: Any) -> SqlOrigin:
-    """Return the origin for a URL or an engine that no store supports.
+    """Return the origin for the URL or engine of a database that dbanon can only read.
 
     Raises
     ------
     MissingDependency : the dialect or driver is not installed.
+    InvalidParameter : the URL cannot be parsed.
     """
     from sqlalchemy import Engine, NullPool, create_engine
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError

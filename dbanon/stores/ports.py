@@ -35,7 +35,7 @@ from dbanon.sessions.names import RelationName
 
 # Replaces "in a view" in hints about data frames, which have no views.
 IN_DATA_FRAME = "in the data frame"
-# Called with the completed share of a step.
+# Called with the completed share of a step, from 0 to 1.
 Progress = Callable[[float], None]
 
 
@@ -132,7 +132,9 @@ class Source(Protocol):
         """
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Check rights and row key, and return the relation with a locator for its rows.
+        """Check rights and row key, and return the relation with its row locator.
+
+        The row locator is SQL that identifies a row, such as its key columns.
 
         Parameters
         ----------
@@ -214,9 +216,9 @@ class Source(Protocol):
         """
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """Count the distinct person identifiers, by how their text is normalized before.
+        """Count the distinct person identifiers, as they are and after each normalization.
 
-        The keys are the normalizations: "" for none, that of ``person``, and ``CASEFOLD``.
+        The result has the counts by normalization: "" for none, that of ``person``, ``CASEFOLD``.
         """
 
     def read(
@@ -274,6 +276,7 @@ class Source(Protocol):
         """
 
 
+# Written: each store has its own class of staged releases.
 W = TypeVar("W", bound=StagedRelease)
 
 
@@ -366,9 +369,10 @@ class Target(Protocol[W]):
     def count_profiles(
         self, staged_release: W, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count values of a column that several written rows share, and those with unique profiles.
+        """Count the values of a column that several written rows share, and the unique ones.
 
-        The profile of a value is the multiset of combinations that its rows have in ``columns``.
+        A value is unique if no other value has the same profile: the multiset of combinations that
+        its rows have in ``columns``.
         """
 
     def count_homogeneous_classes(
@@ -398,7 +402,9 @@ class Target(Protocol[W]):
         """Compute the digest of the written rows; None if the target has no digest."""
 
     def publish(self, staged_release: W, report: Report, counts: Counts, elapsed: float) -> str:
-        """Publish the release and record it in the ledger, with its run; returns the recorded time.
+        """Publish the release, and record it and the run in the ledger.
+
+        Returns the release's time in the ledger, as text.
 
         Parameters
         ----------
@@ -406,5 +412,6 @@ class Target(Protocol[W]):
 
         Raises
         ------
-        OutputExists, SourceChanged : the output's name has been taken meanwhile.
+        OutputExists, SourceChanged : another session has created a relation with the output's
+            name meanwhile.
         """

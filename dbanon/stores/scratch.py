@@ -38,8 +38,7 @@ from dbanon.errors import (
 from dbanon.stores.interrupts import defer_signals, interruptible_until_commit
 
 _RUN_DIRECTORY_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
-# Directories with such names are locked themselves. For the directory of a run, its parent is
-# locked.
+# These directories are locked themselves. For the directory of a run, its parent is locked instead.
 _LOCKED_DIRECTORY_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -226,21 +225,21 @@ def clear_abandoned_directories(directory: str) -> list[str]:
 
 def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
     return InsufficientRights(
-        f"The directory {path} cannot be read and changed.", detail=error.strerror
+        f"The directory {path} cannot be read or cannot be changed.", detail=error.strerror
     )
 
 
-def _remove_if_abandoned(parent: int, name: str) -> bool:
+def _remove_if_abandoned(parent_descriptor: int, name: str) -> bool:
     """Remove a private directory whose process has ended; returns whether it was removed."""
     try:
-        descriptor = os.open(name, _OPEN_DIRECTORY_FLAGS, dir_fd=parent)
+        descriptor = os.open(name, _OPEN_DIRECTORY_FLAGS, dir_fd=parent_descriptor)
     except OSError:
         # It is a link or a file, or belongs to another account.
         return False
     try:
         if not _is_private(os.fstat(descriptor)) or not _try_lock(descriptor):
             return False
-        shutil.rmtree(Path(f"/dev/fd/{parent}") / name)
+        shutil.rmtree(Path(f"/dev/fd/{parent_descriptor}") / name)
         return True
     except FileNotFoundError:
         # Another process is removing it.
@@ -255,7 +254,12 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
-    """Remove what killed runs left in a private directory; returns the removed names."""
+    """Remove what killed runs left in a directory, if it is private; returns the removed names.
+
+    Raises
+    ------
+    InsufficientRights, InvalidParameter : see ``_require_private``.
+    """
     leftovers = _require_private(path, descriptor)
     for name in leftovers:
         shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)
@@ -279,7 +283,14 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _open_locked(path: Path) -> int:
-    """Open and lock a directory, but not a link to one; the caller closes the descriptor."""
+    """Open and lock a directory, and return its descriptor, which the caller closes.
+
+    Raises
+    ------
+    InvalidParameter : it is a link or not a directory.
+    InsufficientRights : it may not be opened.
+    JobRunning : another process has locked it.
+    """
     try:
         descriptor = os.open(path, _OPEN_DIRECTORY_FLAGS)
     except OSError as error:
@@ -300,7 +311,13 @@ def _open_locked(path: Path) -> int:
 
 
 def _require_private(path: Path, descriptor: int) -> list[str]:
-    """Check that a directory is private; returns the names that killed runs left in it."""
+    """Check that a directory is private and only holds directories of runs; returns their names.
+
+    Raises
+    ------
+    InsufficientRights : it belongs to another account, or is open to others.
+    InvalidParameter : it has other contents.
+    """
     if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
             f"The directory to spill to, {path}, belongs to another account, or is open to others.",
@@ -322,7 +339,7 @@ def _creation_error(path: Path, error: OSError) -> DbanonError:
     if DiskFull.caused_by(error):
         return DiskFull.in_directory(path, error)
     error_class = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
-    return error_class(f"The directory {path} cannot be made.", detail=error.strerror)
+    return error_class(f"The directory {path} cannot be created or opened.", detail=error.strerror)
 
 
 # A staged directory counts as abandoned after this many seconds without a change.
@@ -333,19 +350,19 @@ _STAGED_DIRECTORY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The name of a directory while workers write to it; the dot makes readers skip it."""
+    """The name of a directory while workers write to it; its leading dot makes readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 
 def clear_staged_directories(directory: str) -> list[str]:
-    """Remove staged directories without changes for a day; returns the removed paths.
+    """Remove staged directories that have not changed for a day; returns the removed paths.
 
     Only directories of this account on local disks are considered.
 
     Raises
     ------
     InvalidParameter : the path is not a directory, or not on this machine.
-    InsufficientRights : the directory cannot be read, or its contents not be removed.
+    InsufficientRights : the directory cannot be read, or its contents cannot be removed.
     """
     if _URL_SCHEME.match(directory):
         raise InvalidParameter(
@@ -369,7 +386,8 @@ def clear_staged_directories(directory: str) -> list[str]:
         )
     except PermissionError:
         raise InsufficientRights(f"The directory {path} may not be read.") from None
-    now, removed_paths = time.time(), []
+    now = time.time()
+    removed_paths = []
     for entry in staged_directories:
         if entry.is_symlink() or not entry.is_dir() or entry.stat().st_uid != os.geteuid():
             continue

@@ -38,7 +38,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_forms import detect_forms
 
-# If some of this many first classes have too few distinct values, the others are not counted.
+# If some of this many classes have too few distinct values, the other classes are not counted.
 FIRST_CLASSES = 5_000
 # The share of distinct rows is estimated from this many first rows.
 COMPARED_ROWS = 1_000_000
@@ -70,14 +70,14 @@ def profile_columns(
     session: Session,
     relation: RelationName,
     attributes: Sequence[Attribute],
-    keys: Collection[str] = (),
+    unique_names: Collection[str] = (),
     count_distinct_sql: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[ColumnProfile, ...]]:
     """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
-    keys : names of columns that the database declares unique.
+    unique_names : the columns that the database declares unique.
     count_distinct_sql : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
@@ -98,11 +98,11 @@ def profile_columns(
             a,
             n_non_null=int(n_non_null),
             distinct=int(n_distinct),
-            is_unique_key=a.name in keys,
+            is_unique_key=a.name in unique_names,
             mean_length=float(mean_length or 0),
-            multiword_share=float(spaced_share or 0),
+            multiword_share=float(multiword_share or 0),
         )
-        for a, n_non_null, n_distinct, mean_length, spaced_share in zip(
+        for a, n_non_null, n_distinct, mean_length, multiword_share in zip(
             attributes, *(counts[offset::4] for offset in range(4)), strict=True
         )
     )
@@ -117,13 +117,17 @@ def find_direct_identifiers(
     Only the first ``HEAD_ROWS`` of the rows that the run reads are examined.
     """
     attributes = [relation.attribute(name) for name in names]
-    profiles = {a.name: ColumnProfile(a, 0, 0) for a in attributes}
+    profiles = {a.name: ColumnProfile(a, n_non_null=0, distinct=0) for a in attributes}
     # Judge columns of unsupported types by their names only.
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
-        name, columns = relation.name, tuple(a.name for a in readable)
+        name = relation.name
         head = _LeadingRows(
-            name.schema, name.name, columns, HEAD_ROWS, relation.relation_to_read.quoted
+            name.schema,
+            name.name,
+            tuple(a.name for a in readable),
+            HEAD_ROWS,
+            source=relation.relation_to_read.quoted,
         )
         forms = detect_forms(session, relation.relation_to_read, readable)
         _, columns_of_head = profile_columns(
@@ -181,10 +185,12 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     constant_attributes = [a for a in attributes if a.name in readable and a.name in constant_names]
     if not candidates:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*candidates, *constant_attributes))
+    name = relation.name
+    columns = tuple(a.name for a in (*candidates, *constant_attributes))
     head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, staged=name.staged)
 
     def count_within_values(column: ColumnProfile) -> Iterator[list[int]]:
+        """Yield the counts of ``_dependency_query`` for each repeated value of a column."""
         query = _dependency_query(session, name, column.attribute, constant_attributes)
         for row in session.rows(query):
             yield [int(count) for count in row]
@@ -193,7 +199,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         session,
         head,
         candidates,
-        keys=session.unique_columns(relation),
+        unique_names=session.unique_columns(relation),
         count_distinct_sql=session.count_distinct_sql,
     )
     return find_person_identifiers(
@@ -255,15 +261,16 @@ def count_classes_below_k(
 ) -> tuple[int, int]:
     """Count the classes, and those with fewer than k distinct values of a column.
 
-    Each NULL counts as a separate value. If there are many classes, a random sample of them is
-    counted first, and all classes only if none of the sample is below k. The sample is random
-    because staged class numbers are.
+    Each NULL counts as a separate value. If there are many classes, those with the lowest staged
+    numbers are counted first. These numbers are random, so this is a random sample. If one of its
+    classes is below k, the counts are those of the sample.
     """
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     value = session.grouping_sql(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
+        # In ``rows``, the alias l has the staged labels.
         n_classes, n_below = session.rows(
             f"SELECT count(*), coalesce(sum(CASE WHEN n_values < {k} THEN 1 ELSE 0 END), 0) FROM"
             f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS n_values FROM {rows}"
@@ -283,30 +290,33 @@ def require_feasible(
     relation: Relation,
     roles: ColumnRoles,
     policy: Policy,
-    rows: int,
-    withheld: int,
+    n_rows: int,
+    n_withheld: int,
 ) -> None:
     """Raise the errors that a run would raise about NULLs and strata, without reading rows.
 
     Parameters
     ----------
-    rows : the number of all rows.
-    withheld : how many of them are withheld because of a NULL.
+    n_rows : the number of all rows.
+    n_withheld : how many of them are withheld because of a NULL.
 
     Raises
     ------
-    NullInEntity, NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords : as the run would.
+    NullInEntity : an entity column has NULLs.
+    NullInQuasiIdentifier : a quasi-identifier has NULLs that the policy does not accept.
+    SuppressionOverBudget : more rows would be suppressed or withheld than the policy allows.
+    TooFewRecords : a stratum has fewer than k records or persons.
     """
     nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.persons))
     for person in roles.persons:
         if nulls[person.name]:
-            raise null_in_entity_error(person.name, nulls[person.name], rows - withheld)
+            raise null_in_entity_error(person.name, nulls[person.name], n_rows - n_withheld)
     nulls_by_column = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
     if any(nulls_by_column.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_error(nulls_by_column)
-    require_budget(policy, withheld, rows)
+    require_budget(policy, n_withheld, n_rows)
     columns_with_nulls = [a for a in roles.quasi_identifiers if nulls_by_column[a.name]]
-    _require_strata(session, relation, roles, policy, columns_with_nulls, rows, withheld)
+    _require_strata(session, relation, roles, policy, columns_with_nulls, n_rows, n_withheld)
 
 
 def _count_nulls(
@@ -325,46 +335,54 @@ def _require_strata(
     roles: ColumnRoles,
     policy: Policy,
     columns_with_nulls: list[Attribute],
-    rows: int,
-    withheld: int,
+    n_rows: int,
+    n_withheld: int,
 ) -> None:
-    """Check that each stratum has k records or persons, or may be withheld; raises as a run would.
+    """Check that each stratum has k records or persons, or may be withheld.
 
     If rows with different patterns of NULLs are merged, a person with rows in several patterns
     counts once in each of them. So a run may refuse a source that this check accepts.
+
+    Raises
+    ------
+    TooFewRecords, SuppressionOverBudget : see ``require_feasible``.
     """
     k = int(policy.k)
     null_flags = [
         f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in columns_with_nulls
     ]
     # Order strata as a run does: by code point, NULL first.
-    keys = []
+    group_expressions = []
     for column in roles.by:
-        keys += [
+        group_expressions += [
             f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
             session.text_of(column),
         ]
-    n_stratum_keys = len(keys)
-    keys += null_flags
+    n_stratum_keys = len(group_expressions)
+    group_expressions += null_flags
+    # ``persons`` has the entity column, or is empty.
     size_sql, unit = "count(*)", "records"
     for person in roles.persons:
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
-    aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
-    aliases = [f"g{i}" for i in range(len(keys))]
-    source = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
-    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
-    selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
-    order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""
+    aliases = [f"g{i}" for i in range(len(group_expressions))]
+    aliased_expressions = [
+        f"{expression} AS {alias}"
+        for expression, alias in zip(group_expressions, aliases, strict=True)
+    ]
+    from_clause = f"FROM {relation.relation_to_read.quoted} AS s{relation.where_clause}"
+    group_by = f" GROUP BY {', '.join(group_expressions)}" if group_expressions else ""
+    select_list = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_expressions])
+    order_by = f" ORDER BY {', '.join(aliases)}" if group_expressions else ""
     strata = [
         _Stratum(
             size=int(size),
-            rows=int(n_rows),
+            n_rows=int(n_stratum_rows),
             key=tuple(values[:n_stratum_keys]),
-            absent=tuple(not int(flag) for flag in values[n_stratum_keys:]),
+            is_null=tuple(not int(flag) for flag in values[n_stratum_keys:]),
         )
-        for size, n_rows, *values in session.rows(
-            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {selected} {source}{group_by})"
-            f" AS strata{order_by}"
+        for size, n_stratum_rows, *values in session.rows(
+            f"SELECT {', '.join(['n', 'm', *aliases])}"
+            f" FROM (SELECT {select_list} {from_clause}{group_by}) AS strata{order_by}"
         )
     ]
     if policy.nulls == MERGE and null_flags:
@@ -373,24 +391,25 @@ def _require_strata(
     if strata and not rare_strata:
         return
     if len(rare_strata) < len(strata) and policy.max_suppression != 0:
-        require_budget(policy, withheld + sum(stratum.rows for stratum in rare_strata), rows)
+        n_rare_rows = sum(stratum.n_rows for stratum in rare_strata)
+        require_budget(policy, n_withheld + n_rare_rows, n_rows)
         return
     # An empty table has no groups.
     first_rare_stratum = (
-        rare_strata[0] if rare_strata else _Stratum(size=0, rows=0, key=(), absent=())
+        rare_strata[0] if rare_strata else _Stratum(size=0, n_rows=0, key=(), is_null=())
     )
-    absent = [
+    null_columns = [
         a.name
-        for a, is_absent in zip(columns_with_nulls, first_rare_stratum.absent, strict=False)
-        if is_absent
+        for a, is_null in zip(columns_with_nulls, first_rare_stratum.is_null, strict=False)
+        if is_null
     ]
     raise too_few_error_for_count(
         k,
         first_rare_stratum.size,
         unit,
         max(len(strata), 1),
-        withheld=withheld,
-        null_columns=absent if columns_with_nulls else None,
+        withheld=n_withheld,
+        null_columns=null_columns if columns_with_nulls else None,
         has_columns=bool(roles.by),
         is_merged=policy.nulls == MERGE,
     )
@@ -403,15 +422,14 @@ class _Stratum:
     Parameters
     ----------
     size : the number of records or persons, which is compared with k.
-    rows : the number of rows.
     key : the values of the stratum columns.
-    absent : for each quasi-identifier that has NULLs: True if it is NULL in this stratum.
+    is_null : for each quasi-identifier that has NULLs in the source: True if it is NULL here.
     """
 
     size: int
-    rows: int
+    n_rows: int
     key: tuple[Any, ...]
-    absent: tuple[bool, ...]
+    is_null: tuple[bool, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,15 +454,15 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
     """
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
-        patterns = [stratum for stratum in strata if stratum.key == key]
-        sizes = np.array([stratum.size for stratum in patterns], np.int64)
-        absent = np.array([stratum.absent for stratum in patterns], np.bool_)
-        merged_patterns, _ = merge_patterns(absent, _PatternCounts(sizes), k)
-        for stratum, pattern in zip(patterns, merged_patterns.tolist(), strict=True):
+        strata_of_key = [stratum for stratum in strata if stratum.key == key]
+        sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)
+        is_null = np.array([stratum.is_null for stratum in strata_of_key], np.bool_)
+        merged_patterns, _ = merge_patterns(is_null, _PatternCounts(sizes), k)
+        for stratum, pattern in zip(strata_of_key, merged_patterns.tolist(), strict=True):
             total = merged.get(
-                (key, *pattern), _Stratum(size=0, rows=0, key=key, absent=tuple(pattern))
+                (key, *pattern), _Stratum(size=0, n_rows=0, key=key, is_null=tuple(pattern))
             )
             merged[key, *pattern] = replace(
-                total, size=total.size + stratum.size, rows=total.rows + stratum.rows
+                total, size=total.size + stratum.size, n_rows=total.n_rows + stratum.n_rows
             )
     return list(merged.values())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AS_DOUBLE = "CAST({} AS DOUBLE PRECISION)"
 # The index of the value in result rows of class, value and counts.
-_VALUE = 1
+_VALUE_INDEX = 1
 
 
 def compute_column_moments(
@@ -75,7 +75,7 @@ def count_rows(session: Session, relation: RelationName) -> int:
 def count_classes_by_size(
     session: Session, relation: RelationName, names: Sequence[str]
 ) -> dict[int, int]:
-    """Count the classes by their size in rows: from size to number of classes."""
+    """Count the classes of each size; returns the numbers of classes by their size in rows."""
     return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
@@ -87,10 +87,11 @@ def compute_entropy(session: Session, relation: RelationName, name: str) -> floa
         f" FROM {relation.quoted} WHERE {column} IS NOT NULL GROUP BY {column})"
         " AS frequencies GROUP BY n"
     )
-    frequency = np.array([float(n) for n, _ in value_counts])
+    # n_values[i] values occur in frequencies[i] rows each.
+    frequencies = np.array([float(n) for n, _ in value_counts])
     n_values = np.array([float(count) for _, count in value_counts])
-    n_rows = float((frequency * n_values).sum())
-    shares = frequency / n_rows if n_rows else frequency
+    n_rows = float((frequencies * n_values).sum())
+    shares = frequencies / n_rows if n_rows else frequencies
     return float(-(n_values * shares * np.log2(shares)).sum()) + 0.0
 
 
@@ -104,12 +105,13 @@ def count_classes(
     RecountFailed : the class sizes do not add up to the rows.
     """
 
+    n_rows = count_rows(session, written_relation)
+
     def recount_classes(columns: Sequence[str]) -> Recount:
         recount = session.recount(written_relation, columns)
-        _require_all_rows(recount.rows, rows, f"classes of {written_relation}")
+        _require_all_rows(recount.rows, n_rows, f"classes of {written_relation}")
         return recount
 
-    rows = count_rows(session, written_relation)
     return questions.recount_classes(recount_classes)
 
 
@@ -125,30 +127,30 @@ def count_sets(
     recounts = tuple(
         session.recount(written_relation, columns) for columns in questions.further_sets
     )
-    rows = count_rows(session, written_relation) if recounts else 0
+    n_rows = count_rows(session, written_relation) if recounts else 0
     for recount in recounts:
-        _require_all_rows(recount.rows, rows, f"combinations of columns of {written_relation}")
+        _require_all_rows(recount.rows, n_rows, f"combinations of columns of {written_relation}")
     return recounts
 
 
-def _require_all_rows(counted: int, rows: int, description: str) -> None:
-    """Check that counts add up to the number of rows.
+def _require_all_rows(n_counted: int, n_rows: int, description: str) -> None:
+    """Check that counts by group add up to the number of rows.
 
     A server setting can silently truncate the result of a GROUP BY.
 
     Parameters
     ----------
-    counted : the sum of the counts.
-    description : the counted things, for the error message.
+    n_counted : the sum of the counts.
+    description : the groups, for the error message.
 
     Raises
     ------
-    RecountFailed : they do not.
+    RecountFailed : the counts do not add up.
     """
-    if counted != rows:
+    if n_counted != n_rows:
         raise RecountFailed(
-            f"The {description} hold {counted} rows in all, and there are {rows}: the database's"
-            " answer is incomplete.",
+            f"The {description} hold {n_counted} rows in all, but there are {n_rows}: the"
+            " database's answer is incomplete.",
             hint="Remove settings of the server or the account that limit the rows of an answer,"
             " then run it again.",
         )
@@ -163,21 +165,32 @@ def count_class_values(
     ----------
     relation : the source, for the columns' types.
     written_relation : the table of the release.
+
+    Raises
+    ------
+    RecountFailed : the counts do not add up to the rows.
     """
     counts_by_name: dict[str, ClassValueCounts] = {}
-    rows: int | None = None
-    keys = session.display_keys(written_relation, questions.columns) if questions.sensitive else []
+    n_rows: int | None = None
+    # SQL that is equal for values that look the same to readers.
+    class_keys = (
+        session.display_keys(written_relation, questions.columns) if questions.sensitive else []
+    )
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        value_rows = session.rows(recount_statements.recount_values(written_relation, keys, text))
+        value_rows = session.rows(
+            recount_statements.recount_values(written_relation, class_keys, text)
+        )
         ordering_attribute = None if name in questions.leaf_columns else attribute
         counts_by_name[name] = to_class_value_counts(
             session, written_relation, ordering_attribute, value_rows
         )
-        rows = count_rows(session, written_relation) if rows is None else rows
+        n_rows = count_rows(session, written_relation) if n_rows is None else n_rows
         _require_all_rows(
-            int(counts_by_name[name].sizes.sum()), rows, f'values of "{name}" in {written_relation}'
+            int(counts_by_name[name].sizes.sum()),
+            n_rows,
+            f'values of "{name}" in {written_relation}',
         )
     return counts_by_name
 
@@ -195,7 +208,7 @@ def to_class_value_counts(
     attribute : the column of ``written_relation`` by which to order the values; None for the order
         of their texts.
     """
-    labels = [row[_VALUE] for row in rows]
+    labels = [row[_VALUE_INDEX] for row in rows]
     texts = sorted({label for label in labels if label is not None})
     code_of: dict[str | None, int] = {text: index for index, text in enumerate(texts)}
     code_of[None] = -1
@@ -205,7 +218,7 @@ def to_class_value_counts(
     classes, sizes, *persons = (
         np.array([int(row[index]) for row in rows], np.int64)
         for index in range(len(rows[0]) if rows else 3)
-        if index != _VALUE
+        if index != _VALUE_INDEX
     )
     # SQL numbers classes from 1.
     return ClassValueCounts(classes - 1, column, sizes, persons[0] if persons else None)

@@ -1,6 +1,7 @@
-"""Detection of the form of a column's values, such as IBAN, by counting in SQL.
+"""Detection of the form of a column's values, such as that of an IBAN, by counting in SQL.
 
-No values are read. Check digits are only verified for columns whose values match the pattern.
+No values leave the database. Check digits are only verified for columns whose values match the
+pattern.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def detect_forms(
     session: Session, relation: RelationName, attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Detect the form of each column's values, by column name; empty for no known form.
+    """Detect the form of each column's values; returns its name by column name, or an empty text.
 
-    Only the distinct values among the first ``MAX_EXAMINED_VALUES`` non-NULL ones are considered.
+    Only the distinct values of the first ``MAX_EXAMINED_VALUES`` rows without NULL are examined.
     """
     candidates = [a for a in attributes if can_hold_identifiers(a)]
     form_by_name = {}
@@ -71,7 +72,7 @@ def _apply_check_digits(
     n_values: int,
     matches_by_form: dict[int, int],
 ) -> None:
-    """For forms with check digits, count only the values whose check digits are valid.
+    """For forms with check digits, replace the count by that of values with valid check digits.
 
     Parameters
     ----------
@@ -89,12 +90,12 @@ def _apply_check_digits(
             matches_by_form[form_index] = 0
 
 
-def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> str:
+def _check_digits_query(session: Session, form: IdentifierForm, values_subquery: str) -> str:
     """Build a query that counts the values with valid check digits.
 
     Parameters
     ----------
-    rows : the subquery that ``_values_subquery`` builds.
+    values_subquery : the result of ``_values_subquery``.
     """
     # For an IBAN, move the first four characters to the end and replace letters by two digits.
     digits = (
@@ -102,7 +103,8 @@ def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> st
         if form.moves_country_code
         else "v.compact"
     )
-    digits_query = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
+    digits_query = f"SELECT {digits} AS digits FROM {values_subquery} AS v"
+    digits_query += f" WHERE {_matches(session, form)}"
     for start in range(0, len(_LETTERS) if form.moves_country_code else 0, _MAX_NESTED_CALLS):
         digits = "v.digits"
         for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
@@ -138,7 +140,7 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
 
 
 def _matches(session: Session, form: IdentifierForm) -> str:
-    """Build the condition that a value has the form's pattern."""
+    """Build the condition that a value of ``_values_subquery``, alias v, has the form's pattern."""
     return session.matches("v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$")
 
 

@@ -48,8 +48,8 @@ def count_persons(
 ) -> EntityCount:
     """Count the persons in each class of a written release.
 
-    The released values are staged once more with the person of each row, because the release itself
-    does not contain persons.
+    The release does not contain persons. So its values are staged again, now with the person of
+    each row.
     """
     draft = staged_release.draft
     class_columns = [
@@ -62,6 +62,7 @@ def count_persons(
     }
     class_names = [name for name in column_by_name if name in questions.columns]
     names_in_sets = {name for names in questions.further_sets for name in names}
+    # Columns that are only needed for the further sets of columns.
     set_only_names = [
         name
         for name in column_by_name
@@ -70,66 +71,73 @@ def count_persons(
     staged_names = [*class_names, *questions.sensitive, *set_only_names]
     further_columns = [column_by_name[name] for name in (*questions.sensitive, *set_only_names)]
     source: Relation | None = None
+    # person_sql is SQL of the person of a row, and joins are the JOINs that it needs.
     if staged_release.is_copied:
-        person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
+        # The staged rows have the person after the copied columns.
+        person_sql, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
         columns_to_read = []
     else:
         source = draft.relation
-        [column] = draft.roles.persons
+        [person_column] = draft.roles.persons
         # The position of the column's dictionary, which was staged when the column was read.
-        index = draft.roles.columns.index(column)
-        joins = statements.join_values(index, session.value_of(column))
-        person = statements.code_column(index)
+        dictionary_position = draft.roles.columns.index(person_column)
+        joins = statements.join_values(dictionary_position, session.value_of(person_column))
+        person_sql = statements.code_column(dictionary_position)
         staged_name_set = set(staged_names)
         columns_to_read = [
             name
             for name in staged_release.retained
-            if name in staged_name_set and name != column.name
+            if name in staged_name_set and name != person_column.name
         ]
-        columns_to_read.append(column.name)
+        columns_to_read.append(person_column.name)
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
-    key_of = dict(
+    # SQL that is equal for values that look the same to readers.
+    display_keys = dict(
         zip(
             staged_names,
             session.display_keys_of(staged_release.relation, staged_expressions),
             strict=True,
         )
     )
-    class_keys = [key_of[name] for name in class_names]
+    class_keys = [display_keys[name] for name in class_names]
     entity_count = session.recount_entities(
         class_columns,
         source,
-        person,
+        person_sql,
         joins,
         further_columns,
         source_columns=columns_to_read,
         keys=class_keys,
     )
     set_counts = tuple(
-        session.recount_staged_entities([key_of[name] for name in names])
+        session.recount_staged_entities([display_keys[name] for name in names])
         for names in questions.further_sets
     )
-    cells = _count_persons_by_value(session, staged_release, questions, class_keys)
-    return replace(entity_count, cells=cells, further_sets=set_counts)
+    value_counts = _count_persons_by_value(session, staged_release, questions, class_keys)
+    return replace(entity_count, cells=value_counts, further_sets=set_counts)
 
 
 def stage_release_persons(
     session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> None:
-    """Stage the persons of each class as salted hashes; call ``count_persons`` before."""
+    """Stage the persons of each class as salted hashes.
+
+    This reads the rows that ``count_persons`` has staged.
+    """
     draft = staged_release.draft
-    [column] = draft.roles.persons
+    [person_column] = draft.roles.persons
     names = [name for name, _, _ in staged_release.columns if name in questions.columns]
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
     keys = session.display_keys_of(staged_release.relation, staged_expressions)
     session.stage_salt(bytes.fromhex(str(staged_release.salt)))
-    text = session.text_of(replace(column, name="value"))
-    values = statements.values_table(draft.roles.columns.index(column))
-    session.stage_release_persons(keys, values, session.salted_hash(text))
+    text = session.text_of(replace(person_column, name="value"))
+    # The dictionary of the persons, which was staged when the column was read.
+    dictionary = statements.values_table(draft.roles.columns.index(person_column))
+    session.stage_release_persons(keys, dictionary, session.salted_hash(text))
 
 
 def _count_persons_by_value(
@@ -142,19 +150,21 @@ def _count_persons_by_value(
 
     Parameters
     ----------
-    class_keys : SQL over the staged rows that distinguishes the values of each class column.
+    class_keys : per class column, SQL over the staged rows that tells its values apart.
     """
     staging = RelationName(None, statements.ENTITIES)
-    cells_by_name = {}
+    counts_by_name = {}
     for position, name in enumerate(questions.sensitive, len(class_keys)):
         attribute = staged_release.draft.relation.attribute(name)
         staged_attribute = replace(attribute, name=statements.value_column(position))
         text = session.text_of(staged_attribute)
         # Compare numbers and not their texts, so that a person counts once for each number.
         comparison_key = f"s.{quote(staged_attribute.name)}" if attribute.kind.is_numeric else text
-        cells = session.rows(
+        count_rows = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
         ordering_attribute = None if name in questions.leaf_columns else staged_attribute
-        cells_by_name[name] = to_class_value_counts(session, staging, ordering_attribute, cells)
-    return cells_by_name
+        counts_by_name[name] = to_class_value_counts(
+            session, staging, ordering_attribute, count_rows
+        )
+    return counts_by_name

@@ -75,31 +75,34 @@ class SqlSource:
     def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
         """Check that a relation has all columns that the job names, and return it.
 
-        Declared rules were read in an earlier transaction, so the table may have changed since.
+        Declared rules were read in an earlier transaction; the table may have changed since then.
         """
         if job.declared is not None:
             require_unchanged_rules(self.session, relation.name, job.declared)
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
-            missing = [name for name in job.roles if name not in columns]
-            if missing:
+            missing_names = [name for name in job.roles if name not in columns]
+            if missing_names:
                 suggestions = filter(
-                    None, (nearest_names(name, columns, limit=1) for name in missing)
+                    None, (nearest_names(name, columns, limit=1) for name in missing_names)
                 )
                 if job.declared is not None:
                     raise RuleWithoutColumn(
                         f"{relation.name} does not have all columns that have a rule; nothing was"
                         " published.",
-                        detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
+                        detail="Missing: " + ", ".join(f'"{name}"' for name in missing_names) + ".",
                         hint=" ".join(
-                            [*suggestions, "Its owner declares them anew, or undeclares them."]
+                            [
+                                *suggestions,
+                                "Ask its owner to declare these rules again, or to remove them.",
+                            ]
                         ),
                     )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
-                    detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
+                    detail="Missing: " + ", ".join(f'"{name}"' for name in missing_names) + ".",
                     hint=" ".join(
-                        [*suggestions, "Write them as the table has them, or take them out."]
+                        [*suggestions, "Write these names as in the table, or remove them."]
                     ),
                 )
         for name in job.named_columns:
@@ -136,8 +139,8 @@ class SqlSource:
             raise InvalidParameter(
                 "The database does not accept the condition in where.",
                 detail=error.detail,
-                hint="It is SQL over the columns of the table, as behind WHERE. On PostgreSQL"
-                " functions of other schemas than pg_catalog need their schema's name.",
+                hint="Write it in SQL over the columns of the table, as after WHERE. On PostgreSQL,"
+                " functions outside pg_catalog need the name of their schema.",
             ) from None
         return replace(relation, selected_rows=filtered)
 
@@ -216,12 +219,12 @@ class SqlSource:
         """Count rows, persons and NULLs in SQL."""
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
-        selected = ", ".join(["count(*)", *counts])
-        query = f"SELECT {selected} FROM {relation.relation_to_read.quoted} AS s"
+        select_list = ", ".join(["count(*)", *counts])
+        query = f"SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s"
         n_rows, *results = map(int, self.session.rows(query)[0])
-        nulls = (n_rows - n_present for n_present in results[len(persons) :])
+        null_counts = (n_rows - n_present for n_present in results[len(persons) :])
         totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
-        return SourceCounts(totals, dict(zip(columns, nulls, strict=True)))
+        return SourceCounts(totals, dict(zip(columns, null_counts, strict=True)))
 
     def estimate_distinct_share(self, relation: Relation, names: Sequence[str]) -> float:
         """Estimate the share of distinct value combinations in these columns."""
@@ -235,10 +238,17 @@ class SqlSource:
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
-        attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
-        rows, columns = profile_columns(self.session, relation.relation_to_read, attributes, keys)
+        attributes = relation.schema.attributes
+        n_rows, columns = profile_columns(
+            self.session,
+            relation.relation_to_read,
+            attributes,
+            unique_names=self.session.unique_columns(relation),
+        )
         forms = detect_forms(self.session, relation.relation_to_read, attributes)
-        return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
+        return Profile(
+            n_rows, tuple(replace(column, form=forms[column.name]) for column in columns)
+        )
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons to show users."""
@@ -268,7 +278,7 @@ class SqlSource:
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read the columns that have a role; raises as ``microdata_from_chunks``."""
+        """Read the columns that have a role; raises the errors of ``microdata_from_chunks``."""
         microdata = roles.assign_roles(
             self.session.read(
                 relation,
@@ -280,27 +290,28 @@ class SqlSource:
                 passthrough=roles.passthrough,
             )
         )
-        ranked = {
+        recoded_columns = {
             name: recode_in_value_order(
                 self.session, relation.relation_to_read, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
             if name not in roles.leaf_columns
         }
-        return replace(microdata, sensitive={**microdata.sensitive, **ranked})
+        return replace(microdata, sensitive={**microdata.sensitive, **recoded_columns})
 
     def _microdata_limit_bytes(self, job: Job, columns: Sequence[Attribute]) -> int | None:
         """The memory limit of the microdata in bytes.
 
-        If values can be spilled to disk, half of the job's limit is for the database, and blocks of
-        records that threads are working on need a part of the other half.
+        If values can be spilled to disk, half of the job's limit is for the database. The other
+        half is for the microdata, and for the blocks of records that threads are working on.
         """
         limit = job.memory_limit
         if self.disk is None or limit is None:
             return limit
-        n_in_progress = worker_threads() * job.policy.records_at_once
+        n_records_in_progress = worker_threads() * job.policy.records_at_once
         n_coded_columns = sum(column.kind.is_coded for column in columns)
-        return max(limit // 2 - n_in_progress * bytes_per_record(len(columns), n_coded_columns), 0)
+        in_progress_bytes = n_records_in_progress * bytes_per_record(len(columns), n_coded_columns)
+        return max(limit // 2 - in_progress_bytes, 0)
 
     def exact_totals(
         self,
@@ -351,7 +362,7 @@ class SqlSource:
         """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # Rare groups need not be counted for original values, so no group is rare.
+        # The number of rare groups is not needed here, so the condition is never true.
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
@@ -378,12 +389,15 @@ class SqlSource:
             [self._original_value(attribute) for attribute in compared_columns],
             is_rare_condition,
         )
-        groups = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
-        groups = groups.reshape(-1, 4 + len(compared_columns))
-        require_all_counted(name, int(groups[:, 1] @ groups[:, 2]), int(partition.sizes.sum()))
-        is_null, sizes, counts, rare = groups[:, :4].T
-        present = is_null == 0
-        return ValueGroups(sizes[present], counts[present], rare[present], groups[present, 4:])
+        result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
+        result = result.reshape(-1, 4 + len(compared_columns))
+        # One row per group size; NULL has a row of its own.
+        is_null, sizes, n_groups, n_rare_groups = result[:, :4].T
+        require_all_counted(name, int(sizes @ n_groups), int(partition.sizes.sum()))
+        has_value = is_null == 0
+        return ValueGroups(
+            sizes[has_value], n_groups[has_value], n_rare_groups[has_value], result[has_value, 4:]
+        )
 
     def _original_value(self, attribute: Attribute) -> str:
         """Build SQL for a column's original value: coded columns as text, others as they are."""
@@ -395,21 +409,28 @@ class SqlSource:
 def _filtered_relation(
     relation: Relation, job: Job, names: Sequence[str], condition: str
 ) -> FilteredRelation:
-    """Describe the rows that meet a condition, with the columns to read and to address rows by.
+    """Describe the rows that meet a condition, with the columns to read and those of row keys.
 
     Parameters
     ----------
     names : the columns to read or copy.
     """
-    key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
-    key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
+    # Key columns are quoted, such as s."id". System columns are not, such as s.ctid.
+    key_expressions = [
+        expression.removeprefix("s.") for expression in relation.required_locator.expressions
+    ]
+    key_columns = [
+        expression[1:-1].replace('""', '"')
+        for expression in key_expressions
+        if expression.startswith('"')
+    ]
     columns = dict.fromkeys(
         [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
     )
-    address_expressions = (
+    system_columns = (
         ()
         if relation.required_locator.mapped_columns
-        else tuple(e for e in key_expressions if e.isidentifier())
+        else tuple(expression for expression in key_expressions if expression.isidentifier())
     )
     name = relation.name
     return FilteredRelation(
@@ -417,7 +438,7 @@ def _filtered_relation(
         name.name,
         condition,
         tuple(columns),
-        address_expressions,
+        system_columns,
         catalog=name.catalog,
         staged=name.staged,
     )

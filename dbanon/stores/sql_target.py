@@ -32,7 +32,11 @@ from dbanon.sessions.base import Output, Relation, passthrough_error
 from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.copied_rows import find_copied_columns, read_copied_rows, staged_person_column
+from dbanon.stores.copied_rows import (
+    find_copied_columns,
+    list_person_staging_columns,
+    read_copied_rows,
+)
 from dbanon.stores.ports import (
     LastCounts,
     PreparedRelease,
@@ -44,6 +48,9 @@ from dbanon.stores.ports import (
 from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
 from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
+
+# The share of ``write`` that staging takes, for the progress bar.
+_STAGING_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,9 @@ class SqlTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that source and target are one database session, and that it supports passthrough.
+        """Check that source and target are one session, which can copy columns through the client.
 
-        Raises as ``ports.Target``.
+        The client does not parse the copied values. Raises as ``ports.Target``.
         """
         if self.copies_from(source):
             raise passthrough_error()
@@ -129,18 +136,19 @@ class SqlTarget:
         if is_copied:
             attributes = find_copied_columns(draft)
             rows = read_copied_rows(
-                session, draft, source, attributes, lambda share: progress(0.3 * share)
+                session, draft, source, attributes, lambda share: progress(_STAGING_SHARE * share)
             )
-            session.load_rows([*attributes, *staged_person_column(draft)], rows)
+            session.load_rows([*attributes, *list_person_staging_columns(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
-        progress(0.3)
+        # Columns that pass through the client need no staging here.
+        progress(_STAGING_SHARE)
         salt = None if is_copied else self._person_salt(draft)
         staged_release = StagedSqlRelease(
-            draft, tuple(self.columns(draft, columns, is_copied)), is_copied, salt
+            draft, tuple(self.describe_columns(draft, columns, is_copied)), is_copied, salt
         )
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
@@ -160,10 +168,10 @@ class SqlTarget:
                 partition,
             )
         else:
-            values = {name: expression for name, _, expression in staged_release.columns}
+            expressions = {name: expression for name, _, expression in staged_release.columns}
             source_relation = None if is_copied else draft.relation
             session.insert(
-                staged_release.relation, values, source_relation, staged_release.retained
+                staged_release.relation, expressions, source_relation, staged_release.retained
             )
         session.analyze(staged_release.relation)
         return staged_release
@@ -177,9 +185,9 @@ class SqlTarget:
         if not draft.roles.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
-        history = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
         return person_record.choose_salt(
-            [release for release in history if release.normalize == job.entity_normalize]
+            [release for release in releases_of_entity if release.normalize == job.entity_normalize]
         )
 
     def with_sql_type(self, column: ReleasedColumn, is_copied: bool) -> ReleasedColumn:
@@ -192,10 +200,15 @@ class SqlTarget:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
 
-    def columns(
+    def describe_columns(
         self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], is_copied: bool
     ) -> list[tuple[str, str, str]]:
-        """The name, SQL type and SQL expression of each column, in source order.
+        """Return the name, SQL type and SQL expression of each released column, in source order.
+
+        Parameters
+        ----------
+        columns : the recoded columns, with their SQL types.
+        is_copied : whether retained columns come from another database and are staged row by row.
 
         Raises
         ------
@@ -219,18 +232,19 @@ class SqlTarget:
                 for position, column in zip(positions, columns, strict=True)
                 if column.source == name
             ]
-            for position, released in staged_columns:
-                value = self.session.released_expression(position, released)
+            for position, column in staged_columns:
+                expression = self.session.released_expression(position, column)
                 release_columns.append(
-                    (released.attribute.name, released.attribute.sql_type, value)
+                    (column.attribute.name, column.attribute.sql_type, expression)
                 )
             if staged_columns:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonym_attribute(attribute)
             if is_copied:
-                column = statements.kept_column(retained_names.index(name))
-                release_columns.append((name, self.session.type_of(attribute), f"r.{column}"))
+                staging_name = statements.kept_column(retained_names.index(name))
+                sql_type = self.session.type_of(attribute)
+                release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.pseudonym_of(text)
@@ -243,7 +257,7 @@ class SqlTarget:
         return release_columns
 
     def _require_names(self, names: Sequence[str]) -> None:
-        """Check the length and uniqueness of column names; raises as ``columns``."""
+        """Check the length and uniqueness of column names; raises as ``describe_columns``."""
         for name in names:
             require_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
@@ -282,7 +296,10 @@ class SqlTarget:
         )
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that this database can compute keyed hashes; in copied rows they are computed."""
+        """Check that this database can compute keyed hashes.
+
+        Copied rows need no check: dbanon replaces their identifiers before it stages them.
+        """
         if not self.copies_from(source):
             self.session.require_capability("pseudonyms")
 
@@ -300,15 +317,15 @@ class SqlTarget:
     ) -> dict[str, DisclosiveColumn]:
         """Find columns of large releases that a sample of rows proves to be nearly unique."""
         draft, session = staged_release.draft, self.session
-        rows = int(draft.release.partition.sizes.sum())
-        n_sampled = proof_sample_size(rows)
-        if not n_sampled or not names:
+        n_rows = int(draft.release.partition.sizes.sum())
+        sample_size = proof_sample_size(n_rows)
+        if not sample_size or not names:
             return {}
         values = [session.grouping_sql(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(staged_release.relation, n_sampled / rows)
-        n_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
+        sample = session.sample(staged_release.relation, sample_size / n_rows)
+        n_sampled_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
         disclosive_columns = (
-            prove_nearly_unique(name, rows, int(n_rows), int(n_values), int(n_distinct))
+            prove_nearly_unique(name, n_rows, int(n_sampled_rows), int(n_values), int(n_distinct))
             for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
         )
         return {column.name: column for column in disclosive_columns if column is not None}
@@ -316,7 +333,7 @@ class SqlTarget:
     def count_profiles(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count values that several rows share, and those with unique profiles."""
+        """Count the values that several rows share, and the unique ones; see ``ports.Target``."""
         relation = staged_release.relation
         profile_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
@@ -324,8 +341,8 @@ class SqlTarget:
         query = recount_statements.unique_profiles(
             relation, profile_keys, value_keys[0], MAX_GROUP_SIZE
         )
-        [(n_shared, unique)] = self.session.rows(query)
-        return int(n_shared), int(unique)
+        [(n_shared, n_unique)] = self.session.rows(query)
+        return int(n_shared), int(n_unique)
 
     def count_homogeneous_classes(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
@@ -351,14 +368,25 @@ class SqlTarget:
         draft = staged_release.draft
         if staged_release.salt is None:
             return None
-        comparable = [release for release in earlier if release.salt == staged_release.salt]
-        missing = tuple(release.output for release in earlier if release not in comparable)
-        if not comparable:
-            return JointHistories(releases=0, k=k, persons=0, below=0, alone=0, missing=missing)
+        comparable_releases = [
+            release for release in earlier if release.salt == staged_release.salt
+        ]
+        incomparable_outputs = tuple(
+            release.output for release in earlier if release not in comparable_releases
+        )
+        if not comparable_releases:
+            return JointHistories(
+                releases=0, k=k, persons=0, below=0, alone=0, missing=incomparable_outputs
+            )
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
-        ids = [release.release_id for release in comparable[-person_record.MAX_COUNTED_RELEASES :]]
+        ids = [
+            release.release_id
+            for release in comparable_releases[-person_record.MAX_COUNTED_RELEASES :]
+        ]
         counts = person_record.count_joint_histories(self.session, ids, k, in_progress)
-        return replace(counts, missing=missing, older=len(comparable) - len(ids))
+        return replace(
+            counts, missing=incomparable_outputs, older=len(comparable_releases) - len(ids)
+        )
 
     def digest(self, staged_release: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""
@@ -401,10 +429,10 @@ class SqlTarget:
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        # Store exact figures only next to the originals: anyone who may read those learns nothing
-        # new from them.
+        # Store exact measures only in the database of the originals: anyone who may read the
+        # originals learns nothing new from the measures.
         internal = None if is_source_elsewhere else report.internal
-        published = publish_table(
+        recorded_at = publish_table(
             self.session,
             draft.job,
             draft.output,
@@ -419,7 +447,7 @@ class SqlTarget:
         )
         if staged_release.salt is not None:
             person_record.record_persons(self.session, report.release_id)
-        return published
+        return recorded_at
 
 
 def publish_table(
@@ -460,7 +488,7 @@ def publish_table(
         if job.if_exists == "error":
             raise
         raise SourceChanged(
-            f"Another session made {output.name} meanwhile; nothing was published.",
+            f"Another session has created {output.name} meanwhile; nothing was published.",
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()

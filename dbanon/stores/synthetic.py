@@ -38,7 +38,7 @@ _SUPPORTED_KINDS = (
 # 0001-01-01 and 9999-12-31, in days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROSECONDS_PER_DAY = 86_400_000_000
-# Values of columns with larger bounds are computed with exact Python numbers instead of floats.
+# If a bound has more units than this, values are computed with exact Python numbers, not floats.
 _MAX_FLOAT_UNITS = 2**62
 
 
@@ -71,7 +71,12 @@ class SyntheticColumn:
         return [self.low, self.high] if self.low else []
 
     def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
-        """Convert generated values to a column for staging, clipped to the bounds."""
+        """Convert generated values to a column for staging, clipped to the bounds.
+
+        Parameters
+        ----------
+        values : the values, (n_rows,), in the dtype of the source column; see ``numpy_dtype``.
+        """
         kind = self.attribute.kind
         if kind is Kind.BOOLEAN:
             return ReleasedColumn(self.attribute, np.where(values, "1", "0").astype(object))
@@ -87,12 +92,13 @@ class SyntheticColumn:
             units = np.array([min(max(value, low), high) for value in scaled], object)
         else:
             units = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
+            # Clip again as integers: as floats, large bounds are rounded.
             units = units.clip(low, high).astype(np.int64).clip(low, high)
         return ReleasedColumn(self.attribute, units)
 
 
 def require_kind(attribute: Attribute) -> None:
-    """Check that a column can be read between public bounds, or by a public list.
+    """Check that a column can have public bounds, or a public list of values.
 
     Raises
     ------
@@ -138,23 +144,23 @@ def to_synthetic_column(
     kind = source.kind
     # The values of a decimal without a declared scale are generated as floats: the scale of the
     # actual values is not public.
-    has_free_scale = kind is Kind.DECIMAL and source.scale < 0
+    has_unknown_scale = kind is Kind.DECIMAL and source.scale < 0
     attribute = replace(
         source,
-        kind=Kind.FLOAT if has_free_scale else kind,
-        bits=64 if has_free_scale else source.bits,
-        sql_type=session.type_of(replace(source, scale=0) if has_free_scale else source),
+        kind=Kind.FLOAT if has_unknown_scale else kind,
+        bits=64 if has_unknown_scale else source.bits,
+        sql_type=session.type_of(replace(source, scale=0) if has_unknown_scale else source),
         nullable=False,
     )
     if kind is Kind.BOOLEAN:
         return SyntheticColumn(attribute, source, "", "", None)
     if attribute.kind is Kind.FLOAT:
-        is_single_precision = source.bits == 32 and not has_free_scale
+        is_single_precision = source.bits == 32 and not has_unknown_scale
         low, high = (
             repr(float(np.float32(bound)))
             if is_single_precision
             else f"{bound:.15g}"
-            if has_free_scale
+            if has_unknown_scale
             else repr(float(bound))
             for bound in bounds
         )
@@ -186,7 +192,7 @@ def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple
 
 
 def _type_holds(attribute: Attribute, unit_bounds: tuple[int, int]) -> bool:
-    """Whether the type has values for these bounds, given in its units."""
+    """Whether the type can hold these bounds, given in its units."""
     low, high = unit_bounds
     if attribute.kind is Kind.DECIMAL:
         return not attribute.precision or max(-low, high) < 10**attribute.precision
@@ -247,8 +253,8 @@ def count_privacy_units(session: Session, relation: Relation, persons: Sequence[
     ----------
     persons : the name of the person column; empty if there is none.
     """
-    distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
-    query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
+    person_expressions = [f"DISTINCT s.{quote(name)}" for name in persons]
+    query = f"SELECT count({', '.join(person_expressions) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
 
 
@@ -259,17 +265,19 @@ def read_numbers(
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """Read the columns as numbers, and number the persons.
+    """Read the columns as numbers, and assign a number to each person.
 
-    Returns the columns, float64 (n_columns, n_rows), NaN where NULL; and the number of each row's
-    person, from 1, int64 (n_rows,), or None without a person column. Columns with a list are read
-    as indexes into the list, or ``UNLISTED`` for values that are not in it.
+    Columns with a list are read as indexes into the list, or ``UNLISTED`` for values that are not
+    in it. Returns two arrays:
+
+    - the columns, float64 (n_columns, n_rows), NaN for NULL;
+    - the number of each row's person, from 1, int64 (n_rows,), or None without a person column.
 
     Parameters
     ----------
     persons : the name of the person column; empty if there is none.
     """
-    lists = [column for column in columns if isinstance(column, ListedColumn)]
+    listed_columns = [column for column in columns if isinstance(column, ListedColumn)]
     expressions: list[str] = []
     joins: list[str] = []
     for column in columns:
@@ -286,10 +294,10 @@ def read_numbers(
         f"{expression} AS c{i}" for i, expression in enumerate(expressions)
     )
     query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
-    if lists:
-        stage_lists(session, lists)
+    if listed_columns:
+        stage_lists(session, listed_columns)
     chunks = list(session.read_numbers(query, chunk_rows))
-    if lists:
+    if listed_columns:
         drop_lists(session)
     numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
     entity_ids = numbers[:, -1].astype(np.int64) if persons else None
@@ -305,21 +313,22 @@ def write_rows(
     columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write rows to a table that readers do not see yet, in the order of their generation.
+    """Write rows to a table that readers do not see yet, in the order in which they were generated.
 
     Parameters
     ----------
     rows : the generated values, (n_rows,), by column name.
     """
     session.make_schema(output.name)
-    released = [column.to_released(rows[column.attribute.name]) for column in columns]
-    session.load_classes(released, len(released[0].values))
+    released_columns = [column.to_released(rows[column.attribute.name]) for column in columns]
+    # Each row is staged like a class of its own.
+    session.load_classes(released_columns, len(released_columns[0].values))
     session.create_released(
         output,
         [(column.attribute.name, column.attribute.sql_type) for column in columns],
         output.release_id,
     )
-    values = [session.released_expression(i, column) for i, column in enumerate(released)]
+    values = [session.released_expression(i, column) for i, column in enumerate(released_columns)]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(column.attribute.name for column in columns)})"
@@ -380,7 +389,12 @@ def recount(
 def require_recount(
     session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n_expected: int
 ) -> None:
-    """Recount the written rows; raises RecountFailed if any is missing or not allowed."""
+    """Recount the written rows.
+
+    Raises
+    ------
+    RecountFailed : rows or columns are missing, or a row has a NULL or a value outside its domain.
+    """
     names = [name for name, _ in session.columns_of(relation)]
     n_rows, n_invalid = recount(session, relation, domains)
     if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:

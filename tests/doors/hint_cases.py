@@ -320,7 +320,7 @@ OF_TABLES = (
         does=[{"spill": "spill"}],
     ),
     Case(
-        "It is SQL over the columns of the table",
+        "Write it in SQL over the columns of the table",
         {"where": "agee > 3"},
         does=[{"where": "age > 3"}],
     ),

@@ -268,7 +268,7 @@ COMMANDS = (
     ),
     Steps("Name a database file.", cli("releases sqlite:///{path}"), [cli("releases {url}")]),
     Steps(
-        "Remove it, so that a database can be made there",
+        "Remove it, so that a database can be created there",
         cli("releases duckdb:///{path}/empty.sqlite"),
         [cli("releases {url}")],
     ),
@@ -337,7 +337,7 @@ FILES = (
         ],
     ),
     Steps(
-        "A folder, or a pattern as in file:data/*.parquet",
+        "A folder, or a pattern such as file:data/*.parquet",
         lambda w: w.rows(f"file:{w.path}/none/*.csv"),
         [lambda w: w.rows(f"file:{w.path}/dat/*.csv")],
     ),
@@ -373,7 +373,7 @@ FILES = (
         [lambda w: w.rows(f"file:{w.path}/differ/a*.csv")],
     ),
     Steps(
-        "All files of a table lie equally deep",
+        "All files must be at the same depth",
         lambda w: (
             w.file("deep/y=1/a.csv", CSV),
             w.file("deep/b.csv", CSV),

@@ -311,12 +311,12 @@ FILES = (
         ],
     ),
     StoreSteps(
-        "Run it again when no program writes to these files",
+        "Run it again once no program is writing to these files",
         _changing,
         [lambda w: w.rows(f"file:{w.path}/changing.csv")],
     ),
     StoreSteps(
-        "Name the source {}, and let its rows",
+        "Name the source {}, and let this program transfer",
         lambda w: w.rows(f"file:{delta(w)}/"),
         [lambda w: w.into(w.printed("(delta:)") + delta(w), **LAKE)],
     ),
@@ -537,7 +537,7 @@ FRAMES = (
         [_batches(STREAMED.set_column(1, "town", [["a"] * 8]))],
     ),
     StoreSteps(
-        "Give a new stream to each call.",
+        "Pass a new stream to each call.",
         _read_twice,
         [
             lambda w: w.into(iter([FRAME]), kept_columns="client"),

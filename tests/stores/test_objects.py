@@ -47,7 +47,7 @@ def store() -> Iterator[str]:
 def bucket(store: str) -> Iterator[str]:
     """A folder in the store that is empty before and after."""
     yield f"{store}/in"
-    for path in ObjectPath.of(f"{store}/in").list_below():
+    for path in ObjectPath.parse(f"{store}/in").list_below():
         path.unlink()
 
 
@@ -100,12 +100,12 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
         name for seen in names_over_time for name in seen if not name.startswith(".dbanon-")
     ]
     assert names() == ["p.csv", "people.parquet"]
-    with ObjectPath.of(f"{bucket}/people.parquet").open() as file:
+    with ObjectPath.parse(f"{bucket}/people.parquet").open() as file:
         assert parquet.read_table(file).num_rows == 100
     shown_release = dbanon.show(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
     exports = shown_release["arguments"]["exports"]
     assert exports[0]["path"] == f"{bucket}/people.parquet"
-    assert exports[0]["sha256"] == destinations.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
+    assert exports[0]["sha256"] == destinations.sha256(ObjectPath.parse(f"{bucket}/people.parquet"))
     # Again: only what dbanon made is replaced, and only if that was asked for.
     with pytest.raises(OutputExists, match="already exists"):
         released(tmp_path, exports=[f"{bucket}/p.csv"], output="o2")

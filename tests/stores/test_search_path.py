@@ -130,12 +130,12 @@ def test_asking_whether_a_release_was_committed(trapped: Callable[[], bool], pg_
         driver: Any = connection.connection.driver_connection
         driver.execute("SET search_path = evil, pg_catalog, public")
         driver.commit()
-        [(number,)] = postgresql_store._rows(
+        [(number,)] = postgresql_store._query(
             connection, "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text"
         )
         driver.commit()
         query = "SELECT pg_catalog.pg_xact_status(%s::text::xid8)"
-        assert postgresql_store._rows(connection, query, number) == [("committed",)]
+        assert postgresql_store._query(connection, query, number) == [("committed",)]
         driver.rollback()
     engine.dispose()
     assert not trapped()

@@ -72,7 +72,7 @@ def test_invalid_names_are_refused(database: Database) -> None:
         with pytest.raises(errors.InvalidName):
             store_hierarchy(database.url, name, tree)
     for hierarchy in ({"intervals": [5]}, {"enum": True}):
-        with pytest.raises(errors.InvalidParameter, match="made from a column"):
+        with pytest.raises(errors.InvalidParameter, match="built from the values of a column"):
             store_hierarchy(database.url, "x", hierarchy)
     with pytest.raises(errors.HierarchyBroken):
         store_hierarchy(database.url, "x", {"levels": [["a", "b"], ["a", "c"]]})

@@ -315,7 +315,7 @@ class Stays(System):
     killed_at, killed_late = ("PendingObject", "finish"), True
 
     def deliver(self, hospital: Hospital) -> None:
-        self.object = ObjectPath.of(f"s3://clinic/stays/2026-{hospital.month:02}.parquet")
+        self.object = ObjectPath.parse(f"s3://clinic/stays/2026-{hospital.month:02}.parquet")
         self.rows = hospital.stays()
         self._put(self.rows)
 
@@ -344,7 +344,7 @@ class Stays(System):
 
     def exports(self) -> dict[str, bytes]:
         exports = {}
-        for path in ObjectPath.of("s3://clinic/out").list_below():
+        for path in ObjectPath.parse("s3://clinic/out").list_below():
             with path.open() as file:
                 exports[path.key.rpartition("/")[2]] = file.read()
         return exports

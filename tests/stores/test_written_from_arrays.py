@@ -172,7 +172,7 @@ def test_addresses_that_were_not_read_have_no_class(
     postgresql: PostgresqlDatabase, blocks: int, width: int
 ) -> None:
     """The number of an element is the address's own, or that of one which no record has."""
-    slots = arrays.slots_for_addresses("a", blocks, width)
+    slots = arrays.map_addresses("a", blocks, width)
     assert slots.n_elements == blocks * width
     for block in {0, 1, blocks - 1, blocks, blocks + 1, 2**24, 2**31, 2**32 - 1}:
         for row in {1, width - 1, width, width + 1, 2 * width, 300, 2**16 - 1}:

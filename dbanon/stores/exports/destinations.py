@@ -62,7 +62,7 @@ def resolve_destination(path: str, release_id: str) -> Destination:
         return IcebergTable.of(path)
     path = path.replace("{release}", release_id)
     if is_object(path):
-        return ObjectPath.of(path)
+        return ObjectPath.parse(path)
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 

@@ -1,4 +1,4 @@
-"""Send classes and released values to the server as arrays in which one statement looks them up.
+"""Send classes and released values to the server as arrays; one statement looks them up there.
 
 A row's address or key determines an index into an array of class positions. The element there has
 the row's class and its random position within the class, packed into one number: ``class <<
@@ -52,7 +52,7 @@ _ELEMENT_TYPES = {
     "double precision": (701, ">f8"),
     "boolean": (16, "?"),
 }
-# Elements that are encoded at once.
+# Number of elements that are encoded at once.
 _ELEMENTS_PER_WRITE = 65_536
 
 
@@ -160,30 +160,34 @@ def assign_slots(
     locator = source.required_locator
     if not len(keys) or locator.mapped_columns:
         return None
-    record_keys, expression = keys[:, 0], locator.expressions[0]
-    limit = min(MAX_ELEMENTS, max(_MAX_ELEMENTS_PER_RECORD * len(keys), _MAX_SPARSE_ELEMENTS))
+    record_keys = keys[:, 0]
+    expression = locator.expressions[0]
+    max_elements = min(
+        MAX_ELEMENTS, max(_MAX_ELEMENTS_PER_RECORD * len(keys), _MAX_SPARSE_ELEMENTS)
+    )
     if locator.types == ("tid",):
         block, row = record_keys >> 16, record_keys & 0xFFFF
         # The last element of each block is for rows that were not read.
         n_blocks, block_elements = int(block.max()) + 1, int(row.max()) + 1
-        if n_blocks * block_elements > limit:
+        if n_blocks * block_elements > max_elements:
             return None
-        slots = slots_for_addresses(expression, n_blocks, block_elements)
+        slots = map_addresses(expression, n_blocks, block_elements)
         return slots, block * block_elements + row - 1
     if locator.types == ("bigint",):
         low, high = int(record_keys.min()), int(record_keys.max())
-        if high - low >= limit:
+        if high - low >= max_elements:
             return None
         index = (
             "CASE WHEN {key} BETWEEN ({key_range})[1] AND ({key_range})[2]"
             " THEN ({key} - ({key_range})[1] + 1)::integer END"
         )
-        slots = Slots(high - low + 1, expression, index, key_range=np.array([low, high]))
+        n_elements = high - low + 1
+        slots = Slots(n_elements, expression, index, key_range=np.array([low, high]))
         return slots, record_keys - low
     return None
 
 
-def slots_for_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
+def map_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
     """Return the mapping from row addresses to array elements.
 
     Rows that were not read may have any address. Those in later blocks are excluded by the
@@ -208,15 +212,17 @@ def slots_for_addresses(address: str, n_blocks: int, block_elements: int) -> Slo
     return Slots(n_blocks * block_elements, f"tidsend({address})", index, condition)
 
 
-def value_arrays(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[ArrayColumn, ...] | None:
+def build_value_arrays(
+    columns: Sequence[tuple[str, str, NDArray[Any]]],
+) -> tuple[ArrayColumn, ...] | None:
     """Return arrays for the columns of released values; None if their texts are too long.
 
     Parameters
     ----------
-    staged : name, SQL type and values, (n_classes,), of each column.
+    columns : name, SQL type and values, (n_classes,), of each column.
     """
     arrays = []
-    for name, sql_type, values in staged:
+    for name, sql_type, values in columns:
         if sql_type != "text":
             arrays.append(ArrayColumn(name, sql_type, values))
         elif sum(len(str(value).encode()) + 8 for value in values) <= _MAX_TEXT_BYTES:
@@ -228,7 +234,7 @@ def value_arrays(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Array
 
 def pack_class_positions(
     n_elements: int,
-    elements: NDArray[np.int64],
+    element_of_record: NDArray[np.int64],
     partition: Partition,
     classes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
@@ -240,7 +246,7 @@ def pack_class_positions(
 
     Parameters
     ----------
-    elements : int64 (n,), the index of each record's element from 0.
+    element_of_record : int64 (n,), the index of each record's element, from 0.
     classes : int64 (n_classes,), the class with each random class number.
     """
     class_sizes = partition.sizes
@@ -252,7 +258,7 @@ def pack_class_positions(
         starts = np.flatnonzero(np.diff(class_numbers, prepend=-1))
         sizes = np.diff(starts, append=len(class_numbers))
         positions = np.arange(len(class_numbers)) - np.repeat(starts, sizes)
-        class_positions[elements[records]] = class_numbers + 1 << position_bits | positions
+        class_positions[element_of_record[records]] = class_numbers + 1 << position_bits | positions
     return class_positions, position_bits
 
 
@@ -265,18 +271,19 @@ def insert_statement(
     array_sql: Callable[[int, ArrayColumn], str],
     joins: str,
 ) -> str:
-    """Return the INSERT of all released rows; it looks up classes and values in the arrays.
+    """Build the INSERT of all released rows, which looks up classes and values in the arrays.
 
     Parameters
     ----------
-    values : SQL by released column; s is the alias of source rows, c that of class values.
+    values : SQL of each released column, by name; source rows have the alias s, and the released
+        values of their class the alias c.
     source_columns : columns of the source that expressions and joins use.
     array_sql : returns the SQL of an array, from its index in ``arrays.columns`` and the array.
     joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
     columns, slots = arrays.columns, arrays.slots
     key, class_position = (
-        quote(_unused(name, source_columns)) for name in ("key", "class_position")
+        quote(_make_unused(name, source_columns)) for name in ("key", "class_position")
     )
     names = [quote(name) for name in source_columns]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
@@ -302,7 +309,7 @@ def insert_statement(
     )
 
 
-def _unused(name: str, names: Sequence[str]) -> str:
+def _make_unused(name: str, names: Sequence[str]) -> str:
     """Append underscores to a name until none of ``names`` equals it."""
     while name in names:
         name += "_"
@@ -310,7 +317,7 @@ def _unused(name: str, names: Sequence[str]) -> str:
 
 
 def create_statements(arrays: ReleaseArrays, suffix: str) -> list[str]:
-    """Return statements that create the staging table, with uncompressed columns."""
+    """Build statements that create the staging table, with uncompressed columns."""
     columns = [(column.name, column.sql_type) for column in arrays.columns]
     uncompressed = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name, _ in columns)
     return [
@@ -381,7 +388,7 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        values = value_arrays(
+        values = build_value_arrays(
             postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
         )
         if values is None:

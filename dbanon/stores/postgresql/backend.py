@@ -40,17 +40,17 @@ from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provi
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
-# Rows that are converted between two checks whether the query was cancelled.
+# Number of rows to convert between two checks whether the query was cancelled.
 _ROWS_PER_CANCEL_CHECK = 100
 
-# Maximum rows or classes that one statement gets in an array.
+# Maximum number of rows or classes that are passed to one statement in an array.
 _ELEMENTS_PER_ARRAY = 65_536
 SOURCE_COPY = RelationName("pg_temp", "dbanon_source")
 # Settings to copy rows in the order of a query: no parallel workers.
-_SERIAL = ("max_parallel_workers_per_gather = 0",)
+_QUERY_ORDER_SETTINGS = ("max_parallel_workers_per_gather = 0",)
 # Settings to copy rows in the order of their addresses: a sequential scan from the first page.
-_ADDRESS_ORDER = (
-    *_SERIAL,
+_ADDRESS_ORDER_SETTINGS = (
+    *_QUERY_ORDER_SETTINGS,
     "synchronize_seqscans = off",
     "enable_indexscan = off",
     "enable_indexonlyscan = off",
@@ -73,6 +73,7 @@ class PlpySession(PostgresqlSession):
         self._plpy, self._source_oid = plpy, oid
         self._source: RelationName | None = None
         self._search_path = []
+        # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
 
     # -- statements -------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ class PlpySession(PostgresqlSession):
     def _check_for_cancel(self) -> None:
         """Run a statement, which fails if the query was cancelled.
 
-        Python code alone never checks.
+        The server does not check this while Python code runs.
         """
         with translate_spi_errors():
             self._plpy.execute("SELECT 1")
@@ -136,11 +137,11 @@ class PlpySession(PostgresqlSession):
                 _prepare_cached(self._plpy.prepare, sql) if cache_plan else sql
             )
 
-    def fetch_records(self, query: str, rows: int) -> Iterator[Any]:
-        """Yield the rows of a query as dictionaries, fetching ``rows`` at a time."""
+    def fetch_records(self, query: str, rows_per_fetch: int) -> Iterator[Any]:
+        """Yield the rows of a query as dictionaries, from column name to value."""
         with translate_spi_errors():
             cursor = self._plpy.cursor(query)
-            while records := cursor.fetch(rows):
+            while records := cursor.fetch(rows_per_fetch):
                 yield from records
             # An open cursor would keep its tables from being dropped.
             cursor.close()
@@ -206,7 +207,8 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         key_types = source.required_locator.types
         pages_per_chunk = max(chunk_rows * self._n_pages // max(self._n_rows, 1), 1)
-        # Most tables have no NULLs, so masks are only packed from the first chunk with a NULL on.
+        # Most tables have no NULLs, so records only get a mask of their NULLs from the first chunk
+        # with a NULL on.
         has_mask = False
         record_bytes = packed_rows.unmasked_record_bytes(key_types, attributes)
         plan = self._prepare_chunk_query(source, attributes, has_mask=False)
@@ -271,6 +273,7 @@ class PlpySession(PostgresqlSession):
                 self.staging_suffix,
             )
         )
+        # Texts 0 and 1 are the range of addresses, 2 and 3 the arrays of classes and positions.
         # Scalar subqueries decode the arrays once instead of once per row.
         query = (
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
@@ -301,33 +304,37 @@ class PlpySession(PostgresqlSession):
         self._execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged = postgresql_dialect.staged_columns(columns)
+        staging_columns = postgresql_dialect.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(
                 statements.CLASSES,
-                [("class", "integer"), *((name, sql_type) for name, sql_type, _ in staged)],
+                [
+                    ("class", "integer"),
+                    *((name, sql_type) for name, sql_type, _ in staging_columns),
+                ],
                 self.staging_suffix,
             )
         )
         value_arrays = ", ".join(
-            provided_text_sql(i, f"{sql_type}[]") for i, (_, sql_type, _) in enumerate(staged)
+            provided_text_sql(i, f"{sql_type}[]")
+            for i, (_, sql_type, _) in enumerate(staging_columns)
         )
-        values = quote_list((name for name, _, _ in staged), "v.")
-        names = quote_list([*(name for name, _, _ in staged), "ordinal"])
+        values = quote_list((name for name, _, _ in staging_columns), "v.")
+        names = quote_list([*(name for name, _, _ in staging_columns), "ordinal"])
         for start in range(0, n_classes, _ELEMENTS_PER_ARRAY):
             stop = start + _ELEMENTS_PER_ARRAY
             self._execute(
                 f"INSERT INTO {table} SELECT {start} + v.ordinal::integer - 1, {values}"
                 f" FROM unnest({value_arrays}) WITH ORDINALITY AS v({names})",
-                [array_text(column[start:stop]) for _, _, column in staged],
+                [array_text(column[start:stop]) for _, _, column in staging_columns],
             )
         self.run(f"ANALYZE {table}")
 
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can create them.
 
-        The table of persons is kept: the ledger records persons later, after the entry.
+        The table of persons is kept: the ledger records them later, after the release.
         """
         names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
@@ -377,7 +384,7 @@ class PlpySession(PostgresqlSession):
 
 
 def limit_locks(plpy: Any) -> str:
-    """Limit the lock timeout of this transaction to ``LOCK_SECONDS``; return the former setting."""
+    """Limit this transaction's lock timeout to ``settings.LOCK_SECONDS``; return the former one."""
     [row] = plpy.execute("SELECT current_setting('lock_timeout') AS lock_timeout")
     limit_ms = lock_milliseconds(row["lock_timeout"])
     plpy.execute(f"SELECT set_config('lock_timeout', '{limit_ms}', true)")
@@ -396,11 +403,12 @@ def _tuple_of_values(pairs: list[tuple[str, Any]]) -> Any:
 
 
 def _array_text(column: arrays.ArrayColumn) -> str:
+    """Return an array as text that casts to its SQL type."""
     return column.as_json() if column.element_type == "jsonb" else array_text(column.values)
 
 
 def _address_text(key: np.int64) -> str:
-    """Return the row address that a key encodes, as a literal of type ``tid``."""
+    """Return the row address that a key encodes, as text that casts to ``tid``."""
     return f"({int(key) >> 16},{int(key) & 0xFFFF})"
 
 
@@ -424,7 +432,9 @@ def copy_source(
     order = "" if is_in_address_order else f" ORDER BY {', '.join(sort_keys)}"
     key_columns = locator.mapped_columns or locator.columns_to_check
     copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
-    former_settings = _change_settings(session, _ADDRESS_ORDER if is_in_address_order else _SERIAL)
+    former_settings = _change_settings(
+        session, _ADDRESS_ORDER_SETTINGS if is_in_address_order else _QUERY_ORDER_SETTINGS
+    )
     n_rows = run(
         f"CREATE TEMPORARY TABLE {quote(SOURCE_COPY.name)} ON COMMIT DROP AS"
         f" SELECT {copied_columns} FROM {source.name.quoted} AS s{order}"

@@ -20,8 +20,9 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
 # Parameters: oid and column names. Returns the first column whose values cannot be sent as bytes
-# and read back, with the type at fault, which may be part of the column's type: it has no binary
-# functions, or is a domain inside another type, whose check could be another role's code.
+# and read back, the type that prevents this, and whether it is a domain inside another type. The
+# type is the column's type or a part of it. It has no binary functions, or is such a domain, whose
+# check could be another role's code.
 TYPES_WITHOUT_PASSTHROUGH = """
 WITH RECURSIVE parts(name, oid, inside) AS (
     SELECT a.attname, a.atttypid, false FROM pg_attribute AS a
@@ -44,18 +45,19 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
-# Columns that alone have a unique index.
+# Parameter: oid. Returns the columns that alone have a unique index.
 UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
     ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = ?::oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
     AND i.indpred IS NULL"""
 
+# Parameter: schema. Returns the names of its relations.
 RELATION_NAMES = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-# Parameter: oid, twice. Returns the arguments of ``_attribute`` for each column. Domains are
+# Parameter: oid, twice. Returns the arguments of ``_build_attribute`` for each column. Domains are
 # followed to their base type, and types to the types that they are made of: the owners of all of
 # these decide how a column can be read and released.
 COLUMNS = f"""
@@ -120,9 +122,9 @@ CROSS JOIN LATERAL (
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
 
-# Returns the same rows by a query that is planned in a twentieth of the time, and a flag that is
-# true if the row is valid: the column's type is a base type of a trusted role, and has the column's
-# collation. Most tables only have such columns.
+# Parameter: oid. Returns the same rows as COLUMNS by a query that is planned in a twentieth of the
+# time, and a flag that is true if the row is valid: the column's type is a base type of a trusted
+# role, and has the column's collation. Most tables only have such columns.
 PLAIN_COLUMNS = f"""
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.atttypmod),
        CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
@@ -136,10 +138,12 @@ LEFT JOIN pg_roles AS o ON o.oid = t.typowner
 WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
 
+# Parameter: quoted name of a relation. Returns name and type of each column.
 COLUMN_TYPES = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped"""
 
+# Parameter: oid. Returns the columns of the primary key, in its order.
 PRIMARY_KEY = """
 SELECT a.attname
 FROM pg_index i
@@ -148,8 +152,8 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= i.indnkeyatts
 ORDER BY k.position"""
 
-# Whether a foreign table is among the descendants of a relation: foreign tables often give all rows
-# the same address.
+# Parameter: oid. Returns whether a foreign table is among the descendants of a relation: foreign
+# tables often give all rows the same address.
 FOREIGN_CHILDREN = """
 WITH RECURSIVE below(oid) AS (
     SELECT ?::oid
@@ -170,17 +174,21 @@ SELECT c.oid, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relname
 JOIN unnest(?::text[]) WITH ORDINALITY AS s(name, place) ON s.name = n.nspname
 WHERE c.relname = ? ORDER BY s.place LIMIT 1"""
 
+# Parameter: oid. Returns the names of all columns.
 COLUMN_NAMES = """
 SELECT attname FROM pg_attribute WHERE attrelid = ?::oid AND attnum > 0 AND NOT attisdropped"""
 
+# Parameter: schema. Returns whether this role may create relations in it, and may use it.
 SCHEMA_RIGHTS = """
 SELECT has_schema_privilege(oid, 'CREATE'), has_schema_privilege(oid, 'USAGE')
 FROM pg_namespace WHERE nspname = ?"""
 
+# Returns whether this role may create schemas and temporary tables in this database.
 DATABASE_RIGHTS = """
 SELECT has_database_privilege(current_database(), 'CREATE'),
        has_database_privilege(current_database(), 'TEMPORARY')"""
 
+# Parameters: schema and name. Returns kind, comment, oid, owner and the owner's oid of a relation.
 RELATION_BY_NAME = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
        obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text,
@@ -188,7 +196,8 @@ SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
-# True if this role owns a relation, and no view or foreign key depends on it.
+# Parameter: oid. Returns true if this role owns a relation, and no view or foreign key depends on
+# it.
 MAY_DROP = """
 SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
     SELECT FROM pg_depend AS d
@@ -197,7 +206,8 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
-# The number of comments of a relation: two if the snapshot also shows a relation that was replaced.
+# Parameters: schema and name. Returns the number of comments of a relation, which is two if the
+# snapshot also shows a relation that was replaced.
 COUNT_COMMENTS = """
 SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -222,14 +232,19 @@ UNKNOWN_SCALE = -1
 
 
 def read_schema(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
-    """Read the schema of a relation from the catalog."""
+    """Read the schema of a relation from the catalog.
+
+    Parameters
+    ----------
+    look_up : executes a query with parameters, and returns its rows.
+    """
     rows = look_up(PLAIN_COLUMNS, (oid,))
     if all(is_plain is True for *_, is_plain in rows):
-        return Schema(tuple(_attribute(*arguments) for *arguments, _ in rows))
-    return Schema(tuple(_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
+        return Schema(tuple(_build_attribute(*arguments) for *arguments, _ in rows))
+    return Schema(tuple(_build_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
 
 
-def _attribute(
+def _build_attribute(
     name: str,
     sql_type: str,
     base_type: str,
@@ -255,7 +270,7 @@ def _attribute(
     has_foreign_domain : whether a domain of the type, or its check, belongs to another role.
     foreign_type : another role's type that the column's type is made of, with its owner.
     """
-    kind, details = _kind(builtin_type or "", type_category, typmod)
+    kind, details = _classify_type(builtin_type or "", type_category, typmod)
     is_enum = type_category == "e"
     if is_enum and foreign_type is not None:
         sql_type, foreign_type = "text", None
@@ -277,7 +292,9 @@ def _attribute(
     )
 
 
-def _kind(builtin_type: str, type_category: str, typmod: int) -> tuple[Kind, dict[str, Any]]:
+def _classify_type(
+    builtin_type: str, type_category: str, typmod: int
+) -> tuple[Kind, dict[str, Any]]:
     """Return the kind of a type, and the fields of ``Attribute`` that follow from its modifier."""
     if builtin_type in _INTEGER_BITS:
         return Kind.INTEGER, {"bits": _INTEGER_BITS[builtin_type]}

@@ -46,10 +46,10 @@ class StableSource(SqlSource):
         microdata = roles.assign_roles(
             microdata_from_chunks(
                 roles.columns,
-                self._chunks(relation, roles.columns),
+                self._read_chunks(relation, roles.columns),
                 categories=[
                     tuple(value for value, _ in self.session.rows(f"{query} ORDER BY code"))
-                    for _, _, query in self._dictionaries(relation, roles.columns)
+                    for _, _, query in self._dictionary_queries(relation, roles.columns)
                 ],
                 memory_limit=job.memory_limit,
             )
@@ -59,46 +59,47 @@ class StableSource(SqlSource):
     def label_rows(
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
-        """Yield row key (JSON text) and class of each row; the class is None for withheld rows."""
-        # Keys count from 1 in the order of ``_keys``.
+        """Yield the key, as JSON text, and the class of each row; withheld rows have no class."""
+        # Keys count from 1 in the order of ``_read_keys``.
         records = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.take(records).labels.tolist()
-        for row_key, label in zip(self._keys(relation), labels, strict=True):
+        for row_key, label in zip(self._read_keys(relation), labels, strict=True):
             yield row_key, None if label < 0 else label
 
-    def _order(self, relation: Relation) -> str:
-        """SQL for ORDER BY that defines the order of records; the relation has the alias s."""
+    def _order_by(self, relation: Relation) -> str:
+        """The sort keys of records, for ORDER BY; the relation has the alias s."""
         keys = [
             self.session.sort_key(relation.attribute(name))
             for name in relation.required_locator.mapped_columns
         ]
         return ", ".join(keys or relation.required_locator.expressions)
 
-    def _chunks(self, source: Relation, attributes: Sequence[Attribute]) -> Iterator[Chunk]:
+    def _read_chunks(self, source: Relation, attributes: Sequence[Attribute]) -> Iterator[Chunk]:
+        """Yield the records, in key order; their keys are their numbers from 1."""
         columns = quote_list([attribute.name for attribute in attributes], "s.")
-        numbered = (
-            f"(SELECT row_number() OVER (ORDER BY {self._order(source)}) AS dbanon_ordinal,"
+        numbered_rows = (
+            f"(SELECT row_number() OVER (ORDER BY {self._order_by(source)}) AS dbanon_ordinal,"
             f" {columns} FROM {source.name.quoted} AS s) AS s"
         )
-        for position, text, query in self._dictionaries(source, attributes):
+        for position, text, query in self._dictionary_queries(source, attributes):
             # Join the query instead of a table: a STABLE function cannot create tables.
             alias = f"d{position}"
-            numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
+            numbered_rows += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         query = packed_rows.select_all_records(
-            f"{numbered}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
+            f"{numbered_rows}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
         )
-        for row in self.session.fetch_records(query, rows=1):
+        for row in self.session.fetch_records(query, rows_per_fetch=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 
-    def _dictionaries(
+    def _dictionary_queries(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
         """Return position, SQL of the text, and dictionary query of each coded attribute.
 
         A dictionary query returns the distinct values and their codes.
         """
-        dictionaries = []
+        queries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
                 text = self.session.value_of(attribute)
@@ -106,10 +107,10 @@ class StableSource(SqlSource):
                 query = statements.numbered_values(
                     f"{source.name.quoted} AS s", text, column, source.and_condition
                 )
-                dictionaries.append((position, text, query))
-        return dictionaries
+                queries.append((position, text, query))
+        return queries
 
-    def _keys(self, source: Relation) -> list[str]:
+    def _read_keys(self, source: Relation) -> list[str]:
         """Return the key of each row as JSON text, in record order."""
         locator = source.required_locator
         if locator.mapped_columns or locator.types == ("bigint",):
@@ -125,7 +126,7 @@ class StableSource(SqlSource):
         pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)
         query = (
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
-            f" FROM {source.name.quoted} AS s ORDER BY {self._order(source)}"
+            f" FROM {source.name.quoted} AS s ORDER BY {self._order_by(source)}"
         )
         return [row["row_key"] for row in self.session.fetch_records(query, DEFAULT_CHUNK_ROWS)]
 
@@ -137,7 +138,13 @@ class StableSource(SqlSource):
 
 
 class PlpyStore:
-    """The database in whose server process this code runs, for one source."""
+    """The database in whose server process this code runs, for one source.
+
+    Parameters
+    ----------
+    plpy : the module that PL/Python provides.
+    oid : the oid of the source.
+    """
 
     is_persistent = True
 
@@ -169,5 +176,5 @@ class PlpyStore:
         """Do nothing: the server manages its memory."""
 
     def is_same_database(self, other: object) -> bool:
-        """Return True only for this object."""
+        """Whether the other store is this object."""
         return other is self

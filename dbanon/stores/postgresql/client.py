@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Key in ``Connection.info`` for the ``Backend`` of a connection.
 BACKEND_KEY = "dbanon_backend"
-# Rows per read of a COPY.
+# Number of rows per read of a COPY.
 _ROWS_PER_READ = 65_536
 
 
@@ -68,6 +68,7 @@ class PsycopgSession(PassthroughSession):
         "amount": "numeric",
     }
     supports_arrays = True
+    # SQL of a value that no keyed hash of a person has.
     absent_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
@@ -81,11 +82,11 @@ class PsycopgSession(PassthroughSession):
         self._driver: Any = connection.connection.driver_connection
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
-        self.enter()
+        self.begin()
 
-    def caller_path(self) -> list[str]:
+    def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
-        return super().caller_path() if backend is None else backend.search_path
+        return super().read_search_path() if backend is None else backend.search_path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -134,9 +135,9 @@ class PsycopgSession(PassthroughSession):
             )
             yield chunk
 
-    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
+    def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
         with self._open_copy(query) as stream:
-            yield from read_copy(stream, self._driver.pgconn, rows)
+            yield from read_copy(stream, self._driver.pgconn, chunk_rows)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -160,7 +161,7 @@ class PsycopgSession(PassthroughSession):
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        # Reading binary values takes a third of the time of text.
+        # Binary values are read in a third of the time that texts take.
         key_types = (*source.required_locator.types, "bigint")
         from_clause = f"{source.from_clause} {joined}{source.where_clause} ORDER BY {order}"
         keys = (*source.required_locator.expressions, number)
@@ -216,11 +217,11 @@ class PsycopgSession(PassthroughSession):
         self._load(statements.LABELS, columns)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged: list[tuple[str, str, NDArray[Any]]] = [
+        staging_columns: list[tuple[str, str, NDArray[Any]]] = [
             ("class", "integer", np.arange(n_classes, dtype=np.int32)),
             *postgresql_dialect.staged_columns(columns),
         ]
-        self._load(statements.CLASSES, staged)
+        self._load(statements.CLASSES, staging_columns)
 
     def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
         for statement in arrays.create_statements(release_arrays, self.staging_suffix):
@@ -306,7 +307,7 @@ class PsycopgSession(PassthroughSession):
                 yield bytes(chunk)
 
     def copy_in(self, table: RelationName, chunks: Iterable[bytes]) -> None:
-        """Append rows in CSV, in chunks of any size, to a table in the order of its columns."""
+        """Append rows to a table; they are CSV, in chunks of any size, in its order of columns."""
         self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", chunks)
 
     def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
@@ -336,21 +337,22 @@ class PsycopgSession(PassthroughSession):
 
     # -- chains -----------------------------------------------------------------------------------
 
-    # Runs of a chain join persons on the client: transferring their tags both ways is several times
-    # as fast as a join on the server. COPY takes less than half the time of INSERT.
+    # Runs of a chain join persons on the client. It is several times as fast to transfer their
+    # tags, which are keyed hashes, both ways as to join them on the server. COPY takes less than
+    # half the time of INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         sql_types = [sql_type for _, sql_type in columns]
         # The casts ensure that values have the declared number of bytes.
         values = ", ".join(f"({sql})::{sql_type}" for sql, sql_type in columns)
         # Empty arrays give the results their types, even if there are no rows.
-        no_rows = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
-        column_chunks: list[list[ColumnArray]] = [[empty] for empty in no_rows]
+        empty_arrays = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
+        column_chunks: list[list[ColumnArray]] = [[empty_array] for empty_array in empty_arrays]
         query = f"COPY (SELECT {values} FROM {rows}) TO STDOUT (FORMAT binary)"
         for buffer in self.copy_chunks(query, _ROWS_PER_READ):
-            decoded = packed_rows.decode_copy(buffer, sql_types)
-            for chunks, values_of_chunk in zip(column_chunks, decoded, strict=True):
-                chunks.append(values_of_chunk)
+            decoded_columns = packed_rows.decode_copy(buffer, sql_types)
+            for chunks, column_chunk in zip(column_chunks, decoded_columns, strict=True):
+                chunks.append(column_chunk)
         return [np.concatenate(chunks) for chunks in column_chunks]
 
     def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
@@ -410,7 +412,7 @@ class PsycopgSession(PassthroughSession):
     def ensure_ledger(self) -> None:
         # Check first: even reading the ledger's version could run another role's code.
         self.require_trusted_ledger()
-        # The usual case: return before taking the lock.
+        # Usually the ledger is current: return before taking the lock.
         if ledger_is_current(self):
             return
         from dbanon.ledger.migrate import create_or_migrate
@@ -424,6 +426,6 @@ class PsycopgSession(PassthroughSession):
                 create_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:
             raise SourceChanged(
-                "Another session created the ledger meanwhile; nothing was published.",
+                "Another session has created the ledger meanwhile; nothing was published.",
                 hint="Try again.",
             ) from None

@@ -29,7 +29,7 @@ from dbanon.stores.postgresql import catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.session import PostgresqlSession
 
-# Rows per write.
+# Number of rows per write.
 _ROWS_PER_WRITE = 32_768
 # Bytes per row for its key and the end offset of its values.
 _OVERHEAD_BYTES = 16
@@ -43,8 +43,7 @@ _COPY_DTYPES = {
     "date": (np.int64, ">i4"),
 }
 _ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# Errors of a domain whose check a value violates: it may have been added or changed since the value
-# was stored.
+# Errors for values that violate a constraint of a domain, which may be newer than the value.
 _CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
@@ -59,23 +58,30 @@ class Passthrough:
     ends : one int64 (c,) per chunk of c rows: the end offset of each row in ``values``.
     keys : one int64 (c, m) per chunk: the row keys; empty if rows were read in the order of
         records.
-    rows : number of rows read so far.
+    n_rows : number of rows read so far.
     """
 
     n_columns: int
     values: bytearray = field(default_factory=bytearray, repr=False)
     ends: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
     keys: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
-    rows: int = 0
+    n_rows: int = 0
 
     def add(
         self, keys: NDArray[np.int64], values: NDArray[np.uint8], ends: NDArray[np.int64]
     ) -> None:
-        """Append the fields of a chunk of rows; ``ends`` are offsets in ``values``."""
+        """Append the fields of a chunk of rows.
+
+        Parameters
+        ----------
+        keys : int64 (c, m), the row keys.
+        values : the fields of all rows, in COPY's binary format.
+        ends : int64 (c,), the end offset of each row in ``values``.
+        """
         self.ends.append(ends + len(self.values))
         self.keys.append(keys)
         self.values += values.data
-        self.rows += len(keys)
+        self.n_rows += len(keys)
 
     def drop_ascending_keys(self) -> None:
         """If the keys ascend, drop them to save memory: rows are then in the order of records."""
@@ -85,30 +91,30 @@ class Passthrough:
         if bool((keys[1:] > keys[:-1]).all()):
             self.keys.clear()
 
-    def require_memory(self, limit: int | None, n_attributes: int, n_coded: int) -> None:
+    def require_memory(self, limit_bytes: int | None, n_attributes: int, n_coded: int) -> None:
         """Check that values and records fit a memory limit; raises MemoryLimit.
 
         Parameters
         ----------
-        limit : bytes, or None for no limit.
+        limit_bytes : the memory limit; None for no limit.
         n_attributes, n_coded : number of columns of the records, and how many of them are not
             numbers.
         """
-        overhead = self.rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
-        if limit is not None and len(self.values) + overhead > limit:
+        overhead_bytes = self.n_rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
+        if limit_bytes is not None and len(self.values) + overhead_bytes > limit_bytes:
             raise MemoryLimit.exceeded(
                 "With kept columns in the client's memory the job needs",
-                limit,
-                detail=f"{self.rows} records were read so far, with {len(self.values)} bytes of"
+                limit_bytes,
+                detail=f"{self.n_rows} records were read so far, with {len(self.values)} bytes of"
                 " kept columns.",
                 hint="Raise the limit (`memory_limit`), or leave out `kept_columns`, so that they"
                 " stay in the database.",
             )
 
     def find_rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the index of each record's row in the order read, int64 (n,).
+        """Return the index of each record's row in the order of reading, int64 (n,).
 
-        None if rows were read in the order of records.
+        None if the rows were read in the order of the records.
 
         Parameters
         ----------
@@ -118,9 +124,9 @@ class Passthrough:
         ------
         SourceChanged, RecountFailed : the records are not those that were read.
         """
-        if self.rows != len(keys):
+        if self.n_rows != len(keys):
             raise RecountFailed(
-                f"{self.rows} rows were read, and {len(keys)} are to be written; nothing was"
+                f"{self.n_rows} rows were read, but {len(keys)} are to be written; nothing was"
                 " published.",
                 hint="This is an error in dbanon: please report it.",
             )
@@ -132,12 +138,17 @@ class Passthrough:
 
 
 class PassthroughSession(PostgresqlSession):
-    """Session methods of a client that read retained columns and write finished rows."""
+    """The methods of a client's session that read retained columns and write finished rows."""
 
     _passthrough: Passthrough | None = None
 
-    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
-        """Yield the rows of a COPY … TO STDOUT as bytes, ``rows`` at a time, without header."""
+    def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to yield at a time.
+        """
         raise NotImplementedError
 
     def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
@@ -171,17 +182,17 @@ class PassthroughSession(PostgresqlSession):
         query = packed_rows.passthrough_copy(
             locator.expressions, locator.types, attributes, values, from_clause
         )
-        stored = self._passthrough = Passthrough(len(passthrough))
+        retained_rows = self._passthrough = Passthrough(len(passthrough))
         self._use_stored_encoding(enabled=True)
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, stored_values, ends = packed_rows.unpack_passthrough(
+            chunk, retained_values, ends = packed_rows.unpack_passthrough(
                 buffer, locator.types, attributes, len(passthrough)
             )
-            stored.add(chunk.keys, stored_values, ends)
+            retained_rows.add(chunk.keys, retained_values, ends)
             n_coded = sum(attribute.kind.is_coded for attribute in attributes)
-            stored.require_memory(memory_limit, len(attributes), n_coded)
+            retained_rows.require_memory(memory_limit, len(attributes), n_coded)
             yield chunk
-        stored.drop_ascending_keys()
+        retained_rows.drop_ascending_keys()
         self._use_stored_encoding(enabled=False)
 
     def _use_stored_encoding(self, *, enabled: bool) -> None:
@@ -202,11 +213,11 @@ class PassthroughSession(PostgresqlSession):
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        stored, self._passthrough = self._passthrough, None
-        assert stored is not None
-        assert stored.n_columns == len(passthrough)
-        row_of_record = stored.find_rows(microdata.keys)
-        stored.keys.clear()
+        retained_rows, self._passthrough = self._passthrough, None
+        assert retained_rows is not None
+        assert retained_rows.n_columns == len(passthrough)
+        row_of_record = retained_rows.find_rows(microdata.keys)
+        retained_rows.keys.clear()
         encoded_classes = self._encode_classes(partition, released, columns)
         if encoded_classes is None:
             self.stage_classes(partition, columns)
@@ -214,20 +225,20 @@ class PassthroughSession(PostgresqlSession):
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(released, partition.n_classes)
         class_bytes, class_ends = encoded_classes
-        join = kernels.RowJoin(
-            len(released) + stored.n_columns,
+        row_join = kernels.RowJoin(
+            len(released) + retained_rows.n_columns,
             class_bytes,
             class_ends,
-            np.frombuffer(stored.values, np.uint8),
-            np.concatenate(stored.ends) if stored.ends else np.empty(0, np.int64),
+            np.frombuffer(retained_rows.values, np.uint8),
+            np.concatenate(retained_rows.ends) if retained_rows.ends else np.empty(0, np.int64),
         )
-        stored.ends.clear()
+        retained_rows.ends.clear()
         names = quote_list([*(name for name, _, _ in released), *passthrough])
         # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            rows = _encode_rows(join, partition, self.classes_by_number(partition), row_of_record)
-            self.copy_bytes(copy, rows)
+            classes = self.classes_by_number(partition)
+            self.copy_bytes(copy, _encode_rows(row_join, partition, classes, row_of_record))
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECK_VIOLATIONS):
                 raise
@@ -276,9 +287,11 @@ class PassthroughSession(PostgresqlSession):
     def _fetch_class_bytes(
         self, released: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Read the released fields of each class as bytes, by class number, and their end offsets.
+        """Read the released fields of each class, in the order of class numbers.
 
-        The server converts the values just as for an INSERT from staging tables.
+        Returns the bytes of all fields, uint8 (m,), and the end offset of each class in them, int64
+        (n_classes,). The server converts the values just as for an INSERT from staging
+        tables.
         """
         values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in released)
         query = (
@@ -318,7 +331,7 @@ def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[A
 
 
 def _encode_rows(
-    join: kernels.RowJoin,
+    row_join: kernels.RowJoin,
     partition: Partition,
     classes: NDArray[np.int64],
     row_of_record: NDArray[np.int64] | None,
@@ -337,5 +350,5 @@ def _encode_rows(
         rows = records if row_of_record is None else row_of_record[records]
         for start in range(0, len(records), _ROWS_PER_WRITE):
             stop = min(start + _ROWS_PER_WRITE, len(records))
-            yield join.join(class_numbers, rows, start, stop).data
+            yield row_join.join(class_numbers, rows, start, stop).data
     yield packed_rows.COPY_TRAILER

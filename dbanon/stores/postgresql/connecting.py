@@ -27,7 +27,7 @@ from dbanon.errors import (
     redact,
 )
 from dbanon.sessions.thread_connections import thread_connections
-from dbanon.stores.postgresql.settings import CALLER_PATH, PIN_STATEMENTS
+from dbanon.stores.postgresql.settings import PIN_STATEMENTS, SHOW_SEARCH_PATH
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -51,10 +51,11 @@ _SERVER_KEEPALIVES = {
 # The driver logs failed connections, possibly with the server's text. Without this handler Python
 # would print the messages if the application does not configure logging.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
-# Seconds that cancelling a statement may take.
+# Maximum seconds to wait until a statement is cancelled.
 _CANCEL_SECONDS = 1.0
 
-# Returns process id, its start time, and the keepalive settings that have their defaults.
+# Returns the id and the start time of the server process, and the keepalive settings that have
+# their defaults.
 _QUERY_BACKEND = f"""
 {PIN_STATEMENTS};
 SELECT pg_backend_pid(), (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())),
@@ -105,31 +106,42 @@ def driver_arguments(url: URL) -> Mapping[str, Any]:
     return arguments
 
 
-def query_backend(driver: Any) -> Backend:
-    """Query the backend of a connection; leaves a transaction open with a fixed search path."""
-    with driver.cursor() as cursor:
-        [(search_path,)] = cursor.execute(CALLER_PATH).fetchall()
+def query_backend(driver_connection: Any) -> Backend:
+    """Query the backend of a connection of psycopg.
+
+    This leaves a transaction open with a fixed search path.
+    """
+    with driver_connection.cursor() as cursor:
+        [(search_path,)] = cursor.execute(SHOW_SEARCH_PATH).fetchall()
         cursor.execute(_QUERY_BACKEND)
         while cursor.nextset():
             pass
         [(pid, started_at, default_settings)] = cursor.fetchall()
     # Poolers report an invented process id.
-    if pid != driver.info.backend_pid:
+    if pid != driver_connection.info.backend_pid:
         pid = started_at = None
     return Backend(search_path, pid, started_at, default_settings)
 
 
-def watch(driver: Any) -> None:
-    """Register a connection to be closed when its run must end, and limit how long cancels take."""
-    thread_connections().register(driver)
-    if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
-        driver.cancel_safe = _limit_cancel_time(driver.cancel_safe)
+def watch(driver_connection: Any) -> None:
+    """Register a connection to be closed when its run must end, and limit how long cancels take.
+
+    Parameters
+    ----------
+    driver_connection : a connection of psycopg.
+    """
+    thread_connections().register(driver_connection)
+    if "cancel_safe" not in vars(driver_connection) and hasattr(driver_connection, "cancel_safe"):
+        driver_connection.cancel_safe = _limit_cancel_time(driver_connection.cancel_safe)
 
 
-def unwatch(driver: Any) -> bool:
-    """Unregister a connection before it is closed or returned to a pool; True if it was cut."""
-    vars(driver).pop("cancel_safe", None)
-    return thread_connections().unregister(driver)
+def unwatch(driver_connection: Any) -> bool:
+    """Unregister a connection before it is closed or returned to a pool.
+
+    Returns True if it was cut because its run had to end.
+    """
+    vars(driver_connection).pop("cancel_safe", None)
+    return thread_connections().unregister(driver_connection)
 
 
 def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
@@ -151,19 +163,20 @@ def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
     return cancel_safe
 
 
-def terminate_session(driver: Any, backend: Backend) -> None:
+def terminate_session(driver_connection: Any, backend: Backend) -> None:
     """Terminate the backend of a dead connection, which would otherwise hold its locks for long.
 
     Parameters
     ----------
-    driver : another connection of the same role.
+    driver_connection : another connection of the same role.
+    backend : the backend of the dead connection.
     """
-    with driver.cursor() as cursor:
+    with driver_connection.cursor() as cursor:
         cursor.execute(PIN_STATEMENTS)
         cursor.execute(_TERMINATE_SESSION, (backend.pid, backend.started_at))
 
 
-_SERVER_HINT = "Is the server running, and are host and port those it listens at?"
+_SERVER_HINT = "Is the server running, and does it listen on this host and port?"
 _PASSWORD_HINT = (
     "Passwords come from ~/.pgpass, a service file or PGPASSWORD; pg_hba.conf of the server says"
     " how each role must authenticate."
@@ -171,7 +184,8 @@ _PASSWORD_HINT = (
 
 # Pattern for the library's message, error class, reason and hint. The first match is used. If
 # several hosts were tried, the message has an error for each, so patterns for answers of a server
-# come before those for timeouts. Placeholders in braces are the keys of ``_describe_connection``.
+# come before those for timeouts. Placeholders in braces are keys of the dictionary that
+# ``_describe_connection`` returns.
 _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"no pg_hba\.conf entry",

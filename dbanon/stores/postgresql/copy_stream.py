@@ -2,7 +2,7 @@
 
 psycopg runs its event loop once per row, which is several times slower than this module: the
 compiled core reads rows directly from libpq until it must wait for the server. If libpq's functions
-cannot be found, as on Windows, Python code does the same.
+cannot be found, as on Windows, Python code reads the rows instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# Status codes of ``kernels.CopyDrain``: as many rows as requested are buffered, the server has sent
-# no more data yet, the COPY has ended, the COPY has failed.
+# Status codes of ``kernels.CopyDrain``, in this order: the requested number of rows is buffered;
+# the server has sent no more data yet; the COPY has ended; the COPY has failed.
 _FULL, _WAITS, _ENDED, _FAILED = 0, 1, 2, 3
 # Seconds to let data accumulate: reading each packet immediately would slow the server down.
 _ACCUMULATION_SECONDS = 0.0005
@@ -38,12 +38,13 @@ _CHECK_SECONDS = 1.0
 _LIBPQ_FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
-def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield the bytes of ``rows`` rows at a time, uint8 (m,), without header and trailer.
+def read_copy(stream: Copy, connection: PGconn, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the rows of a COPY as bytes, uint8 (m,), without header and trailer.
 
     Parameters
     ----------
     stream : a COPY that has been started on ``connection``.
+    chunk_rows : the number of rows to yield at a time.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[n
     drain = _create_drain(connection)
     with selectors.DefaultSelector() as selector:
         selector.register(connection.socket, selectors.EVENT_READ)
-        while (status := drain.drain(rows)) != _ENDED:
+        while (status := drain.drain(chunk_rows)) != _ENDED:
             if status == _FULL:
                 yield drain.take()
             elif status == _WAITS:
@@ -125,9 +126,9 @@ class _PythonDrain:
         self._buffer = bytearray()
         self.rows = 0
 
-    def drain(self, rows: int) -> int:
-        """Buffer up to ``rows`` rows, and return the status code."""
-        while self.rows < rows:
+    def drain(self, max_rows: int) -> int:
+        """Buffer rows until there are ``max_rows``, and return the status code."""
+        while self.rows < max_rows:
             n_bytes, row = self._next_row(1)
             if n_bytes <= 0:
                 # Negative: the COPY failed, or ended without its trailer.

@@ -1,4 +1,4 @@
-"""PostgreSQL's column types: released values, text forms, and types of other databases."""
+"""SQL and types of columns on PostgreSQL, also for columns from and for other databases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL that casts the staged class value at this position to the column's type."""
+    """SQL that casts the staged class value at this position to the column's type.
+
+    The staging table of classes has the alias c.
+    """
     if column.upper is not None:
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
@@ -109,9 +112,9 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL of a number or timestamp divided by ``n.size``: quotient and remainder.
+    """SQL of the quotient and the remainder of a number or timestamp, divided by its class size.
 
-    Decimals and timestamps are first scaled to whole numbers.
+    The class size is ``n.size``. Decimals and timestamps are first scaled to whole numbers.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
@@ -122,9 +125,10 @@ def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
 
 
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles; see ``SessionInterface``.
+    """SQL of a column's values as doubles; the relation has the alias s.
 
-    Values of types that could overflow are clipped to the bounds.
+    Dates are days since 1970, and timestamps are microseconds. Values of types that could overflow
+    are clipped to the bounds.
 
     Parameters
     ----------
@@ -182,7 +186,7 @@ def type_of(attribute: Attribute) -> str:
 
 
 def as_portable(attribute: Attribute) -> str:
-    """SQL of a retained column whose values another database accepts; other types become text."""
+    """SQL of a retained column for another database: text if its type may be unknown there."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"
@@ -197,15 +201,15 @@ def retained_column(attribute: Attribute) -> str:
 
 def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
     """Return name, SQL type and values (n_classes,) of each staging column of class values."""
-    staged: list[tuple[str, str, NDArray[Any]]] = []
+    staging_columns: list[tuple[str, str, NDArray[Any]]] = []
     for position, column in enumerate(columns):
         name = statements.value_column(position)
         if column.values.dtype == object:
-            staged.append((name, "text", column.values))
+            staging_columns.append((name, "text", column.values))
         elif column.values.dtype == np.float64:
-            staged.append((name, "double precision", column.values))
+            staging_columns.append((name, "double precision", column.values))
         else:
-            staged.append((name, "bigint", column.values))
+            staging_columns.append((name, "bigint", column.values))
         if column.missing is not None:
-            staged.append((f"{name}_null", "boolean", column.missing))
-    return staged
+            staging_columns.append((f"{name}_null", "boolean", column.missing))
+    return staging_columns

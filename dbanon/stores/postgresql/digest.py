@@ -1,7 +1,9 @@
-"""Compute the digest of rows on PostgreSQL, with a statement built from the catalog.
+"""Hash rows on PostgreSQL: for digests, and for the random order of rows in a chain's releases.
+
+The SQL of a row's hash is built from the catalog.
 
 To hash a row, its values are hashed one after the other, each with the previous hash as its seed.
-(PostgreSQL's hash of a record would not do: it adds the hashes of columns, so swapping values
+(PostgreSQL's hash of a record cannot be used: it adds the hashes of columns, so swapping values
 between rows would not change the sum over rows.) A NULL is hashed as a default value and marked in
 a mask.
 
@@ -10,6 +12,8 @@ hashed by its bytes, whatever its collation; numbers with their scale, timestamp
 in binary form; enums, composites, arrays, json and all other types as the text of their output
 function, never of a cast. Domains are hashed as their base type. Floats are hashed by value; the
 hash of 0 is the seed itself, so the mask distinguishes 0, -0 and NULL.
+
+The module also has the methods of sessions for chains and for differential privacy.
 """
 
 from __future__ import annotations
@@ -123,7 +127,8 @@ STATEMENT = (
               hash, nspname, relname)
 FROM row_hash, target"""
 )
-# Parameters: the same, and column names. Returns the SQL of the hash of these columns.
+# Parameters: salt, schema and name of a relation, and column names. Returns the SQL of the hash of
+# these columns.
 COLUMNS_HASH = (
     _ROW_HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
     + "SELECT hash FROM row_hash"
@@ -156,11 +161,11 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
        '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
        hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""
 
-# Number of secrets that determine the random order of rows in a chain's release.
+# Number of random secrets that determine the order of rows in a chain's release.
 _N_SECRETS = 4096
-# Rows are sorted by a number. Its low bits, this many, depend on the row; the other bits are a hash
-# of the row's values. With a million rows of equal values, two of them get the same number in every
-# second release.
+# Rows are sorted by a number. This many of its low bits depend on the row; the other bits are a
+# hash of the row's values. If a million rows have equal values, two of them get the same number in
+# every second release, on average.
 _ROW_BITS = 40
 # Name of the column with the hash of a row's values.
 _VALUE_HASH = "dbanon_shared"
@@ -179,8 +184,8 @@ def digest_relation(
     run : runs any other query.
     """
     [(statement,)] = look_up(_STATEMENT_FOR_NAMES, (str(salt), relation.schema, relation.name))
-    [(rows, total)] = run(statement)
-    return int(rows), int(total)
+    [(n_rows, hash_sum)] = run(statement)
+    return int(n_rows), int(hash_sum)
 
 
 def digest_columns(
@@ -189,11 +194,11 @@ def digest_columns(
     """Return the number of rows of a relation, and the sum of the hashes of these columns."""
     parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
     [(row_hash,)] = run(COLUMNS_HASH, parameters)
-    [(rows, total)] = run(
+    [(n_rows, hash_sum)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
         f" FROM {relation.relation_to_read.quoted} AS s"
     )
-    return int(rows), int(total)
+    return int(n_rows), int(hash_sum)
 
 
 # Parameters: schema and name of a relation, and a column. Returns whether the column's type and
@@ -253,7 +258,7 @@ class PostgresqlKeyedSession(PseudonymSession):
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
             self.run(f"SET LOCAL enable_{option} = {value}")
-        # With parallel workers, whose sorted rows must be merged, it would take half as long again.
+        # Parallel workers would take 1.5 times as long, because their sorted rows must be merged.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
@@ -272,14 +277,14 @@ class PostgresqlKeyedSession(PseudonymSession):
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         # Join only once, since that takes most of the time; both other results select from it.
-        selected = "".join(f", t.{name}" for name in columns)
+        column_list = "".join(f", t.{name}" for name in columns)
         from_tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
         return [
             (
                 "TABLE",
                 TAGGED_PERSONS,
                 "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
-                f" m.cell, m.left_at{selected}"
+                f" m.cell, m.left_at{column_list}"
                 f" FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
                 f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
             ),
@@ -312,8 +317,8 @@ class PostgresqlKeyedSession(PseudonymSession):
         hashed_values = (
             f"SELECT s.*, {value_hash} AS {_VALUE_HASH} FROM {values.quoted} AS s OFFSET 0"
         )
-        joined = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
-        return joined, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
+        from_items = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
+        return from_items, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())

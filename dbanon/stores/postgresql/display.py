@@ -1,7 +1,7 @@
-"""Compare values of PostgreSQL columns as they are displayed.
+"""Build SQL that compares the values of PostgreSQL columns as they are displayed.
 
-A query of the catalog builds the SQL, for both the client and the SQL functions. A column is
-grouped directly if equal values of its type are always displayed alike. Text is grouped by its
+The SQL comes from a query of the catalog, for both the client and the SQL functions. A column is
+grouped directly if equal values of its type always look the same. Text is grouped by its
 bytes, whatever its collation; floats by their binary form, since 0 and -0 are equal. All other
 types (numeric without a scale, interval, jsonb, citext, arrays, ranges of numeric) are grouped by
 the text of their output function, never of a cast.
@@ -53,8 +53,9 @@ def display_keys(
 
     Parameters
     ----------
-    oid : oid of a relation whose columns of these names have the same types.
-    columns : SQL of each column by column name.
+    look_up : executes a query of the catalog with parameters, and returns its rows.
+    oid : oid of the relation that has the columns.
+    columns : SQL of each column's values, by column name.
     """
     rows = look_up(DISPLAY_KEYS, (oid, list(columns)))
     templates = {str(name): str(template) for name, template in rows}

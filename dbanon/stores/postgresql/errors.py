@@ -89,7 +89,7 @@ _ERRORS_BY_STATE: tuple[tuple[str, type[DbanonError], str | None, str | None], .
         "Another session dropped or renamed a column that is needed.",
         "Try again.",
     ),
-    # 42P06 is for a schema. 23505 is raised by an index of the catalog if two sessions create the
+    # 42P06 is raised for a schema, and 23505 by an index of the catalog if two sessions create the
     # same name at once.
     (
         "42P06 42P07 42710 23505",
@@ -135,7 +135,7 @@ _QUOTA_MESSAGES = {
 # Functions installed by versions before 0.3.0 name no constraint. Their errors are recognized by
 # the server's internal function that executes RAISE.
 _RAISE_FUNCTION = "exec_stmt_raise"
-# SQLSTATEs whose message makes the detail superfluous.
+# SQLSTATEs with a message to which the detail would add nothing.
 _SELF_EXPLANATORY_STATES = ("57014", "42P01", "42P16", "2BP01", "22003")
 
 # PostgreSQL's names for classes of SQLSTATEs.
@@ -187,21 +187,21 @@ def translate_errors(
         yield
     except Exception as error:
         # SQLAlchemy wraps the driver's errors. Do not import it: a backend does not have it.
-        original = getattr(error, "orig", error)
-        if isinstance(error, DbanonError) or not _is_psycopg(original):
+        driver_error = getattr(error, "orig", error)
+        if isinstance(error, DbanonError) or not _is_psycopg(driver_error):
             raise
-        if pooler_error := translate_pooler_error(original):
+        if pooler_error := translate_pooler_error(driver_error):
             try:
                 raise pooler_error from None
             finally:
                 # Avoid a reference cycle: the error's traceback refers to this frame.
                 del pooler_error
-        sqlstate = getattr(original, "sqlstate", None)
+        sqlstate = getattr(driver_error, "sqlstate", None)
         if on_connection_error is not None and (
             sqlstate is None or sqlstate[:2] in _CONNECTION_CLASSES
         ):
-            raise on_connection_error(original) from None
-        raise translate_driver_error(original) from None
+            raise on_connection_error(driver_error) from None
+        raise translate_driver_error(driver_error) from None
 
 
 def translate_pooler_error(error: Any) -> DbanonError | None:

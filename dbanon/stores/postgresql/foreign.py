@@ -1,4 +1,4 @@
-"""Refuse relations that would run code of other roles with the caller's rights.
+"""Refuse relations whose reading would run code of other roles with the caller's rights.
 
 Reading a relation can run code that is not in the statement: the query of a view, and expressions
 of indexes, statistics and partition keys, which the planner evaluates. All of it runs with the
@@ -68,7 +68,7 @@ _CALL_OF_COLUMNS = (
 
 # Returns a row for each object with foreign code: relation, description of the object, owner.
 # ``{relation}`` is the SQL of the relation's oid. Definitions are only read as text, never run.
-_QUERY = """
+_FOREIGN_CODE_QUERY = """
 WITH RECURSIVE tree(oid, owner, kind) AS (
     SELECT c.oid, c.relowner, c.relkind FROM pg_class AS c WHERE c.oid = {relation}
     UNION
@@ -272,8 +272,8 @@ WHERE c.foreign_text AND {reaches_out}
 ORDER BY 1, 2, 3"""
 
 
-# True if ``_QUERY`` would certainly find nothing: a table without any of the objects that it
-# examines. This check saves a third of the time of a small release.
+# True if ``_FOREIGN_CODE_QUERY`` certainly returns no rows, because the relation is a table without
+# any of the objects that it examines. This check saves a third of the time of a small release.
 _NO_ATTACHED_CODE = """
 SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
     AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
@@ -298,7 +298,7 @@ def belongs_to_other_role(relation: str) -> str:
 
 
 def has_no_attached_code(relation: str) -> str:
-    """Return a query that is true if ``foreign_code`` of a relation certainly has no rows.
+    """Return a query that is true if the query from ``foreign_code`` certainly returns no rows.
 
     Parameters
     ----------
@@ -310,13 +310,13 @@ def has_no_attached_code(relation: str) -> str:
 def foreign_code(relation: str) -> str:
     """Return a query for the code of other roles that reading a relation would run.
 
-    Its rows are the relation, the code it runs, and the role that could change this code.
+    Its rows have three columns: the relation, the code, and the role that could change the code.
 
     Parameters
     ----------
     relation : SQL of an oid.
     """
-    return _QUERY.format(
+    return _FOREIGN_CODE_QUERY.format(
         relation=relation,
         foreign=FOREIGN,
         reaches_out=_REACHES_OUT,
@@ -327,7 +327,13 @@ def foreign_code(relation: str) -> str:
 
 
 def foreign_code_error(name: object, code: str, owner: str) -> ForeignCode:
-    """Build the error for code of another role that reading a relation would run."""
+    """Build the error for code of another role that reading a relation would run.
+
+    Parameters
+    ----------
+    code : description of the code, such as ``function f(integer) in a view``.
+    owner : the role that could change the code.
+    """
     return ForeignCode(
         f"Reading {name} would run {code} of role {owner} with this role's rights.",
         hint=HINT,

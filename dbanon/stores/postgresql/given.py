@@ -46,14 +46,14 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
     """Bind parameters to a statement; return it and the texts for ``provide_texts``.
 
     A text whose parameter has a cast, ``?::jsonb``, is provided in memory, so that no log contains
-    it. Other parameters, which are names and numbers of dbanon, become literals.
+    it. Other parameters become literals: they are names and numbers that dbanon chose itself.
     """
     if not parameters:
         return sql, []
     values = iter(parameters)
     texts: list[str] = []
 
-    def fill(match: re.Match[str]) -> str:
+    def replace_parameter(match: re.Match[str]) -> str:
         if not match[0].startswith("?"):
             return match[0]
         value, cast = next(values), match[1]
@@ -64,6 +64,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
         texts.append(to_sql_text(value))
         return provided_text_sql(len(texts) - 1, cast)
 
-    filled = _QUOTED_OR_PARAMETER.sub(fill, sql)
-    assert next(values, fill) is fill
-    return filled, texts
+    bound_sql = _QUOTED_OR_PARAMETER.sub(replace_parameter, sql)
+    # No value may be left over.
+    assert next(values, replace_parameter) is replace_parameter
+    return bound_sql, texts

@@ -58,7 +58,7 @@ def run_with_retries(
     relation: RelationName | str,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Run statements that need an exclusive lock, in several attempts; each one runs them all.
+    """Run statements that need an exclusive lock; each attempt runs all of them.
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ def run_with_retries(
     ------
     DatabaseBusy : readers held locks until the timeout.
     """
-    started = time.monotonic()
-    attempt, session_timeout_ms = 0, _lock_timeout_ms(session)
+    started_at = time.monotonic()
+    attempt = 0
+    session_timeout_ms = _lock_timeout_ms(session)
     timeout_seconds = session_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
     while True:
         index = min(attempt, len(_ATTEMPT_TIMEOUTS_MS) - 1)
@@ -83,9 +84,9 @@ def run_with_retries(
                 session.run(set_lock_timeout(session_timeout_ms))
             return
         except DatabaseBusy as error:
-            if time.monotonic() - started > timeout_seconds:
+            if time.monotonic() - started_at > timeout_seconds:
                 raise _busy_error(session, relation, timeout_seconds, error.detail) from None
-        # Sleep on the server, where a request to cancel interrupts the pause.
+        # Sleep on the server, so that cancelling the statement ends the pause.
         session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
         attempt += 1
 
@@ -145,6 +146,7 @@ def _busy_error(
     )
 
 
+# Parameter: quoted name of an output. The key of its advisory lock.
 _OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
 # Any role can take an advisory lock. It only counts if its holder could create a relation with this
 # name: such a role could block the name anyway. Parameters: quoted name and schema of the output.
@@ -166,6 +168,8 @@ _OUTPUT_HOLDERS = f"""
 
 def lock_output(session: SavepointSession, name: RelationName) -> None:
     """Lock an output until the transaction ends, without waiting.
+
+    Locks of roles that could not create the output are ignored.
 
     Raises
     ------
@@ -202,9 +206,9 @@ _SET_APPLICATION_NAME = (
     " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
 )
 
-# Whether this role may take the lock of a job by calling a function or, failing that, by writing
-# the table of runs. Only roles that may run jobs (runners) can do so. The catalog is readable
-# without rights on the schema.
+# Whether this role may take the lock of a job by calling a function, and whether it may take it by
+# writing the table of runs. Only roles that may run jobs (runners) can do so. The catalog is
+# readable without rights on the schema.
 _MAY_CALL_HOLD_JOB = """
     SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -254,7 +258,7 @@ _ADVISORY_HOLDERS = (
     f"{_JOB_HOLDERS} AND l.locktype = 'advisory' AND l.objsubid = 1"
     f" AND (l.classid::bigint << 32 | l.objid::bigint) = {_ADVISORY_KEY}"
 )
-# Attempts to take the advisory lock: its holder may release it before it is looked up.
+# Number of attempts to take the advisory lock: its holder may release it before it is looked up.
 _ADVISORY_ATTEMPTS = 3
 _LOCK_ROW_TIMEOUT_MS = 200
 
@@ -275,7 +279,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
             return
         holders = session.rows(_ADVISORY_HOLDERS, (job, job))
         if holders and holds_runner_lock and not any(may_run for *_, may_run in holders):
-            # Any role can take an advisory lock, so one of a role that may not run jobs is ignored.
+            # Any role can take an advisory lock. Ignore it if its holder may not run jobs.
             return
         if holders:
             raise _job_running_error(job, holders)
@@ -285,7 +289,8 @@ def hold_job(session: LedgerSession, job: str) -> None:
 def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
     """Take the lock that only roles that may run jobs can take.
 
-    Returns False if this role may not, or cannot read an up-to-date ledger.
+    Returns False if this role may not take it, or if it cannot read the ledger, or if the ledger is
+    not up to date.
 
     Raises
     ------
@@ -319,7 +324,7 @@ def _can_read_current_ledger(session: LedgerSession) -> bool:
 
 
 def _write_lock_row(session: SavepointSession, job: str) -> bool:
-    """Do what ``dbanon._hold_job`` does, without the function; False if the lock is taken."""
+    """Take the lock by writing its row, as ``dbanon._hold_job`` does; False if it is taken."""
     session_timeout_ms = _lock_timeout_ms(session)
     try:
         with session.savepoint():

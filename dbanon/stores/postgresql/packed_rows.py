@@ -29,13 +29,15 @@ EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
 COPY_HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 COPY_TRAILER = b"\xff\xff"
 
-# Nullable columns per bit mask.
+# Number of nullable columns per bit mask.
 _COLUMNS_PER_MASK = 32
+# Number of rows to encode at once.
 _ROWS_PER_WRITE = 65_536
 # numpy fields of a value in COPY's binary format, by SQL type; {} is the position of the column.
 _COPY_FIELDS = {
     "bytea": [("v{}", "(2,)>u8")],
-    # The only texts sent this way are states of cells (see ``dbanon.chain``), with four letters.
+    # The only texts sent this way have four letters: the states of cells, which are groups of
+    # persons (see ``dbanon.chain``).
     "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
@@ -77,7 +79,9 @@ def packed_record(
 ) -> str:
     """SQL of one row's bytes: keys, then numbers and codes, then masks of NULLs.
 
-    Without masks the result is NULL if a number is NULL.
+    Parameters
+    ----------
+    has_mask : whether to append masks; without them, the result is NULL if a number is NULL.
     """
     if has_mask:
         values = _values_and_masks(key_expressions, key_types, attributes)
@@ -102,8 +106,8 @@ def passthrough_copy(
     passthrough : SQL of the passthrough columns, of any type.
     """
     values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
-    selected = ", ".join([*(value for value, _ in values), *passthrough])
-    return f"COPY (SELECT {selected} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+    select_list = ", ".join([*(value for value, _ in values), *passthrough])
+    return f"COPY (SELECT {select_list} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
 def _values_and_masks(
@@ -159,7 +163,7 @@ def select_address_range(
     record: str,
     address_range: tuple[str, str],
     joins: str = "",
-    and_where: str = "",
+    and_condition: str = "",
 ) -> str:
     """Return a query for the records between two row addresses, concatenated, and their number.
 
@@ -167,12 +171,13 @@ def select_address_range(
     ----------
     record : SQL of one record, from ``packed_record``.
     address_range : SQL of the first address, and of the address at which to stop.
-    and_where : further conditions, beginning with AND.
+    joins : JOIN clauses that the records need, with a leading space; empty for none.
+    and_condition : further conditions, beginning with AND; empty for none.
     """
     low, high = address_range
     return (
         f"SELECT string_agg({record}, ''::bytea), count(*) FROM ONLY {source.quoted} AS s{joins}"
-        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{and_where}"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{and_condition}"
     )
 
 
@@ -197,7 +202,7 @@ def unpack(
     *,
     has_mask: bool = True,
 ) -> Chunk:
-    """Unpack a chunk from the bytes of ``packed_record``."""
+    """Unpack a chunk from the concatenated bytes of ``packed_record``."""
     records = np.frombuffer(buffer, _record_type(key_types, attributes, has_mask=has_mask))
     if has_mask:
         validity = _validity_from_masks(records, attributes)
@@ -293,14 +298,14 @@ def _build_chunk(
             )
         elif attribute.kind is Kind.TIMESTAMP:
             limits64 = np.iinfo(np.int64)
-            infinite = (values == limits64.max) | (values == limits64.min)
+            is_infinite = (values == limits64.max) | (values == limits64.min)
             # Relative to 1970, PostgreSQL's last 30 years overflow 64 bits: compute these as
             # floats.
-            overflows = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
-            in_range = np.where(infinite | overflows, 0, values).astype(np.int64)
-            columns[:, position] = np.where(infinite, np.inf, in_range + EPOCH_MICROSECONDS)
-            overflowing = values[overflows].astype(np.float64)
-            columns[overflows, position] = overflowing + EPOCH_MICROSECONDS
+            overflows = ~is_infinite & (values > limits64.max - EPOCH_MICROSECONDS)
+            exact_values = np.where(is_infinite | overflows, 0, values).astype(np.int64)
+            columns[:, position] = np.where(is_infinite, np.inf, exact_values + EPOCH_MICROSECONDS)
+            overflowing_values = values[overflows].astype(np.float64)
+            columns[overflows, position] = overflowing_values + EPOCH_MICROSECONDS
         else:
             columns[:, position] = values
     return chunk_from_columns(keys, columns, validity, attributes)
@@ -333,6 +338,7 @@ def _number_value(attribute: Attribute, *, allow_null: bool) -> tuple[str, str]:
 
 
 def _float8(attribute: Attribute, column: str) -> str:
+    """SQL of a number as float8; numbers outside its range become 0 or infinity."""
     if attribute.kind is not Kind.DECIMAL or attribute.precision:
         return f"{column}::double precision"
     # Outside the range of float8 the cast would fail, and the server would log the value.
@@ -433,7 +439,8 @@ def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDA
     ------
     ValueError : a row has a NULL, or a ``bytea`` of another width.
     """
-    rows, columns = np.frombuffer(buffer, _copy_row_type(sql_types)), []
+    rows = np.frombuffer(buffer, _copy_row_type(sql_types))
+    columns = []
     for position, sql_type in enumerate(sql_types):
         if (rows[f"length{position}"] != _copy_bytes(sql_type)).any():
             raise ValueError("a row has a NULL or a value of another width")

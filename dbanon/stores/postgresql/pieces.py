@@ -1,9 +1,9 @@
 """Tables for the pieces of a release that Spark workers write.
 
-Pieces are committed before the release is recounted. So only their owner may read them, whatever
-the schema's default privileges. A comment on each piece, the mark, records its release and time of
-creation. The Spark driver creates the tables and workers only fill them, so a worker that starts
-after the cleanup finds no table.
+Each worker writes a piece, which is a table. Pieces are committed before the release is recounted.
+So only their owner may read them, whatever the schema's default privileges. A comment on each
+piece, the mark, records its release and time of creation. The Spark driver creates the tables and
+workers only fill them, so a worker that starts after the cleanup finds no table.
 
 Workers also read the source in pieces: each runs one query, and together these return every row
 once.
@@ -24,12 +24,12 @@ from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 
 MARK = "dbanon piece "
-# Age in seconds at which pieces whose driver no longer runs may be dropped.
+# Pieces of this age in seconds may be dropped if their driver no longer runs.
 ABANDONED_SECONDS = 86_400
 
 _NAME_PATTERN = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
 _MARK_PATTERN = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
-# Returns schema, name, oid and comment of all pieces, and the present time in seconds.
+# Returns schema, name, oid and comment of each piece, and the current time in seconds.
 _PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
@@ -58,10 +58,10 @@ def names(output: RelationName, release_id: str, count: int, max_bytes: int) -> 
     count : number of pieces.
     max_bytes : maximum bytes of a name on the server; the output's name is truncated to fit.
     """
-    token = release_id.replace("-", "")[:12]
+    release_digits = release_id.replace("-", "")[:12]
     piece_names = []
     for number in range(count):
-        suffix = f"_p{token}_{number}"
+        suffix = f"_p{release_digits}_{number}"
         prefix = output.name.encode()[: max_bytes - len(suffix)].decode(errors="ignore")
         piece_names.append(output.sibling(prefix + suffix))
     return piece_names
@@ -87,8 +87,8 @@ def make(
 def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
     """Lock the pieces against workers that still write.
 
-    Must precede the first query of the transaction, so that its snapshot has all rows they
-    committed.
+    Call this before the first query of the transaction, so that its snapshot has all rows that
+    workers have committed.
     """
     for piece in pieces:
         session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
@@ -119,14 +119,15 @@ class PostgresqlPieces(SessionInterface):
     """Session methods that find abandoned pieces."""
 
     def find_orphaned_tables(self) -> list[RelationName]:
-        abandoned = []
+        abandoned_pieces = []
+        # By release: whether its driver no longer runs.
         is_abandoned: dict[str, bool] = {}
         for schema, name, oid, comment, now in self.rows(_PIECES):
             mark = _MARK_PATTERN.fullmatch(comment)
             if mark is None or not _NAME_PATTERN.fullmatch(name):
                 continue
-            release_id, created = mark.groups()
-            if int(now) - int(created) < ABANDONED_SECONDS:
+            release_id, created_seconds = mark.groups()
+            if int(now) - int(created_seconds) < ABANDONED_SECONDS:
                 continue
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
@@ -138,11 +139,11 @@ class PostgresqlPieces(SessionInterface):
                 )
                 [(is_abandoned[release_id],)] = self.rows(try_lock, (lock_name(release_id),))
             if is_abandoned[release_id]:
-                abandoned.append(RelationName(schema, name))
-        return abandoned
+                abandoned_pieces.append(RelationName(schema, name))
+        return abandoned_pieces
 
 
-# Minimum pages per query; reading fewer is not worth a connection.
+# Minimum number of pages per query: to read fewer is not worth a connection.
 MIN_PAGES = 64
 
 
@@ -163,14 +164,14 @@ def range_queries(
 ) -> list[str]:
     """Return queries for ranges of pages; together they return every row of the snapshot once.
 
-    A single query if rows have no address, or the role may not read it.
+    If rows have no address, or this role may not read it, there is only one query.
 
     Parameters
     ----------
-    n_tasks : maximum number of queries.
+    n_tasks : number of tasks; each runs one query at most.
     """
-    columns = ", ".join(map(_portable, attributes)) or "1"
-    oid = _oid(session, relation.name)
+    columns = ", ".join(map(_column_for_arrow, attributes)) or "1"
+    oid = _find_oid(session, relation.name)
     [(_, _, _, relkind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
     is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
     if relkind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
@@ -180,12 +181,12 @@ def range_queries(
         rows = replace(relation.selected_rows, system_columns=system_columns).quoted
     else:
         rows = f"ONLY {relation.name.quoted}"
-    [(pages,)] = session.rows(
+    [(n_pages,)] = session.rows(
         "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer",
         (oid,),
     )
-    pages_per_query = max(-(-int(pages) // max(n_tasks, 1)), MIN_PAGES)
-    starts = list(range(0, int(pages), pages_per_query)) or [0]
+    pages_per_query = max(-(-int(n_pages) // max(n_tasks, 1)), MIN_PAGES)
+    starts = list(range(0, int(n_pages), pages_per_query)) or [0]
     # The last range has no end: rows added after the snapshot was taken are invisible anyway.
     ends = [f" AND s.ctid < '({start + pages_per_query},0)'::tid" for start in starts[:-1]] + [""]
     return [
@@ -194,7 +195,7 @@ def range_queries(
     ]
 
 
-def _oid(session: Session, name: RelationName) -> int:
+def _find_oid(session: Session, name: RelationName) -> int:
     [(oid,)] = session.rows(
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = ? AND c.relname = ?",
@@ -203,7 +204,7 @@ def _oid(session: Session, name: RelationName) -> int:
     return int(oid)
 
 
-def _portable(attribute: Attribute) -> str:
+def _column_for_arrow(attribute: Attribute) -> str:
     """SQL of a column in a form that Arrow's parser accepts."""
     if attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"

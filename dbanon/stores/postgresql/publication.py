@@ -23,7 +23,7 @@ class PostgresqlPublication(Session):
     # In a dry run: whether a real run would be read-only. None otherwise.
     _planned_read_only: bool | None = None
     release_id: str | None
-    _statements_with_output: list[str]
+    _publication_statements: list[str]
     _search_path: list[str]
 
     def role_id(self) -> int:
@@ -31,7 +31,12 @@ class PostgresqlPublication(Session):
         return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
-        """Begin a dry run: take no locks on outputs, and without ``staging`` only read."""
+        """Begin a dry run: take no locks on outputs.
+
+        Parameters
+        ----------
+        staging : whether to allow staging tables; otherwise the transaction is read-only.
+        """
         self._planned_read_only = self._is_read_only()
         if not staging:
             self.run("SET TRANSACTION READ ONLY")
@@ -74,12 +79,12 @@ class PostgresqlPublication(Session):
     ) -> None:
         self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        written = output.staging_name.quoted
-        self.run(f"CREATE TABLE {written} ({body})")
-        self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
+        staging_name = output.staging_name.quoted
+        self.run(f"CREATE TABLE {staging_name} ({body})")
+        self.run(f"COMMENT ON TABLE {staging_name} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        statements, self._statements_with_output = self._statements_with_output, []
+        statements, self._publication_statements = self._publication_statements, []
         if output.kind == "view":
             # A plain CREATE fails if another session has just created this view; replacing it would
             # leave two current releases in the ledger.
@@ -111,9 +116,9 @@ class PostgresqlPublication(Session):
         self.run(f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}")
 
     def _resized_columns(self, output: Output) -> list[str]:
-        """Return the columns of a view whose types differ from those of the release only in width.
+        """Return the columns of a view whose types have another width in the release.
 
-        Empty if the names of columns differ, or a type differs in more than its width.
+        Empty if the view has other column names, or if a type differs in more than its width.
         """
         old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
         if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
@@ -142,9 +147,9 @@ class PostgresqlPublication(Session):
         OutputChanged : other objects depend on the view.
         """
         grants = rights.read_grants(self, output.name, columns)
-        drop = f"DROP VIEW {output.name.quoted}"
+        drop_view = f"DROP VIEW {output.name.quoted}"
         try:
-            run_with_retries(self, [drop, *statements], output.name)
+            run_with_retries(self, [drop_view, *statements], output.name)
         except OutputChanged as error:
             names = ", ".join(f'"{name}"' for name in resized)
             raise OutputChanged(
@@ -156,9 +161,9 @@ class PostgresqlPublication(Session):
             ) from None
         rights.restore_grants(self, output.name, grants)
 
-    def run_with_output(self, statement: str) -> None:
-        """Run a statement when the output is published, in the same attempts to get locks."""
-        self._statements_with_output.append(statement)
+    def run_at_publication(self, statement: str) -> None:
+        """Keep a statement for ``publish``, which runs it with those that replace the output."""
+        self._publication_statements.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
         run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)

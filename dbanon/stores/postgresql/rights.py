@@ -22,8 +22,12 @@ from dbanon.stores.postgresql import catalog, foreign
 def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
     """Check that these columns of a source can be read without running another role's code.
 
-    If the source has a locator (the key or address by which rows are identified), its columns are
-    checked too, and that the role may create staging tables.
+    If the source has a locator, which is the key or address that identifies rows, then its columns
+    must be readable too, and the role must be allowed to create staging tables.
+
+    Parameters
+    ----------
+    oid : the oid of the source.
 
     Raises
     ------
@@ -90,12 +94,12 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
 
 
 def require_schema(session: Session, schema: str, strict: bool) -> bool:
-    """Check that this role can create tables in a schema; True if it must first create the schema.
+    """Check that this role can create tables in a schema; returns whether the schema is missing.
 
     Raises
     ------
     InsufficientRights : the role may not create tables or the schema.
-    SchemaNotFound : the schema is missing, and ``strict`` is set.
+    SchemaNotFound : the schema is missing, and ``strict`` forbids creating it.
     """
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
@@ -116,7 +120,7 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
 
 
 def make_schema(session: Session, schema: str) -> bool:
-    """Create a schema; False if it already exists.
+    """Create a schema; returns False if it already exists.
 
     Raises
     ------
@@ -187,8 +191,8 @@ def find_missing_read_grants(
         grants.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
     # Missing columns are reported elsewhere.
     table_columns = {name for (name,) in session.rows(catalog.COLUMN_NAMES, (oid,))}
-    existing = [name for name in dict.fromkeys(columns) if name in table_columns]
-    unreadable = session.rows(catalog.UNREADABLE, (existing, oid, oid))
+    existing_columns = [name for name in dict.fromkeys(columns) if name in table_columns]
+    unreadable = session.rows(catalog.UNREADABLE, (existing_columns, oid, oid))
     if unreadable:
         names = quote_list(name for (name,) in unreadable)
         relation = RelationName(schema, table).quoted

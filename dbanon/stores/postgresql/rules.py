@@ -28,12 +28,12 @@ SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.rel
 FROM ({rules}
 ) AS j
 WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Condition for the rules of all tables. Those of dropped tables are included; untrusted rules are
+# Condition for the rules of all tables. Rules of dropped tables are included; untrusted rules are
 # left out if their column is missing.
 _ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
-# Parameters: schema and name of a table. Returns its owner and the current role, which declares a
-# rule for it. That it may do so has been checked before.
+# Parameters: schema and name of a table. Returns its owner, and the current role as the declarer
+# of a rule. Its right to declare rules has been checked before.
 _AUTHOR = """
 SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
        r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
@@ -59,6 +59,7 @@ CROSS JOIN pg_class AS t JOIN pg_namespace AS m ON m.oid = t.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name AND m.nspname = ?::name
   AND t.relname = ?::name"""
 
+# Parameters: schema and name of a relation. Returns the columns that have a comment, with it.
 _COMMENTS = """
 SELECT a.attname::text, col_description(c.oid, a.attnum)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -66,8 +67,9 @@ JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdro
 WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
 ORDER BY a.attnum"""
 
-# The server's counters for a relation and its children, as JSON; no rows are read. Views and
-# foreign tables have no counters. Counters lag by some seconds, and are lost in a crash.
+# The server's counters for a relation and its children, as JSON; no rows are read. ``{oid}`` is
+# SQL of the relation's oid. Views and foreign tables have no counters. Counters lag by some
+# seconds, and are lost in a crash.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})

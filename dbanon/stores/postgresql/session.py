@@ -53,17 +53,17 @@ from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
 from dbanon.stores.postgresql.settings import (
-    CALLER_PATH,
     CLIENT_STATEMENTS,
     LOCK_SECONDS,
     SHOW_LOCK_TIMEOUT,
+    SHOW_SEARCH_PATH,
     lock_milliseconds,
     set_lock_timeout,
 )
 
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
-# Counts persons by joint history: the classes that they have in these releases. The array of
-# persons stays on the server.
+# Counts persons by joint history: the classes that they have in these releases. ``{persons}`` is
+# SQL of the persons of a release in progress, an array that stays on the server.
 _COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -97,8 +97,7 @@ class PostgresqlPersons(Session):
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
         if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
-            # This role may read the table of persons, so the caller reads it once and counts by
-            # itself.
+            # This role may read the table of persons, so let the caller read it once and count.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
@@ -122,8 +121,8 @@ class PostgresqlPersons(Session):
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Only releases with a salt record their persons; entries without the oid of their source
-        # have none.
+        # Persons are recorded for releases with a salt. Ledger entries without the oid of their
+        # source have none.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(FIND_PERSONS_WRITER):
                 self.rows(
@@ -136,8 +135,8 @@ class PostgresqlPersons(Session):
         return True
 
     def _oid_of(self, name: RelationName) -> int | None:
-        existing = self.find_existing(name)
-        return None if existing is None else existing.oid
+        existing_relation = self.find_existing(name)
+        return None if existing_relation is None else existing_relation.oid
 
 
 class _Relation(NamedTuple):
@@ -177,12 +176,12 @@ class PostgresqlSession(
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
-        self._statements_with_output: list[str] = []
-        self._ledger_trusted = False
+        self._publication_statements: list[str] = []
+        self._is_ledger_trusted = False
 
-    def enter(self) -> None:
+    def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
-        self._search_path = self.caller_path()
+        self._search_path = self.read_search_path()
         self.run(CLIENT_STATEMENTS)
         [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
         lock_timeout_ms = lock_milliseconds(setting)
@@ -193,9 +192,9 @@ class PostgresqlSession(
         """Return the rows of a query on the catalog; subclasses may cache its plan."""
         return self.rows(sql, parameters)
 
-    def caller_path(self) -> list[str]:
+    def read_search_path(self) -> list[str]:
         """Return the schemas in which unqualified names are looked up."""
-        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        schemas: list[str] = self.rows(SHOW_SEARCH_PATH)[0][0]
         return schemas
 
     # -- source -----------------------------------------------------------------------------------
@@ -205,12 +204,12 @@ class PostgresqlSession(
         if row is None:
             raise self._missing_error(name)
         oid, schema, relation_name, relkind, row_estimate, has_children, is_filtered = row
-        resolved = RelationName(schema, relation_name)
+        resolved_name = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
             raise self._missing_error(name)
         if is_filtered:
             raise InsufficientRights(
-                f"Row-level security filters {resolved} for this role.",
+                f"Row-level security filters {resolved_name} for this role.",
                 hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
                 " Otherwise the rows that a policy shows would be mistaken for the whole table.",
             )
@@ -219,8 +218,8 @@ class PostgresqlSession(
             kind = "inherited table"
         self.require_own_code(oid)
         columns = catalog.read_schema(self.look_up, oid)
-        source = Relation(resolved, columns, kind, estimated_rows=max(row_estimate, 0))
-        self._relations[resolved] = _Relation(oid, relkind, has_children)
+        source = Relation(resolved_name, columns, kind, estimated_rows=max(row_estimate, 0))
+        self._relations[resolved_name] = _Relation(oid, relkind, has_children)
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
@@ -241,14 +240,11 @@ class PostgresqlSession(
         foreign.require_no_foreign_code(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
     def has_no_attached_code(self, oid: int) -> bool:
-        """Return True if a table has nothing that can contain code, such as expression indexes."""
+        """Return True if a table certainly has no object with code, such as an expression index."""
         return self.look_up(foreign.has_no_attached_code(f"{int(oid)}::oid")) == [(True,)]
 
     def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
-        """Return the row that ``catalog.RELATION`` selects for a name.
-
-        None without such a relation.
-        """
+        """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
             require_length(schema, self.name_limit, "name of the schema")
@@ -361,10 +357,10 @@ class PostgresqlSession(
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        existing = self.find_existing(relation)
-        if existing is None or existing.oid is None:
+        existing_relation = self.find_existing(relation)
+        if existing_relation is None or existing_relation.oid is None:
             raise self._missing_error(relation)
-        return display_keys(self.look_up, existing.oid, columns)
+        return display_keys(self.look_up, existing_relation.oid, columns)
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
         rows = self.rows(catalog.UNIQUE_COLUMNS, (self._relations[source.name].oid,))
@@ -376,13 +372,15 @@ class PostgresqlSession(
     def refine_attributes(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        unscaled = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
-        if not unscaled:
+        unscaled_attributes = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
+        if not unscaled_attributes:
             return tuple(attributes)
-        maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled)
+        maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled_attributes)
         from_clause = f"{source.relation_to_read.quoted} AS s{source.where_clause}"
         [scales] = self.rows(f"SELECT {maxima} FROM {from_clause}")
-        scale_by_name = {a.name: scale or 0 for a, scale in zip(unscaled, scales, strict=True)}
+        scale_by_name = {
+            a.name: scale or 0 for a, scale in zip(unscaled_attributes, scales, strict=True)
+        }
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
     # -- shared statements -------------------------------------------------------------------------
@@ -443,16 +441,18 @@ class PostgresqlSession(
 
     def require_trusted_ledger(self) -> None:
         # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._ledger_trusted:
+        if not self._is_ledger_trusted:
             rights.require_trusted_ledger(self.look_up)
-            self._ledger_trusted = True
+            self._is_ledger_trusted = True
 
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
-        column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        column_rows = [
+            {key: column[key] for key in column if key != "release_id"} for column in columns
+        ]
         arguments = postgresql_ledger.entry_arguments(row), column_rows, run
         entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
         return str(json.loads(entry)["created_at"])

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 # Memory that suffices for the joins and groups of a release, whatever the server's default.
 WORK_MEM = "192MB"
-# Memory for sorting; with so little the server sorts runs that fit the CPU's cache and merges them,
-# which is faster than one large sort.
+# Memory for sorting. With this little memory, the server sorts runs that fit into the CPU's cache
+# and merges them, which is faster than one large sort.
 SORT_MEM = "32MB"
 # Statistics target for new tables (default: 100). Coarse statistics suffice, since autovacuum
 # refines them later.
@@ -47,6 +47,7 @@ PINNED_SETTINGS = (
 
 
 def _assignments(settings: Sequence[tuple[str, str]]) -> list[str]:
+    """Write pairs of name and value as assignments, for SET."""
     # A quoted search_path would be the name of a single schema.
     return [
         f"{name} = {value}" if name == "search_path" else f"{name} = '{value}'"
@@ -81,8 +82,8 @@ CLIENT_STATEMENTS = set_local(
     )
 )
 
-# Settings of the SQL functions written in Python, for the duration of a call. The procedure, which
-# commits, must apply them again after each commit.
+# Settings of the SQL functions written in Python, for the duration of a call. Procedures
+# for synthetic rows commit, and must apply them again after each commit.
 FUNCTION_SETTINGS = (
     *PINNED_SETTINGS,
     ("work_mem", WORK_MEM),
@@ -121,4 +122,4 @@ def set_lock_timeout(milliseconds: int) -> str:
 
 
 # The caller's search path. All names are qualified, since the path is not pinned yet.
-CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+SHOW_SEARCH_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"

@@ -93,7 +93,7 @@ def commit(
     ConnectionLost : the transaction was not committed.
     OutcomeUnknown : the outcome could not be determined.
     """
-    [(transaction_id,)] = _rows(connection, _TRANSACTION_ID)
+    [(transaction_id,)] = _query(connection, _TRANSACTION_ID)
     try:
         with translate_errors():
             connection.commit()
@@ -114,7 +114,7 @@ def commit(
     if committed is False:
         raise errors.pop()
     if committed is None:
-        raise _outcome_unknown(str(transaction_id), release_id)
+        raise _outcome_unknown_error(str(transaction_id), release_id)
     on_commit()
     warn_caller(
         CommitConfirmed(
@@ -129,22 +129,26 @@ def _query_until_known(
 ) -> bool | None:
     """Query the server until the outcome of a transaction is known or time is up.
 
-    Returns True if it was committed, False if it never will be, None if that is unknown.
+    Returns True if it was committed, False if it never will be, None if the outcome stays unknown.
     """
-    started = time.monotonic()
-    run_ending = thread_connections()
-    with run_ending.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
+    started_at = time.monotonic()
+    connections = thread_connections()
+    with connections.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
-            elapsed = time.monotonic() - started
-            terminate_after, give_up_after = TERMINATE_AFTER_SECONDS, OUTCOME_SECONDS
-            if run_ending.is_ending:
+            elapsed_seconds = time.monotonic() - started_at
+            terminate_after_seconds = TERMINATE_AFTER_SECONDS
+            give_up_after_seconds = OUTCOME_SECONDS
+            if connections.is_ending:
                 # After a request to end, there is less time for queries.
-                terminate_after = ENDING_TERMINATE_AFTER_SECONDS
-                give_up_after = END_SECONDS - CUT_SECONDS
+                terminate_after_seconds = ENDING_TERMINATE_AFTER_SECONDS
+                give_up_after_seconds = END_SECONDS - CUT_SECONDS
             try:
                 with closing(connect()) as connection, _watch_connection(connection):
                     outcome = _query_outcome(
-                        connection, transaction_id, release_id, terminate=elapsed > terminate_after
+                        connection,
+                        transaction_id,
+                        release_id,
+                        terminate=elapsed_seconds > terminate_after_seconds,
                     )
                 if outcome in ("committed", "aborted"):
                     return outcome == "committed"
@@ -153,7 +157,7 @@ def _query_until_known(
             except DbanonError:
                 # The server is unreachable or still restarting.
                 pass
-            if elapsed > give_up_after:
+            if elapsed_seconds > give_up_after_seconds:
                 return None
             time.sleep(_PAUSE_SECONDS)
 
@@ -161,11 +165,11 @@ def _query_until_known(
 @contextmanager
 def _watch_connection(connection: Connection) -> Iterator[None]:
     """While the block runs, close this connection if the run is asked to end."""
-    watch(_driver(connection))
+    watch(_driver_connection(connection))
     try:
         yield
     finally:
-        if unwatch(_driver(connection)):
+        if unwatch(_driver_connection(connection)):
             # A pool would reuse the broken connection.
             connection.invalidate()
 
@@ -183,27 +187,27 @@ def _query_outcome(
     terminate : whether to terminate the backend of a transaction that is in progress.
     """
     # Check the transaction before the ledger: once it has ended, the ledger entry is final.
-    [(status,)] = _rows(
+    [(status,)] = _query(
         connection, "SELECT pg_catalog.pg_xact_status(%s::text::xid8)", transaction_id
     )
     if status == "in progress":
         if terminate:
-            _rows(connection, _TERMINATE_TRANSACTION, transaction_id)
+            _query(connection, _TERMINATE_TRANSACTION, transaction_id)
         return "in progress"
     if release_id is None:
         return None if status is None else str(status)
     # Start a new transaction, which sees everything committed until now.
-    _driver(connection).rollback()
+    _driver_connection(connection).rollback()
     # There is no ledger if this transaction would have created it and was not committed.
-    [(has_ledger,)] = _rows(connection, _HAS_LEDGER)
-    if has_ledger and _rows(connection, _IS_PUBLISHED, release_id):
+    [(has_ledger,)] = _query(connection, _HAS_LEDGER)
+    if has_ledger and _query(connection, _IS_PUBLISHED, release_id):
         return "committed"
     return "aborted" if status == "aborted" else None
 
 
-def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
+def _query(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query, which takes parameters as ``%s``."""
-    with translate_errors(), _driver(connection).cursor() as cursor:
+    with translate_errors(), _driver_connection(connection).cursor() as cursor:
         # The connection may come from the caller's engine, with any search path.
         cursor.execute(PIN_STATEMENTS)
         cursor.execute(sql, parameters or None)
@@ -211,11 +215,13 @@ def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[
         return rows
 
 
-def _driver(connection: Connection) -> Any:
+def _driver_connection(connection: Connection) -> Any:
+    """Return the psycopg connection of an SQLAlchemy connection."""
     return connection.connection.driver_connection
 
 
-def _outcome_unknown(transaction_id: str, release_id: str | None) -> OutcomeUnknown:
+def _outcome_unknown_error(transaction_id: str, release_id: str | None) -> OutcomeUnknown:
+    """The error for a commit whose outcome is unknown; its hint says how to find out."""
     if release_id is None:
         return OutcomeUnknown(
             f"The connection was lost while transaction {transaction_id} was committed: it is"
@@ -297,16 +303,17 @@ class PostgresqlStore:
         """
         with thread_connections().scope():
             connection = self._connect()
-            driver = _driver(connection)
+            driver_connection = _driver_connection(connection)
             try:
-                _require_idle(driver)
+                _require_idle(driver_connection)
             except InvalidParameter:
                 connection.close()
                 raise
             connection = connection.execution_options(isolation_level=isolation_level)
             backend: Backend | None = None
-            former_threshold, driver.prepare_threshold = driver.prepare_threshold, None
-            watch(driver)
+            former_prepare_threshold = driver_connection.prepare_threshold
+            driver_connection.prepare_threshold = None
+            watch(driver_connection)
             try:
                 with translate_errors():
                     connection.begin()
@@ -315,42 +322,42 @@ class PostgresqlStore:
             except BaseException:
                 # Never reuse a connection in an unknown state. Its staging tables end with the
                 # transaction.
-                unwatch(driver)
+                unwatch(driver_connection)
                 connection.invalidate()
                 if thread_connections().is_server_silent:
-                    self._terminate_stalled(backend)
+                    self._terminate_stalled_backend(backend)
                 raise
             finally:
-                unwatch(driver)
-                driver.prepare_threshold = former_threshold
+                unwatch(driver_connection)
+                driver_connection.prepare_threshold = former_prepare_threshold
                 if not connection.invalidated and connection.info.pop(_BORROWED_KEY, False):
                     del connection.info[BACKEND_KEY]
                 connection.close()
 
     def _prepare_backend(self, connection: Connection) -> Backend:
         """Set keepalives, by which the server detects a lost client; return the backend."""
-        driver = _driver(connection)
+        driver_connection = _driver_connection(connection)
         backend: Backend | None = connection.info.get(BACKEND_KEY)
         if backend is None:
             # Connections of the caller's engine are not recorded when they open. The record is only
             # valid for one transaction, since a pooler may assign another backend.
-            backend = connection.info[BACKEND_KEY] = query_backend(driver)
+            backend = connection.info[BACKEND_KEY] = query_backend(driver_connection)
             connection.info[_BORROWED_KEY] = True
         if backend.default_settings:
-            with driver.cursor() as cursor:
+            with driver_connection.cursor() as cursor:
                 cursor.execute(backend.keepalive_statements())
         return backend
 
-    def _terminate_stalled(self, backend: Backend | None) -> None:
+    def _terminate_stalled_backend(self, backend: Backend | None) -> None:
         """Try to terminate the backend of a dead connection through a new connection."""
         if backend is not None and backend.pid is not None:
             with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
-                watch(driver := _driver(connection))
+                watch(driver_connection := _driver_connection(connection))
                 try:
-                    terminate_session(driver, backend)
+                    terminate_session(driver_connection, backend)
                     thread_connections().is_server_silent = False
                 finally:
-                    unwatch(driver)
+                    unwatch(driver_connection)
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
@@ -384,14 +391,14 @@ class PostgresqlStore:
                 yield
             finally:
                 # Close without waiting for the server: the connection was idle and may be dead.
-                unwatch(_driver(connection))
+                unwatch(_driver_connection(connection))
                 connection.invalidate()
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its own memory."""
 
     def is_same_database(self, other: object) -> bool:
-        """Return True if both have the same host, port, database and role."""
+        """Return True if both URLs have the same host, port, database, role and settings."""
         if not isinstance(other, PostgresqlStore):
             return False
         return all(
@@ -400,19 +407,28 @@ class PostgresqlStore:
         )
 
 
-def _require_idle(driver: Any) -> None:
-    """Check that a connection of the caller's engine has no open transaction."""
-    if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
+def _require_idle(driver_connection: Any) -> None:
+    """Check that a connection of the caller's engine has no open transaction.
+
+    Parameters
+    ----------
+    driver_connection : a psycopg connection; None for no connection.
+    """
+    if (
+        driver_connection is not None
+        and not driver_connection.closed
+        and driver_connection.info.transaction_status.name != "IDLE"
+    ):
         raise open_transaction_error("PostgreSQL")
 
 
-def _record_backend(driver: Any, record: Any) -> None:
+def _record_backend(driver_connection: Any, record: Any) -> None:
     """Record the backend of a new connection, and pin its search path."""
-    watch(driver)
-    record.info[BACKEND_KEY] = query_backend(driver)
+    watch(driver_connection)
+    record.info[BACKEND_KEY] = query_backend(driver_connection)
 
 
-def _release_connection(driver: Any, record: Any) -> None:
+def _release_connection(driver_connection: Any, record: Any) -> None:
     """Leave no state on the server, since a pooler may give the connection to another client."""
-    driver.rollback()
-    unwatch(driver)
+    driver_connection.rollback()
+    unwatch(driver_connection)

@@ -1,6 +1,7 @@
 """Write the summary of a release: a table with one row of aggregates for readers of the release.
 
-Counts of rows below k would single out a few people, so they are shown as ranges.
+Counts below k of rows that were suppressed or have a NULL would single out a few people, so they
+are shown as ranges.
 """
 
 from __future__ import annotations
@@ -149,11 +150,11 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
     if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
-        # The table has no trigger, but another role could still create one before the table is
+        # The table has no trigger now. But another role could create one before the table is
         # locked, and this snapshot would not show it. So disable all triggers.
-        session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
+        session.run_at_publication(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
-    session.run_with_output(f"DROP TABLE {name.quoted}")
+    session.run_at_publication(f"DROP TABLE {name.quoted}")
     return PlannedSummary(
         name, grants=rights.read_grants(session, name, {column for column, _ in COLUMNS})
     )
@@ -188,7 +189,7 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
     try:
         session.run(f"CREATE TABLE {name.quoted} ({body})")
     except OutputExists:
-        # ``plan`` has checked that there was none.
+        # ``plan`` has found no such relation, or has arranged to drop it.
         raise SourceChanged(
             f"Another session created {name} meanwhile; nothing was published.", hint="Try again."
         ) from None
@@ -202,7 +203,16 @@ def write(
     report: Report,
     histogram: Mapping[int, int],
 ) -> None:
-    """Write the summary of a release, replacing the previous one; raises like ``_create``."""
+    """Write the summary of a release, replacing the previous one.
+
+    Parameters
+    ----------
+    histogram : the number of classes by their size in rows.
+
+    Raises
+    ------
+    SourceChanged : another session created a relation with the summary's name meanwhile.
+    """
     name = summary.name
     if summary.replaces_rows:
         session.run(f"DELETE FROM ONLY {name.quoted}")
@@ -250,9 +260,9 @@ def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | 
     """
     if evaluation is None:
         return None
-    readable = {name: part for name, part in evaluation.items() if name != "attacks"}
-    readable["suppressed"] = binned_count(evaluation["suppressed"], k)
-    return json_text(readable)
+    results = {name: result for name, result in evaluation.items() if name != "attacks"}
+    results["suppressed"] = binned_count(evaluation["suppressed"], k)
+    return json_text(results)
 
 
 def binned_count(count: int, k: int) -> str:
