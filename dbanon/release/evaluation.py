@@ -1,7 +1,7 @@
 """Evaluate a release: measure its information loss and its remaining risk.
 
 Released rows have neither the keys nor the order of their originals, so only the run that makes a
-release can pair them. A figure is the result of a measure: a value, values by column, and a note.
+release can pair them. A *figure* is the result of a measure: a value, values by column, and a note.
 Figures computed here are exact and reveal extreme records; the module ``figures`` computes those
 that are published.
 """
@@ -41,7 +41,8 @@ from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
 
-# Names that the paper on the evaluation model EM4ADOM gives to measures, by their names here.
+# The names that measures have in the paper on the evaluation model EM4ADOM, by their names in
+# dbanon.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -143,22 +144,23 @@ def evaluation_of_figures(
         risks=MappingProxyType({n: f.value for n, f in figures.items() if n in RISKS}),
         columns=MappingProxyType(columns),
         parts=MappingProxyType({n: f.parts for n, f in figures.items() if f.parts}),
-        em4adom=MappingProxyType(_em4adom(figures)),
+        em4adom=MappingProxyType(_values_by_em4adom_name(figures)),
         parameters=MappingProxyType(_parameters_as_json(parameters)),
         notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
         suppressed_cells=pairs.suppressed_cells,
     )
 
 
-def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
-    figures_by_name = {
+def _values_by_em4adom_name(figures: Mapping[str, Figure]) -> dict[str, float | None]:
+    """Return the values of figures by their names in the paper on EM4ADOM."""
+    values = {
         _EM4ADOM[name]: figures[name].value
         for name in MEASURES
         if name in figures.keys() & _EM4ADOM
     }
     if "direct_loss" in figures:
-        figures_by_name["ZIL"] = figures["direct_loss"].parts.get("zil")
-    return figures_by_name
+        values["ZIL"] = figures["direct_loss"].parts.get("zil")
+    return values
 
 
 def _parameters_as_json(parameters: Parameters) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def pairs_of(
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
     pairs = [
         _cover_suppressed(column, partition)
-        for column in columns_of(microdata, measures, trees, columns)
+        for column in pair_columns(microdata, measures, trees, columns)
     ]
     return Pairs(
         tuple(column for column, _ in pairs),
@@ -215,10 +217,11 @@ def pairs_of(
 
 
 def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
-    """Replace suppressed cells by labels that cover every value; also return their number.
+    """Replace suppressed cells by labels that cover every value of the column.
 
     A suppressed cell is NULL in the release, but not in the source. Readers cannot distinguish it
-    from other NULLs, so all NULLs of a column with suppressed cells are replaced.
+    from other NULLs, so all NULLs of a column with suppressed cells are replaced. Also return the
+    number of suppressed cells.
     """
     hidden = column.released_nulls
     if hidden is None:
@@ -254,7 +257,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
     )
 
 
-def columns_of(
+def pair_columns(
     microdata: Microdata,
     measures: Measures,
     trees: Iterable[Hierarchy | None],
@@ -284,11 +287,13 @@ def _pair_column(
     released: list[ReleasedColumn],
 ) -> ColumnPair:
     """Pair an attribute's originals with its released column, or with two columns of bounds."""
-    valid, first = microdata.valid_column(attribute.name), released[0]
-    missing = None if first.missing is None or not first.missing.any() else first.missing
+    valid, first_column = microdata.valid_column(attribute.name), released[0]
+    missing = first_column.missing
+    if missing is not None and not missing.any():
+        missing = None
     if tree is not None:
         leaves = encode_leaves(microdata, attribute, tree)
-        labels = _tree_labels(first, tree)
+        labels = _tree_labels(first_column, tree)
         released_nodes = find_nodes(labels, tree, attribute.name)
         return Nodes(
             name=attribute.name,
@@ -299,7 +304,7 @@ def _pair_column(
             tree=tree,
         )
     scale = measures.numbers[attribute.name]
-    shared: dict[str, Any] = {
+    common_fields: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
@@ -308,15 +313,16 @@ def _pair_column(
         "ordinal": attribute.kind is Kind.ORDINAL,
         "ranks": measures.ranks.get(attribute.name),
     }
+    # One part with numbers or intervals, or two parts with the lower and the upper bounds.
     parts = [part for column in released for part in column.parts]
-    low, low_end = _interval_ends(parts[0], attribute, scale)
+    low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
-    if len(parts) == 2 and not first.closed:
+    if len(parts) == 2 and not first_column.closed:
         high = np.maximum(low, high - unit_of(attribute, scale))
-    is_number = (low == low_end) | (False if missing is None else missing)
+    is_number = (low == first_part_high) | (False if missing is None else missing)
     if len(parts) == 1 and is_number.all():
-        return Numbers(**shared, released=low)
-    return Intervals(**shared, low=low, high=high)
+        return Numbers(**common_fields, released=low)
+    return Intervals(**common_fields, low=low, high=high)
 
 
 def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
@@ -404,6 +410,10 @@ def find_nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.
 
 
 def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, float] | None:
+    """Parse a label as ``parse_intervals`` describes; None if it has another form.
+
+    ``unit`` is the smallest difference between two values of the column.
+    """
     if (value := _parse_number(label, attribute)) is not None:
         return value, value
     if label[:1] != "[" or label[-1:] not in ("]", ")", "["):

@@ -92,7 +92,7 @@ class Spender:
             )
 
     def build_table(self) -> TypedTable:
-        """The columns, which are read in the transaction that verified the spending."""
+        """Return the columns, which are read in the transaction that verified the spending."""
         planned = self.planned
         unread_table = describe_table(planned.job, planned.relation, planned.n)
         return replace(

@@ -111,7 +111,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[PrivateOptions, dict[str, dict[str, Any]]]:
-    """The job's settings with their hierarchies, and descriptions of these for the ledger."""
+    """Return the job's settings with their hierarchies, and descriptions of these for the ledger."""
     specs = job.private_options.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
@@ -132,7 +132,7 @@ def _read_trees(
 
 
 def _build_column(session: Session, attribute: Attribute, public_column: PublicColumn) -> AnyColumn:
-    """The database column for a public column."""
+    """Return the database column for a public column."""
     if isinstance(public_column, NumericDomain):
         return to_synthetic_column(session, attribute, (public_column.low, public_column.high))
     if attribute.kind is Kind.BOOLEAN:

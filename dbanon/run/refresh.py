@@ -182,7 +182,7 @@ def _read_entry(
 
 
 def _is_publisher(session: Session, request: str | None, publisher: str | None) -> bool:
-    """Whether the current role published a release. Compares role OIDs if recorded, else names.
+    """Return whether the current role published a release. Compares role OIDs if recorded, else names.
 
     A renamed role keeps its OID, and another role may take its former name.
     """

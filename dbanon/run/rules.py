@@ -95,7 +95,7 @@ def declare(
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a listing by column, as ``declare`` accepts them.
+    """Return the rules of a listing by column, as ``declare`` accepts them.
 
     Leaves out the rules of columns and tables that no longer exist.
 
@@ -239,7 +239,7 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
 
 
 def apply_rules(job: Job, rules: TableRules) -> Job:
-    """The job with the options from the rules of its columns.
+    """Return the job with the options from the rules of its columns.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
 
 
 def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
-    """The rules of a table and the columns without one, in the order of its columns."""
+    """Return the rules of a table and the columns without one, in the order of its columns."""
     rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
     column_rules = []
     for attribute in relation.schema.attributes:

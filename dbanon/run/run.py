@@ -25,7 +25,7 @@ from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
-from dbanon.release.recode import Release, combinations, find_lost_columns, recode
+from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
@@ -43,7 +43,7 @@ from dbanon.run.disclosure import (
     warn_of_lost_columns,
     warn_of_spellings,
 )
-from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
+from dbanon.run.evaluate import attack, certify, evaluate, publish_certificate
 from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
@@ -203,7 +203,7 @@ def publish(
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
-            public_certificate = {"certificate": published_certificate(certificate)}
+            public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
     with clock.phase("digest"):
         report = build_report(planned, draft, clustering, recount_result)
@@ -316,7 +316,7 @@ def _merge_indistinguishable_classes(
         clustering = join_equal_classes(
             microdata,
             previous,
-            combinations(microdata, release),
+            number_combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,

@@ -142,7 +142,7 @@ def sweep(
 def measure_parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """The loss of a trial release whose classes may split the rows of a person.
+    """Return the loss of a trial release whose classes may split the rows of a person.
 
     None if persons have so few rows that this makes little difference, or if it is not possible.
     """
@@ -201,7 +201,7 @@ class _RecordsByK:
         self._sample_by_k: dict[int, _Sample] = {}
 
     def feasible_k(self) -> list[int]:
-        """The values of k for which there are enough records.
+        """Return the values of k for which there are enough records.
 
         Raises
         ------
@@ -218,15 +218,15 @@ class _RecordsByK:
         return feasible_ks
 
     def of(self, k: int) -> Microdata:
-        """The records for trial releases of this k: a sample, or all."""
+        """Return the records for trial releases of this k: a sample, or all."""
         return self._sample_of(k).records
 
     def trees(self, k: int) -> Mapping[str, Any]:
-        """The hierarchies of the records that the sample was taken from."""
+        """Return the hierarchies of the records that the sample was taken from."""
         return self._sample_of(k).trees
 
     def total(self, k: int) -> int:
-        """The number of records that the sample was taken from."""
+        """Return the number of records that the sample was taken from."""
         return self._sample_of(k).n_total
 
     def _sample_of(self, k: int) -> _Sample:
@@ -279,7 +279,7 @@ class _TrialQueue:
         return release
 
     def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """The first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
+        """Return the first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
 
         The longest release of the same method so far serves as forecast.
         """
@@ -299,12 +299,12 @@ class _TrialQueue:
 
 
 def _is_refined(name: str) -> bool:
-    """True for a method with refinement, such as ``mdav+fast``."""
+    """Return True for a method with refinement, such as ``mdav+fast``."""
     return parse_method_and_refinement(name)[1] is not None
 
 
 def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
-    """The values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
+    """Return the values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
@@ -390,13 +390,13 @@ class _TrialRunner:
     def make_release(
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
-        """The classes of records and their released values."""
+        """Return the classes of records and their released values."""
         clustering = partition_for(microdata, policy, trees=self.planned.build_trees, tick=tick)
         totals = exact_totals_of(microdata)
         return clustering, recode(microdata, clustering, policy, totals, self.planned.build_trees)
 
     def default_methods(self) -> tuple[str, ...]:
-        """The methods to try if none is named; only one if these would take too long."""
+        """Return the methods to try if none is named; only one if these would take too long."""
         usual_methods = default_methods(self.is_numeric)
         fastest = fastest_method(
             usual_methods[:1],
@@ -420,7 +420,7 @@ class _TrialRunner:
         return len(np.unique(rows, axis=0)) / len(rows)
 
     def _forecast(self, policy: Policy) -> ClusteringSeconds | None:
-        """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
+        """Return the forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
         seconds_forecast = forecast(policy, self.total, self._shape, self._distinct_share)
         if seconds_forecast is not None and seconds_forecast.seconds > self.request.max_seconds:
             raise TimeLimit(
@@ -431,7 +431,7 @@ class _TrialRunner:
         return seconds_forecast
 
     def build_policy(self, name: str, k: int) -> Policy:
-        """The policy of a trial release."""
+        """Return the policy of a trial release."""
         method, refine = parse_method_and_refinement(name)
         options: dict[str, Any] = {}
         if self.is_numeric and find_method(method).takes_categories:
@@ -446,7 +446,7 @@ class _TrialRunner:
         )
 
     def shared_policy(self, k: int) -> Policy:
-        """The policy that all releases with this k share, with the share of withheld records."""
+        """Return the policy that all releases with this k share, with the share of withheld records."""
         withheld = share_withheld(self.records.of(k))
         return replace(self.planned.policy, max_suppression=withheld)
 

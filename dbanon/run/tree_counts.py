@@ -136,7 +136,7 @@ def _count_below(
     rows: NDArray[np.int64],
     persons: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """The rows at or below each of the m nodes, int64 (m,); or the persons, once per node."""
+    """Return the rows at or below each of the m nodes, int64 (m,); or the persons, once per node."""
     totals = np.zeros(len(tree.labels), np.int64)
     nodes = tree.leaves[leaves]
     while len(nodes):
@@ -153,7 +153,7 @@ def _count_below(
 
 
 def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNode:
-    """The tree of nodes that may be shown: upper levels first, at most ``MAX_NODES`` nodes."""
+    """Return the tree of nodes that may be shown: upper levels first, at most ``MAX_NODES`` nodes."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents[1:].tolist(), 1):
         children.setdefault(parent, []).append(node)
@@ -182,7 +182,7 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
 def _select_visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """The sibling nodes with enough rows, in the tree's order, and a description of the others."""
+    """Return the sibling nodes with enough rows, in the tree's order, and a description of the others."""
     nodes = [node for node in nodes if rows[node]]
     frequent_nodes = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
     rare_nodes = [node for node in nodes if rows[node] < least_displayed_rows(k)]

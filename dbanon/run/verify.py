@@ -76,11 +76,11 @@ class PrivateVerification:
         """None: such a release has no classes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return asdict(self)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
         comparison_text = "yes: columns, types, rows, bounds"
         if not self.unchanged:
             comparison_text = f"columns and bounds, yes; rows not compared: digest {self.digest}"
@@ -191,7 +191,7 @@ class Verification:
         return f"smallest class {self.smallest_class} ({self.counted})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
@@ -305,7 +305,7 @@ def _verify_classes(
 
 
 def _require_name(relation: RelationName | str) -> RelationName:
-    """The name of a relation without a ledger entry; raises InvalidParameter for a release id."""
+    """Return the name of a relation without a ledger entry; raises InvalidParameter for a release id."""
     if isinstance(relation, RelationName):
         return relation
     if RELEASE_ID.fullmatch(relation):

@@ -40,11 +40,11 @@ class VerifiedExport:
         return self.entry.release_id
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return {"file": self.file, "published": True, **asdict(self.entry)}
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
         entry = self.entry
         superseded_text = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
         publisher_text = f" by {entry.published_by}" if entry.published_by else ""
