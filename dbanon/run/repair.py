@@ -40,7 +40,7 @@ class Repair:
 
 
 def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> list[Repair]:
-    """Attach releases to relations that have their name, owner, columns and rows.
+    """Attach ledger entries to the relations with the name, owner, columns and rows of the release.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _repair_entry(
                     session, release_id, compared_relation, candidate["digest"]
                 )
         except DbanonError as error:
-            # Reading may be refused because it would run foreign code. Go on with other entries.
+            # Reading is refused if it would run another role's code. Continue with other entries.
             comparison, reason = None, f"its rows could not be compared: {error.message}"
         if reason is not None:
             pass
@@ -109,7 +109,10 @@ def _repair_entry(
 def _compare_rows(
     session: PostgresqlSession, release_id: str, table: RelationName, recorded_digest: str | None
 ) -> str | None:
-    """Compare the rows of a relation with a recorded digest, if any; None if the columns differ."""
+    """Compare the rows of a relation with a recorded digest, if there is one.
+
+    Returns a constant of ``stores.digest``, or None if the columns differ from those released.
+    """
     recorded_columns = released_columns(session, release_id)
     current_columns = session.columns_of(table)
     if recorded_digest is None:

@@ -71,12 +71,12 @@ def run(
 ) -> Report:
     """Run a job: read, cluster, write, recount; publish only if the recount succeeds.
 
+    The caller opens and commits the sessions; the release becomes visible with the commit.
+
     Parameters
     ----------
-    export : writes files of the verified release before it becomes visible; the report and the
+    export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
-
-    The caller opens and commits the sessions; the release becomes visible with the commit.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def run(
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
-    """Add a digest of the rows to be read to the recorded state of the source, if requested."""
+    """Add a digest of the source's rows to the state that the ledger records, if requested."""
     if not planned.job.source_digest:
         return planned
     columns = list(dict.fromkeys(planned.job.columns_to_read))
@@ -163,16 +163,17 @@ def publish(
     complete: Callable[[Report], Report],
     export: ExportFiles | None = None,
 ) -> Report:
-    """Write a release and count it; publish it when ``check`` accepts the counts.
+    """Write a release and count it; publish it if ``check`` accepts the counts.
+
+    The caller opens and commits the session of the target.
 
     Parameters
     ----------
     planned : the plan; its policy has the hierarchies that the records were recoded with.
-    check : returns the verdict on the written release; raises if it must not be published.
+    draft : the records, and the values to release for each class.
+    check : returns counts and findings of the written release; raises if it must not be published.
     complete : adds the details of this kind of run to the report, such as those of a chain.
-    export : see ``run``.
-
-    The caller opens and commits the session of the target.
+    export : writes files of the verified release, as for ``run``.
 
     Raises
     ------
@@ -288,7 +289,7 @@ def read_and_cluster(
 def cluster_records(
     planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
 ) -> ClusteringResult:
-    """Find the classes of records; passes ``options`` to ``partition_for``."""
+    """Find the classes of records. Further ``options`` are those of ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
         return partition_for(
@@ -341,10 +342,10 @@ def recode_release(
         microdata,
         clustering,
         policy,
-        lambda partition, attributes: source.exact_totals(
+        exact_totals=lambda partition, attributes: source.exact_totals(
             relation, microdata, partition, attributes
         ),
-        planned.build_trees,
+        build_trees=planned.build_trees,
     )
 
 

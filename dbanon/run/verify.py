@@ -114,7 +114,7 @@ class SetCount:
 class Verification:
     """The result of recounting a published relation.
 
-    ``k_requested`` is the requested k, ``k_achieved`` the present size of the smallest class, in
+    ``k_requested`` is the requested k, ``k_achieved`` the current size of the smallest class, in
     rows. ``entity`` is the column whose distinct values k counted when the release was made; it was
     not released, so only rows can be counted now. ``k_rows`` is set for a release that grouped each
     attribute separately: the number of rows that share the rarest combination of values, which the
@@ -264,7 +264,10 @@ def _verify_classes(
     k: int,
     release: ReleaseRelation | None,
 ) -> Verification:
-    """Recount a relation that has classes; see ``verify`` for the errors."""
+    """Recount the classes of a relation, and compare it with its entry in the ledger, if any.
+
+    ``k`` is the smallest number of rows that a class may have. The errors are those of ``verify``.
+    """
     entry = release.entry if release else None
     comparison = Comparison(session, relation, entry)
     comparison.require_columns(names)
@@ -305,7 +308,7 @@ def _verify_classes(
 
 
 def _require_name(relation: RelationName | str) -> RelationName:
-    """Return the name of a relation without a ledger entry; raises InvalidParameter for a release id."""
+    """Convert to the name of a relation; raise InvalidParameter for the id of a release."""
     if isinstance(relation, RelationName):
         return relation
     if RELEASE_ID.fullmatch(relation):
@@ -374,7 +377,7 @@ def require_smallest_class(
 
     Raises
     ------
-    RecountFailed : it holds fewer.
+    RecountFailed : the smallest class holds fewer rows.
     """
     if recount.smallest < k:
         raise RecountFailed(

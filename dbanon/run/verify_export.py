@@ -27,7 +27,7 @@ class VerifiedExport:
 
     Parameters
     ----------
-    file : its present path.
+    file : the path at which the file was verified.
     entry : the ledger's record of the file and its release.
     """
 
@@ -36,7 +36,7 @@ class VerifiedExport:
 
     @property
     def release_id(self) -> str:
-        """The id of its release."""
+        """The id of the release that published the file."""
         return self.entry.release_id
 
     def to_dict(self) -> dict[str, Any]:
