@@ -116,6 +116,7 @@ def publish_figures(
         if name in _COMPOSED_FIGURES:
             figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
+            # A missing value has no value to hide, and class sizes follow from the release.
             figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
             figures[name] = _publish_loss(name, pairs, figure, losses, step, separate_classes)
@@ -154,7 +155,10 @@ def _tick_part(tick: Tick, share_done: float, n_parts: int, share_of_part: float
 
 
 def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _SmallestLosses]:
-    """Limit the deviations of originals in pairs; also return the smallest losses to publish."""
+    """Limit the deviations of originals from their released values.
+
+    Returns pairs with modified originals and scales, and the smallest losses to publish.
+    """
     columns: list[ColumnPair] = []
     square_shares, mean_deviations = [], []
     largest = largest_class_size(pairs, separate_classes)
@@ -164,31 +168,31 @@ def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _S
             columns.append(original_column)
             continue
         has_value = pairs.cells([column])
-        present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
+        is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
         rows = column.released[pairs.labels]
         original, exponent = np.array(rows, np.float64), column.scale.exponent
-        scaled = np.ldexp(rows[present], -exponent)
-        labels, _ = classes_in_column(scaled, pairs.labels[present], separate_classes)
+        scaled = np.ldexp(rows[is_present], -exponent)
+        labels, _ = classes_in_column(scaled, pairs.labels[is_present], separate_classes)
         limited = limit_deviations(
-            np.ldexp(column.original[present], -exponent), scaled, labels, largest
+            np.ldexp(column.original[is_present], -exponent), scaled, labels, largest
         )
-        original[present] = np.ldexp(scaled + limited.deviations, exponent)
-        scale = public_scale(original[present], rows[present])
+        original[is_present] = np.ldexp(scaled + limited.deviations, exponent)
+        scale = public_scale(original[is_present], rows[is_present])
         ranks = None
-        if column.ordinal and present.any():
-            ranks = np.arange(rows[present].min(), rows[present].max() + 1)
-        suppressed = original_column.suppressed
-        if suppressed is not None:
+        if column.ordinal and is_present.any():
+            ranks = np.arange(rows[is_present].min(), rows[is_present].max() + 1)
+        suppressed_classes = original_column.suppressed
+        if suppressed_classes is not None:
             # Clip originals of suppressed cells to the range of other cells, which readers know.
-            hidden = suppressed[pairs.labels]
-            clipped = np.clip(column.original[hidden], scale.least, scale.most)
-            original[hidden] = clipped
+            is_suppressed = suppressed_classes[pairs.labels]
+            clipped = np.clip(column.original[is_suppressed], scale.least, scale.most)
+            original[is_suppressed] = clipped
         limited_column = replace(column, original=original, scale=scale, ranks=ranks)
-        if suppressed is not None:
-            columns.append(cover_hidden_values(limited_column, suppressed))
+        if suppressed_classes is not None:
+            columns.append(cover_hidden_values(limited_column, suppressed_classes))
             continue
         columns.append(limited_column)
-        if not column.ordinal and present.any():
+        if not column.ordinal and is_present.any():
             deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
             released_squares = float(np.square(scaled - scaled.mean()).sum())
             square_shares.append(
@@ -198,7 +202,7 @@ def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _S
             )
             # The sum of standardized deviations of one class that is at the limit.
             class_deviations = largest * limited.limit / deviation if deviation > 0 else 0.0
-            mean_deviations.append(class_deviations / (int(present.sum()) * np.sqrt(2.0)))
+            mean_deviations.append(class_deviations / (int(is_present.sum()) * np.sqrt(2.0)))
     smallest_losses = _SmallestLosses(
         squares=float(np.mean(square_shares)) if square_shares else 0.0,
         deviations=float(np.mean(mean_deviations)) if mean_deviations else 0.0,
@@ -255,23 +259,23 @@ def _publish_loss(
             figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
         )
     if name == "direct_loss":
-        cells = pairs.cells(pairs.columns)
-        n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
+        has_value = pairs.cells(pairs.columns)
+        n_cells = pairs.n * len(pairs.columns) if has_value is None else int(has_value.sum())
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 
 
 def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
     """Compute the public sums of squared deviations in a number column."""
-    cells = pairs.cells([column])
+    has_value = pairs.cells([column])
     power = -column.scale.exponent
     original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
-    present = None if cells is None else cells[:, 0]
+    is_present = None if has_value is None else has_value[:, 0]
     return compute_public_sums(
         original,
         released,
         pairs.partition,
-        present,
+        is_present,
         squared=True,
         separate_classes=separate_classes,
     )

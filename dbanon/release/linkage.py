@@ -125,7 +125,9 @@ def may_identify_groups(groups: ValueGroups) -> bool:
     return n_small >= MIN_GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 
-def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
+def count_unique_profiles(
+    groups: NDArray[np.int64], profiles: NDArray[np.int64]
+) -> tuple[int, int]:
     """Count the groups of 2 to ``MAX_GROUP_SIZE`` rows, and those whose rows' profiles are unique.
 
     Parameters

@@ -285,13 +285,13 @@ def _add_suppressed_cells(sums: PublicSums, cells: int, measure: str) -> PublicS
 
 def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     """Compute the public sums of iloss in a column of labels."""
-    sizes, present = partition.sizes, np.ones(partition.n_classes, bool)
+    sizes, is_present = partition.sizes, np.ones(partition.n_classes, bool)
     if column.missing is not None:
-        present = ~column.missing
+        is_present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
     if column.extent is None:
         assert column.label_losses is not None
-        loss = float((column.label_losses * sizes)[present].sum())
+        loss = float((column.label_losses * sizes)[is_present].sum())
         return PublicSums(
             count=n,
             mean=0.0,
@@ -303,11 +303,11 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             largest=largest,
             exact=column.loss_from_label,
         )
-    low, high = column.extent[present].T
-    widths = (high - low) * sizes[present]
+    low, high = column.extent[is_present].T
+    widths = (high - low) * sizes[is_present]
     if column.loss_from_label:
         lowest, highest = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
-        if not present.any():
+        if not is_present.any():
             lowest, highest = 0.0, 0.0
         return PublicSums(
             count=n,
@@ -321,7 +321,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             exact=True,
         )
     # Each interval is released as a number, so readers do not know its width.
-    values = column.as_float()[present]
+    values = column.as_float()[is_present]
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     return PublicSums(
         count=n,
@@ -329,7 +329,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         squares=0.0,
         low=lowest,
         high=highest,
-        total_loss=float(np.minimum(widths, (highest - lowest) * sizes[present]).sum()),
+        total_loss=float(np.minimum(widths, (highest - lowest) * sizes[is_present]).sum()),
         least=largest * (highest - lowest),
         largest=largest,
         exact=False,
@@ -434,8 +434,8 @@ def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[
 def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
     """Compute the public sums of the distances between originals and released values."""
     numbers = as_numbers(column)
-    cells = pairs.cells([column if numbers is None else numbers])
-    present = None if cells is None else cells[:, 0]
+    has_value = pairs.cells([column if numbers is None else numbers])
+    is_present = None if has_value is None else has_value[:, 0]
     if numbers is not None:
         power = -numbers.scale.exponent
         original = np.ldexp(numbers.original, power)
@@ -444,7 +444,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
             original,
             released,
             pairs.partition,
-            present,
+            is_present,
             squared=False,
             separate_classes=separate_classes,
         )
@@ -454,7 +454,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
-    count = pairs.n if present is None else int(present.sum())
+    count = pairs.n if is_present is None else int(is_present.sum())
     largest = largest_class_size(pairs, separate_classes)
     return PublicSums(
         count=count,

@@ -91,9 +91,9 @@ def recode(
         recode_columns,
         lambda wide_columns: exact_totals(row_partition, wide_columns),
     )
-    released, _ = classes.row_classes()
-    before, after = _losses_with_suppressed(
-        microdata, measures, released, policy, columns, recoding.measure
+    released_partition, _ = classes.row_classes()
+    loss_before, loss_after = _losses_with_suppressed(
+        microdata, measures, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.classes_by_columns(names)) > 1
@@ -105,19 +105,23 @@ def recode(
         partition=row_partition,
         columns=tuple(column.spelled() for column in columns),
         losses=tuple(
-            ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
+            ColumnLoss(
+                column.source,
+                before_rounding=float(loss_before.columns[i]),
+                released=float(loss_after.columns[i]),
+            )
             for i, column in enumerate(measured_columns)
         ),
-        loss_before_rounding=before.total,
-        loss=after.total,
+        loss_before_rounding=loss_before.total,
+        loss=loss_after.total,
         measure=recoding.measure,
         measures=measures,
         hierarchies=policy.hierarchies,
-        sums=(before.sums, after.sums),
+        sums=(loss_before.sums, loss_after.sums),
         public_sums=public_sums(
             microdata,
             measures,
-            released,
+            released_partition,
             columns,
             policy.hierarchies,
             recoding.measure,
@@ -172,10 +176,12 @@ def _sse_losses(
     def sum_losses(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
         column = columns[index]
         transform = Standardization.of([scales[index]])
-        present = None if microdata.valid is None or valid is None else valid[:, index]
+        is_present = None if microdata.valid is None or valid is None else valid[:, index]
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
-        return scaled_sums(values, partition, released, transform, present, is_partial=is_partial)
+        return scaled_sums(
+            values, partition, released, transform, is_present, is_partial=is_partial
+        )
 
     loss_sums = list(choose_column_map(microdata.numbers)(sum_losses, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
@@ -192,15 +198,17 @@ def _iloss_losses(
     """Compute iloss per cell, first for the ranges of classes and then for released labels."""
     n_records = max(int(partition.sizes.sum()), 1)
     range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
-    released = np.array([column.losses.sum() for column in columns if column.losses is not None])
-    released /= n_records
+    label_losses = np.array(
+        [column.losses.sum() for column in columns if column.losses is not None]
+    )
+    label_losses /= n_records
     before, after = (
         Loss(
             losses,
             float(losses.mean()),
             tuple((float(x) * n_records, float(n_records)) for x in losses),
         )
-        for losses in (range_losses, released)
+        for losses in (range_losses, label_losses)
     )
     return before, after
 
@@ -248,8 +256,8 @@ def _gower_losses(
 
 def _count_values(microdata: Microdata, partition: Partition, name: str) -> float:
     """Count the released records with a value of an attribute."""
-    valid, released = microdata.valid_column(name), partition.labels >= 0
-    return float(released.sum() if valid is None else (valid & released).sum())
+    valid, is_released = microdata.valid_column(name), partition.labels >= 0
+    return float(is_released.sum() if valid is None else (valid & is_released).sum())
 
 
 def _losses_with_suppressed(
@@ -379,7 +387,7 @@ class Release:
 def number_combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
     """Number the combinations of released values of classes, int32 (n_classes,).
 
-    Classes with equal released values get the same number: readers cannot distinguish them.
+    Classes with equal released values get the same number, since readers cannot distinguish them.
     """
     partition, codes_of_columns = release.partition, []
     for column in release.columns:

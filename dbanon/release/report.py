@@ -51,7 +51,7 @@ SEED_POLICY = (
 
 @dataclass(frozen=True)
 class Request:
-    """What was requested: the source, output, options and columns of a release.
+    """The requested source, output, options and columns of a release.
 
     Parameters
     ----------

@@ -27,6 +27,12 @@ from dbanon.run.totals import exact_totals_of
 def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     """Attack a release of half of the records, then discard that release.
 
+    Parameters
+    ----------
+    microdata : all records that were read.
+    planned : the plan of the run, whose policy has the hierarchies of these records.
+    tick : called with the share of the work that is done, 0 to 1.
+
     Raises
     ------
     TooFewRecords : half of the records are fewer than k, or all of them would be withheld.

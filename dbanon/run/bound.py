@@ -34,6 +34,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
     Parameters
     ----------
     seconds : limit of wall time, see ``compute_bound``.
+    tick : called with the share of the work that is done, 0 to 1.
 
     Raises
     ------

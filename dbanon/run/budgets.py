@@ -25,7 +25,7 @@ class BudgetShown:
     Parameters
     ----------
     record : the budget as stored in the ledger.
-    spendings : what was spent, newest first; empty in a list of budgets.
+    spendings : the amounts spent, newest first; empty in a list of budgets.
     """
 
     record: RecordedBudget

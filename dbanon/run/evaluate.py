@@ -40,6 +40,7 @@ def evaluate(
     Parameters
     ----------
     microdata : all records that were read.
+    tick : called with the share of the work that is done, 0 to 1.
     """
 
     def compute(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -134,6 +135,7 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
     ----------
     microdata : all records that were read.
     planned : the plan, whose policy has the hierarchies of these records.
+    tick : called with the share of the work that is done, 0 to 1.
     """
 
     def compute(report_progress: Tick) -> dict[str, Any]:
@@ -155,6 +157,7 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     Parameters
     ----------
     microdata : all records that were read.
+    tick : called with the share of the work that is done, 0 to 1.
     """
     seconds = float(policy.certificate or 0.0)
 

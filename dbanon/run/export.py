@@ -127,7 +127,7 @@ class Exporter:
 
         Parameters
         ----------
-        count_requests : what was counted in the relation, and is counted again in the files.
+        count_requests : the counts of the relation that are repeated for the files.
         counts : the counts of the relation.
 
         Raises

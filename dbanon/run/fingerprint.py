@@ -94,6 +94,7 @@ def digest_source(
         return {}
     import hashlib
 
+    # The probe is the database's hash of a constant, and shows which version of the hash it uses.
     algorithm, probe, *sums = rows_digest
     text = json.dumps([names, sums]).encode()
     rows_hash = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()

@@ -193,7 +193,7 @@ class Plan:
     def prepare_release(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
     ) -> PreparedRelease:
-        """Combine a release of these records with what is needed to write it to the output."""
+        """Combine a release of these records with the data needed to write it to the output."""
         return PreparedRelease(
             job=self.job,
             output=self.written_output,

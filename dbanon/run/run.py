@@ -171,6 +171,7 @@ def publish(
     ----------
     planned : the plan; its policy has the hierarchies that the records were recoded with.
     draft : the records, and the values to release for each class.
+    clock : measures the seconds of each phase.
     check : returns counts and findings of the written release; raises if it must not be published.
     complete : adds the details of this kind of run to the report, such as those of a chain.
     export : writes files of the verified release, as for ``run``.
