@@ -38,7 +38,7 @@ from dbanon.release.linkage import (
     may_identify_groups,
     share_in_hundredths,
 )
-from dbanon.run.linkage import may_be_group_number
+from dbanon.run.linkage import may_be_group_identifier
 from dbanon.sessions import recount_statements
 from dbanon.stores.ports import PreparedRelease
 
@@ -260,7 +260,7 @@ class DisplayedColumns:
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if a column identifies groups, such as households; otherwise None."""
-        if not may_be_group_number(self.job, self.draft.relation, name):
+        if not may_be_group_identifier(self.job, self.draft.relation, name):
             return None
         [group] = self._keys([self._state_column(name)])
         keys = ", ".join(group)

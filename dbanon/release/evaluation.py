@@ -64,7 +64,8 @@ class Evaluation(LabelledTextWithCard):
 
     Parameters
     ----------
-    rows, suppressed : number of released records, which the figures describe, and of withheld ones.
+    rows, suppressed : number of released records, and of withheld ones. The figures describe only
+        released records.
     suppressed_cells : number of cells of released rows that are NULL only in the release.
     losses, risks : values by measure, in the catalogue's order; None if a measure does not apply.
     columns : values by column, then by measure.
@@ -116,9 +117,13 @@ def evaluation_of(
     names: Iterable[str] | None = None,
     tick: Tick = ignore_progress,
 ) -> Evaluation:
-    """Evaluate pairs of originals and released values by the named measures; by default all.
+    """Evaluate pairs of originals and released values.
 
-    ``tick`` is called with the share of the work that is done.
+    Parameters
+    ----------
+    parameters : the parameters of the measures; None for the defaults.
+    names : the measures to compute; None for all.
+    tick : called with the share of the work that is done, 0 to 1.
 
     Raises
     ------
@@ -202,17 +207,17 @@ def pairs_of(
         microdata, partition = take_records(microdata, records), partition.take(records)
     measures = measures or Measures.of(microdata)
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
-    pairs = [
+    columns_and_counts = [
         _cover_suppressed(column, partition)
         for column in pair_columns(microdata, measures, trees, columns)
     ]
     return Pairs(
-        tuple(column for column, _ in pairs),
+        tuple(column for column, _ in columns_and_counts),
         partition,
-        n_withheld,
-        microdata.strata,
-        microdata.entities,
-        sum(n_suppressed_cells for _, n_suppressed_cells in pairs),
+        n_suppressed=n_withheld,
+        strata=microdata.strata,
+        entities=microdata.entities,
+        suppressed_cells=sum(n_suppressed for _, n_suppressed in columns_and_counts),
     )
 
 
@@ -223,21 +228,21 @@ def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnP
     from other NULLs, so all NULLs of a column with suppressed cells are replaced. Also return the
     number of suppressed cells.
     """
-    hidden = column.released_nulls
-    if hidden is None:
+    is_released_null = column.released_nulls
+    if is_released_null is None:
         return column, 0
-    is_suppressed = hidden[partition.labels]
+    is_suppressed = is_released_null[partition.labels]
     if column.original_nulls is not None:
         is_suppressed &= ~column.original_nulls
     if not is_suppressed.any():
         return column, 0
-    return cover_hidden_values(column, hidden), int(is_suppressed.sum())
+    return cover_hidden_values(column, is_released_null), int(is_suppressed.sum())
 
 
 def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
-    """Replace the released values of classes in the mask ``hidden``, bool (m,).
+    """Replace the released values of some classes by labels that cover every value of the column.
 
-    The new values are labels that cover every value of the column.
+    ``hidden``, bool (m,), marks these classes among all m classes.
     """
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
@@ -267,6 +272,8 @@ def pair_columns(
 
     Parameters
     ----------
+    microdata : the records to pair.
+    measures : column statistics of the records.
     trees : for each attribute, its hierarchy or None.
     columns : the released columns as written.
     """

@@ -26,7 +26,7 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
         _SUBJECT,
         TITLE,
         "k holds for someone who knows one row, but not for someone who knows several rows of a"
-        f" person. Of {n_sampled} persons{sample_text}, {n_below} have rows that, taken together,"
-        f" fewer than k = {k} persons share. Of {n_pairs} persons with two rows or more,"
-        f" {pairs_below} have two randomly drawn rows that fewer than k persons share",
+        f" person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken together, are"
+        f" shared by fewer than k = {k} persons. For persons with two rows or more, this is true of"
+        f" a random pair of rows in {pairs_below} of {n_pairs} cases",
     )

@@ -127,7 +127,8 @@ class Provenance:
 class _ReportField(Generic[T]):
     """An attribute of a report that reads its value from one of the report's groups.
 
-    ``path`` names the group and the field in it, such as ``counts.verdict.k``."""
+    ``path`` names the group and the field in it, such as ``counts.verdict.k``.
+    """
 
     def __init__(self, path: str) -> None:
         self._get_value: Callable[[Report], T] = attrgetter(path)

@@ -178,8 +178,8 @@ class Exporter:
     def finish(self) -> None:
         """Move the files to their destinations, after the commit of the release.
 
-        Errors become warnings, because the release is published. They are raised if the files are
-        the only copies of the release, because its database is not persistent.
+        The release is published already, so errors become warnings. They are raised if the database
+        is not persistent, because then only the files contain the release.
 
         Raises
         ------

@@ -158,8 +158,8 @@ class RetainedColumns:
         return LinkingColumn(name, strongest, share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
-        """Return a finding if the column's values identify groups of rows, else None."""
-        if not may_be_group_number(self.job, self._relation, name):
+        """Return a finding if the column identifies groups, such as households, else None."""
+        if not may_be_group_identifier(self.job, self._relation, name):
             return None
         if not may_identify_groups(self._counts.group_by_value(name)):
             return None
@@ -168,7 +168,7 @@ class RetainedColumns:
         return LinkingColumn(name, None, share) if share >= MIN_SHARE_TO_WARN else None
 
 
-def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
+def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:
     """Return whether a column may identify groups of rows, judged by its role and type."""
     return name in job.keep and relation.attribute(name).kind not in _MEASURED_KINDS
 
@@ -194,7 +194,7 @@ class CountedColumns(Protocol):
         """Return a finding if the column is another coding of a quasi-identifier, else None."""
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
-        """Return a finding if the column's values identify groups of rows, else None."""
+        """Return a finding if the column identifies groups, such as households, else None."""
 
 
 def find_linking_columns(
