@@ -318,7 +318,7 @@ def find_disclosures(
     findings = []
     n_rare = int(groups.sizes @ groups.rare)
     if n_rare >= LEAST_REPORTED_SHARE * n:
-        findings.append(DisclosiveColumn(name, None, floor_share(n_rare, n, k)))
+        findings.append(DisclosiveColumn(name, determines=None, share=floor_share(n_rare, n, k)))
     for index, quasi_identifier in enumerate(originals.names):
         n_determined = int(groups.sizes @ groups.identical[:, index])
         if n_determined < LEAST_REPORTED_SHARE * n:
@@ -392,4 +392,4 @@ def prove_nearly_unique(
         return None
     if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_SHARED_SHARE:
         return None
-    return DisclosiveColumn(name, None, 1 - _MAX_SHARED_SHARE)
+    return DisclosiveColumn(name, determines=None, share=1 - _MAX_SHARED_SHARE)

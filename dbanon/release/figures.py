@@ -139,7 +139,7 @@ def publish_figures(
             figures[name] = _round_figure(figure, step, most=1.0)
         else:
             # Withhold new measures until they are added to one of the groups above.
-            figures[name] = Figure(None, note=WITHHELD)
+            figures[name] = Figure(value=None, note=WITHHELD)
     return figures
 
 
@@ -299,7 +299,7 @@ def _publish_linkage(
 ) -> Figure:
     """Round a linkage risk to steps of one record, since at most one guess per class is right."""
     most = exact_figures["class_risk"].value if "class_risk" in exact_figures else 1.0
-    linkage = _round_figure(figure, choose_rounding_step(1, pairs.n), most=most)
+    linkage = _round_figure(figure, choose_rounding_step(largest=1, n=pairs.n), most=most)
     return replace(linkage, parts=_round_figure(figure, step, most=1.0).parts)
 
 

@@ -114,10 +114,12 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
 
 
 def _count_releases(n_earlier: Any) -> str:
+    """Write a number of earlier releases in words."""
     return "1 earlier release" if n_earlier == 1 else f"{n_earlier} earlier releases"
 
 
 def _list_names(names: Sequence[str]) -> str:
+    """List names for a message, at most ``_MAX_LISTED``."""
     n_omitted = len(names) - _MAX_LISTED
     omitted = f" and {n_omitted} more" if n_omitted > 0 else ""
     return f"{', '.join(names[:_MAX_LISTED])}{omitted},"

@@ -81,9 +81,9 @@ def share_in_hundredths(count: int, n: int) -> float:
 def measure_dependence(
     groups: ValueGroups, column_index: int, frequencies: Frequencies, n_rows: int
 ) -> float:
-    """Measure how far a column determines another column: 0 as far as by chance, 1 always.
+    """Measure how far a column determines another one: 0 if only by chance, 1 if always.
 
-    Also 0 if too few rows are in groups that could have several values.
+    The result is also 0 if too few rows are in groups that could have several values.
 
     Parameters
     ----------
@@ -107,7 +107,8 @@ def measure_dependence(
 def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
     """Return the frequencies of the values of the column that rows are grouped by.
 
-    NULL counts as a value. ``n_rows`` is the number of all released rows."""
+    NULL counts as a value. ``n_rows`` is the number of all released rows.
+    """
     occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(occurrences, np.append(groups.counts, 1))
 
@@ -132,8 +133,8 @@ def count_unique_profiles(
 
     Parameters
     ----------
-    groups, profiles : int64 (n,), codes of each row's group, -1 for none, and of its profile (its
-        combination of released values).
+    groups : int64 (n,), the code of each row's group; -1 if it is in none.
+    profiles : int64 (n,), the code of each row's profile, its combination of released values.
     """
     profiles_of_group: dict[int, list[int]] = {}
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):

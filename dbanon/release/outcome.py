@@ -1,6 +1,6 @@
 """The information loss and the evaluation of a release, as public and as exact figures.
 
-Readers may see public figures; exact ones reveal extreme records.
+Readers of a release may see public figures. Exact figures reveal extreme records.
 """
 
 from __future__ import annotations

@@ -416,7 +416,8 @@ def _build_anonymize_arguments(
 ) -> dict[str, Any]:
     """Build the arguments of ``anonymize`` for a trial release, without hierarchies.
 
-    The caller of ``advise`` has the hierarchies already."""
+    The caller of ``advise`` has the hierarchies already.
+    """
     source_name, policy = planned.relation.name, planned.policy
     arguments: dict[str, Any] = {
         "table": str(source_name),

@@ -158,7 +158,7 @@ def _plan_files(job: Job) -> list[PlannedFile]:
             path=str(destinations.resolve_destination(export.path, "{release}")),
             format=export.format,
             replaces="{release}" not in export.path
-            and destinations.status_of(destinations.resolve_destination(export.path, ""))
+            and destinations.status_of(destinations.resolve_destination(export.path, release_id=""))
             is not None,
             keep_last=export.keep_last,
         )
@@ -205,7 +205,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
         entry = entries.find_release(session, parse_relation(job.output))
         if entry.release_id != release_id:
             return False
-        # Check it as a source is checked, because its owner may have replaced it by a view.
+        # Check the relation like a source: its owner may have replaced it by a view.
         session.find_source(entry.name)
         comparison = Comparison(session, entry.name, entry)
         comparison.compare_rows()
@@ -218,7 +218,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
 def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""
     try:
-        path = destinations.resolve_destination(file["path"], "")
+        path = destinations.resolve_destination(file["path"], release_id="")
         return (
             destinations.is_file(destinations.status_of(path))
             and destinations.sha256(path) == file["sha256"]

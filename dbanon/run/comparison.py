@@ -168,6 +168,7 @@ class Comparison:
 
 
 def _quote_names(names: Sequence[str]) -> list[str]:
+    """Put column names in double quotes, for messages."""
     return [f'"{name}"' for name in names]
 
 
@@ -202,7 +203,12 @@ def recount_models(
         else:
             why_not = model
         model_counts.append(
-            ModelCount(recorded["model"], float(recorded["counted"]), None, why_not)
+            ModelCount(
+                model=recorded["model"],
+                recorded=float(recorded["counted"]),
+                counted=None,
+                why_not=why_not,
+            )
         )
     if not models:
         return tuple(model_counts)

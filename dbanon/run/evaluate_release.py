@@ -111,7 +111,7 @@ def evaluate_release(
             " as data frames, and call dbanon.evaluate in Python.",
         )
         require_classes(entry)
-        # Check it as a source is checked, because its owner may have replaced it by a view.
+        # Check the relation like a source: its owner may have replaced it by a view.
         released = session.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
@@ -301,4 +301,5 @@ def _compare_originals(
 
 
 def _percent_change(before: float, after: float) -> float:
+    """Return the absolute change in percent; 0 if ``before`` is 0."""
     return 100 * abs(before - after) / before if before else 0.0

@@ -296,7 +296,11 @@ class Exporter:
             _, entry = position_and_entry.get((release_id, index), unrecorded)
             destination: destinations.Destination | None = None
             try:
-                destination = destinations.resolve_destination(entry["path"], "") if entry else None
+                destination = (
+                    destinations.resolve_destination(entry["path"], release_id="")
+                    if entry
+                    else None
+                )
                 if (
                     destination is None
                     or destination.parent != path.parent
@@ -327,7 +331,7 @@ class Exporter:
             # The newest is the file of this run.
             older_entries = entries[1:]
             older_files = [
-                (destinations.resolve_destination(entry["path"], ""), entry)
+                (destinations.resolve_destination(entry["path"], release_id=""), entry)
                 for entry in older_entries
             ]
             existing_files = [

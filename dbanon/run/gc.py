@@ -61,7 +61,9 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
         has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
-            and destinations.status_of(destinations.resolve_destination(entry["path"], ""))
+            and destinations.status_of(
+                destinations.resolve_destination(entry["path"], release_id="")
+            )
             is not None
         ):
             without_data.discard(release_id)

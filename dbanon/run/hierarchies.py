@@ -168,7 +168,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
     ------
     HierarchyBroken : some values are not leaves; the attribute ``problems`` of the error names
         them.
-    InvalidParameter : as ``read_column_values``.
+    InvalidParameter : the column holds timestamps, which databases spell differently.
     """
     attribute, values = _read_column(store, table, column)
     tree.encode(spell_as_leaves(tree, values, attribute), column)

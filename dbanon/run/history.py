@@ -93,7 +93,11 @@ def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str,
     for entity in job.guarantee.persons:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
-            return {JOINT: describe_joint_histories(len(earlier_releases), None, ())}
+            return {
+                JOINT: describe_joint_histories(
+                    len(earlier_releases), counts=None, chain_outputs=()
+                )
+            }
     return {}
 
 

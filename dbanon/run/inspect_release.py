@@ -47,7 +47,8 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    ReleaseNotFound, TableNotFound : the ledger has no such release, or its table is gone.
+    LedgerNotTrusted : the ledger cannot be relied on.
     InsufficientRights : the relation may not be read.
     """
     with store.session(write=False) as session:
@@ -71,7 +72,8 @@ def read_private_report(store: Store, relation: RelationName) -> PrivateReport |
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    ReleaseNotFound, TableNotFound : the ledger has no such release, or its table is gone.
+    LedgerNotTrusted : the ledger cannot be relied on.
     """
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)

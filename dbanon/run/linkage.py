@@ -155,7 +155,7 @@ class RetainedColumns:
         share = share_in_hundredths(rows_below_k, self._n_rows)
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
-        return LinkingColumn(name, strongest, share)
+        return LinkingColumn(name, codes=strongest, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if the column identifies groups, such as households, else None."""
@@ -165,7 +165,7 @@ class RetainedColumns:
             return None
         n_repeated, n_identified = self._counts.count_profiles(self._class_columns, name)
         share = share_in_hundredths(n_identified, n_repeated)
-        return LinkingColumn(name, None, share) if share >= MIN_SHARE_TO_WARN else None
+        return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
 
 
 def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:

@@ -178,6 +178,7 @@ def open_source(
 
 
 def _is_sqlite_connection(database: Any) -> bool:
+    """Return True for a ``sqlite3.Connection``."""
     # If there is such a connection, its module is already loaded; otherwise avoid the import.
     sqlite_module = sys.modules.get("_sqlite3")
     return sqlite_module is not None and isinstance(database, sqlite_module.Connection)
@@ -236,7 +237,7 @@ def open_store(
         return SqliteStore(database, on_sql)
     duckdb_path = parse_duckdb_path(database) if isinstance(database, str) else None
     if duckdb_path is not None:
-        return _open_duckdb_store(duckdb_path, {}, on_sql, memory)
+        return _open_duckdb_store(duckdb_path, query={}, on_sql=on_sql, memory=memory)
     if isinstance(database, str):
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
@@ -324,6 +325,10 @@ def _require_sqlalchemy(url: str) -> None:
 def _open_duckdb_store(
     path: str | None, query: Mapping[str, Any], on_sql: OnSql | None, memory: int | None
 ) -> ClientStore:
+    """Open a DuckDB file; ``query`` are the arguments in its URL, which must be empty.
+
+    ``memory`` is the memory limit of DuckDB in bytes; None for no limit.
+    """
     from dbanon.stores.duckdb.store import DuckdbStore
 
     if not path or path.startswith(":memory:"):

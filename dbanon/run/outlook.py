@@ -233,6 +233,7 @@ def build_outlook(
     cluster : whether to read the quasi-identifiers and find the classes, which needs temporary
         tables.
     keep_last : the number of replaced releases of the output view to keep; None to keep all.
+    progress : called with a phase and the share of it that is done; None to report nothing.
     plan_chain_release : describes the next release of the job's chain; None without a chain.
     open_chain_source : returns the source that this release reads; None without a chain.
 
@@ -253,7 +254,7 @@ def build_outlook(
             sql_source = open_chain_source(job, sql_source, sql_target.session)
         with clock.phase("read") as tick:
             try:
-                planned = plan(job, sql_source, sql_target, lambda: tick(0.0))
+                planned = plan(job, sql_source, sql_target, pulse=lambda: tick(0.0))
             except UnsupportedType as error:
                 error.detail = error.detail or _describe_text_columns(job, source_session)
                 raise
@@ -377,6 +378,7 @@ def _assemble_outlook(
 
 
 def _forecast_shape(planned: Plan) -> Shape:
+    """Return the number of quasi-identifiers of each kind, on which forecasts depend."""
     return Shape.of(planned.roles.quasi_identifiers, planned.hierarchies.trees)
 
 
@@ -434,11 +436,13 @@ def _describe_text_columns(job: Job, session: Session) -> str | None:
 
 
 def _describe_reading(column: FileColumn) -> str:
+    """Describe the type that a column of a CSV file is read as."""
     kind = "text" if column.sql_type == "VARCHAR" else column.sql_type.lower()
     return f"{kind}; {column.text_format}" if column.text_format else kind
 
 
 def _describe_column(column: PlannedColumn) -> str:
+    """Describe the type of a quasi-identifier, and its hierarchy."""
     text = f"{column.sql_type or column.kind}, treated as {column.kind}"
     if column.hierarchy is None:
         return text
@@ -449,6 +453,7 @@ def _describe_column(column: PlannedColumn) -> str:
 
 
 def _describe_clustering(summary: ClusteringSummary) -> list[tuple[str, str]]:
+    """Return pairs of label and text about the classes, for display."""
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss per cell",

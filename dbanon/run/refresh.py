@@ -140,7 +140,8 @@ def _read_entry(
 ) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
     """Read what the ledger has about a release.
 
-    Returns the request, the version of dbanon that made it, and the arguments of its report."""
+    Returns the request, the version of dbanon that made it, and the arguments of its report.
+    """
     if not entries.has_trusted_ledger(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing_relation = session.find_existing(name)

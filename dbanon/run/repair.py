@@ -121,6 +121,6 @@ def _compare_rows(
         return digest.NOT_RECORDED if recorded_names == current_names else None
     if recorded_columns != current_columns:
         return None
-    # Check it as a source is checked, because its owner may have replaced it.
+    # Check the relation like a source: its owner may have replaced it by a view.
     session.find_source(table)
     return digest.compare(session, table, recorded_digest)

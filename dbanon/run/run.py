@@ -84,7 +84,7 @@ def run(
     """
     clock = Clock(progress)
     with clock.phase("read") as tick:
-        planned = plan(job, source, target, lambda: tick(0.0))
+        planned = plan(job, source, target, pulse=lambda: tick(0.0))
         job_fingerprint = compute_fingerprint(planned, source)
         planned = _with_source_digest(planned, source)
     planned = replace(

@@ -49,7 +49,9 @@ OPTIONAL_SECONDS = 4.0
 # A table with at least this many rows per person is regarded as a table of events.
 ROWS_PER_PERSON_OF_EVENTS = 3
 
+# Called with the share done, 0 to 1.
 Tick = Callable[[float], None]
+# Called with a point and the policy of its k.
 OnTried = Callable[[Point, Policy], None]
 
 
@@ -68,14 +70,15 @@ def sweep(
     """Try releases with every requested method and k, the cheapest first.
 
     Methods without refinement come first, values of k in ``KNEE_RANGE`` before others, and large
-    values of k before small ones. The first release is always completed. See ``_TrialQueue``.
+    values of k before small ones. The first release is always completed.
 
     Parameters
     ----------
     microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this are not reported exactly.
     report_progress : called with the share done, 0 to 1; an exception ends the sweep.
-    on_tried : called with each point, before the frontier is known, and with the policy of its k.
+    on_tried : called with each point, which does not show yet whether it is on the frontier, and
+        with the policy of its k.
 
     Raises
     ------
@@ -83,7 +86,7 @@ def sweep(
     DbanonError : no release could be tried; the error of the first method.
     """
     records = _RecordsByK(planned, microdata, request, lambda: report_progress(0.0))
-    ks = records.feasible_k()
+    ks = records.list_feasible_k()
     is_numeric = are_numbers(microdata.attributes, records.trees_for(ks[0]))
     runner = _TrialRunner(
         planned,
@@ -213,12 +216,12 @@ class _RecordsByK:
         self._request, self._pulse = request, pulse
         self._sample_by_k: dict[int, _Sample] = {}
 
-    def feasible_k(self) -> list[int]:
+    def list_feasible_k(self) -> list[int]:
         """Return the values of k for which there are enough records.
 
         Raises
         ------
-        TooFewRecords : there are none.
+        TooFewRecords : there are enough records for no k.
         """
         feasible_ks = []
         for k in self._request.k:
@@ -424,6 +427,7 @@ class _TrialRunner:
 
     @property
     def _shape(self) -> Shape:
+        """The number of quasi-identifiers of each kind, on which forecasts depend."""
         return Shape.of(self.microdata.attributes, self.records.trees_for(self.smallest_k))
 
     @cached_property
@@ -448,7 +452,8 @@ class _TrialRunner:
     def build_policy(self, name: str, k: int) -> Policy:
         """Build the policy of a trial release.
 
-        ``name`` is that of a method with or without refinement, such as ``mdav+fast``."""
+        ``name`` is that of a method with or without refinement, such as ``mdav+fast``.
+        """
         method, refine = parse_method_and_refinement(name)
         options: dict[str, Any] = {}
         if self.is_numeric and find_method(method).takes_categories:

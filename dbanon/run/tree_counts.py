@@ -67,7 +67,7 @@ def count_tree(
     k: int,
     entity: str | None = None,
 ) -> TreeCounts:
-    """Count the rows below each node of a column's hierarchy; leave out rare nodes.
+    """Count the rows at or below each node of a column's hierarchy; leave out rare nodes.
 
     Parameters
     ----------

@@ -46,7 +46,11 @@ class PrivateVerification:
     ----------
     rows : number of rows, all of them without NULL and within the bounds and lists.
     release_id, guarantee, epsilon : from the ledger's entry.
-    unchanged, digest, output, superseded_at : see ``Verification``.
+    unchanged : True if columns, types and rows are as released; None if the rows could not be
+        compared.
+    digest : the result of comparing the digest of the rows, a constant of ``stores.digest``.
+    output : the release's output.
+    superseded_at : when another release took its name; None for the current release.
     counted : describes the counts, and names what cannot be counted.
     """
 
@@ -250,7 +254,7 @@ def verify(
                 if k is not None:
                     require_classes(entry)
                 return _verify_private(session, release)
-            # Check it as a source is checked, because its owner may have replaced it by a view.
+            # Check the relation like a source: its owner may have replaced it by a view.
             session.find_source(relation)
             names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
@@ -391,7 +395,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     """Recount a differentially private release, and check its values against their domains."""
     entry, relation_name = release.entry, release.relation
     assert entry.epsilon is not None
-    # Check it as a source is checked, because its owner may have replaced it by a view.
+    # Check the relation like a source: its owner may have replaced it by a view.
     relation = session.find_source(relation_name)
     comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)
