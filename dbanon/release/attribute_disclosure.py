@@ -72,8 +72,8 @@ class FewPersons:
         """Describe the finding in a sentence."""
         return (
             f'"{self.name}" looks like a person identifier, and about {self.share:.0%} of the'
-            f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
-            " person's"
+            f" classes hold fewer than {k} of its values: k counts rows, so all rows of a class"
+            " may belong to one person"
         )
 
 
@@ -92,8 +92,8 @@ class PersonSpellings(FewPersons):
         """Describe the finding in a sentence."""
         return (
             f'"{self.name}" has spellings that differ only in white space or case, about'
-            f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
-            " may be one person's"
+            f" {self.share:.0%} of its values: each counts as a person, so all rows of a class of"
+            f" {k} persons may belong to one person"
         )
 
 

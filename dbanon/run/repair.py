@@ -27,6 +27,7 @@ class Repair:
 
     Parameters
     ----------
+    release_id : the id of the release that the entry describes.
     output : the present name of the release's output.
     action : ``attached``: the entry now refers to this relation; ``renamed``: the entry now has the
         relation's present name; ``left``: nothing was changed.
@@ -68,14 +69,16 @@ def _repair_entry(
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
     compared_relation = table if candidate["read_oid"] == candidate["table_oid"] else output
     verdict, owner = candidate["verdict"], candidate["owner"]
-    reason = _REASON_BY_VERDICT.get(verdict)
+    refusal_reason = _REASON_BY_VERDICT.get(verdict)
     if verdict == "owner" and owner not in accept_owners:
-        reason = f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
+        refusal_reason = (
+            f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
+        )
     success_reason = "its owner, columns and rows are those that were released"
     if verdict == "rename":
         recorded_name = RelationName(candidate["output_schema"], candidate["output_name"])
         success_reason = f"its entry named it {recorded_name}"
-    elif reason is None:
+    elif refusal_reason is None:
         try:
             with session.savepoint():
                 comparison = _compare_rows(
@@ -83,17 +86,17 @@ def _repair_entry(
                 )
         except DbanonError as error:
             # Reading is refused if it would run another role's code. Continue with other entries.
-            comparison, reason = None, f"its rows could not be compared: {error.message}"
-        if reason is not None:
+            comparison, refusal_reason = None, f"its rows could not be compared: {error.message}"
+        if refusal_reason is not None:
             pass
         elif comparison == digest.CHANGED:
-            reason = "its rows are not those that were released"
+            refusal_reason = "its rows are not those that were released"
         elif comparison is None:
-            reason = _OTHER_COLUMNS_REASON
+            refusal_reason = _OTHER_COLUMNS_REASON
         elif comparison != digest.UNCHANGED:
             success_reason = f"rows not compared: digest {comparison}"
-    if reason is not None:
-        return Repair(release_id, str(output), UNCHANGED, reason)
+    if refusal_reason is not None:
+        return Repair(release_id, str(output), UNCHANGED, refusal_reason)
     session.run(
         ATTACH,
         (
