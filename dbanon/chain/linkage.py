@@ -35,10 +35,10 @@ from dbanon.release.linkage import (
     MIN_SHARE_TO_WARN,
     LinkingColumn,
     is_coding,
-    may_number_groups,
+    may_identify_groups,
     share_in_hundredths,
 )
-from dbanon.run.linkage import may_be_group_number
+from dbanon.run.linkage import may_be_group_identifier
 from dbanon.sessions import recount_statements
 from dbanon.stores.ports import PreparedRelease
 
@@ -258,9 +258,9 @@ class DisplayedColumns:
             return None
         return LinkingColumn(name, codes=strongest, share=share)
 
-    def find_group_number(self, name: str) -> LinkingColumn | None:
+    def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if a column identifies groups, such as households; otherwise None."""
-        if not may_be_group_number(self.job, self.draft.relation, name):
+        if not may_be_group_identifier(self.job, self.draft.relation, name):
             return None
         [group] = self._keys([self._state_column(name)])
         keys = ", ".join(group)
@@ -275,7 +275,7 @@ class DisplayedColumns:
             .T
         )
         no_matches = np.zeros((len(sizes), 0), np.int64)
-        if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
+        if not may_identify_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
         profile = self._keys([column.state_column for column in self._shared_columns])
         query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)

@@ -39,7 +39,7 @@ from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.ledger.entries import has_trusted_ledger
 from dbanon.release.outcome import build_losses
-from dbanon.release.recode import Release, combinations
+from dbanon.release.recode import Release, number_combinations
 from dbanon.release.report import Report
 from dbanon.run.disclosure import (
     find_disclosive_columns,
@@ -73,7 +73,7 @@ def extend_histories(
     session, partition = state.session, release.partition
     member_table = state.shared_table("chain_member")
     session.stage_labels(microdata, partition, relation.required_locator.types)
-    combination_numbers = combinations(microdata, release)
+    combination_numbers = number_combinations(microdata, release)
     class_numbers = session.class_numbers(partition)
     session.load_rows([], [(class_numbers, combination_numbers, [()] * len(class_numbers))])
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)

@@ -1,6 +1,7 @@
 """The alignment of released rows with the original rows of a data frame.
 
-The report keeps it in memory only. It would undo shuffling, so no JSON, text or pickle contains it.
+The report keeps the alignment in memory only. The alignment would undo shuffling, so no JSON, text
+or pickle contains it.
 """
 
 from __future__ import annotations
@@ -62,15 +63,17 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
         distances += column.distances_ignoring_nulls(records[:, None], rows[None, :])
     record_means, row_means = distances.mean(axis=1), distances.mean(axis=0)
     expected_sum, paired_sum = n * float(row_means.mean()), float(np.trace(distances))
-    # Lower bounds for any pairing: each record with its nearest row, and vice versa.
+    # A lower bound for any pairing: pair each record with its nearest row, or each row with its
+    # nearest record.
     least_sum = max(float(distances.min(axis=1).sum()), float(distances.min(axis=0).sum()))
     distances -= record_means[:, None]
     distances -= row_means[None, :] - row_means.mean()
-    spread = sqrt(float(np.square(distances, out=distances).sum()) / (n - 1))
-    if spread <= _ROUNDING_ERROR * expected_sum or expected_sum <= least_sum:
+    # The standard deviation, over random pairings, of the sum of their distances.
+    sum_deviation = sqrt(float(np.square(distances, out=distances).sum()) / (n - 1))
+    if sum_deviation <= _ROUNDING_ERROR * expected_sum or expected_sum <= least_sum:
         return None
     gain = expected_sum - paired_sum
-    return gain / spread, gain / (expected_sum - least_sum)
+    return gain / sum_deviation, gain / (expected_sum - least_sum)
 
 
 # Orders of the rows of a released frame, as named in its attrs and in the arguments of its report.

@@ -22,7 +22,7 @@ from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
 from dbanon.measures.attacks.task import AttackData
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.evaluation import columns_of
+from dbanon.release.evaluation import pair_columns
 from dbanon.release.words import describe_attack
 
 
@@ -72,7 +72,7 @@ class Attacks(LabelledTextWithCard):
 
 def build_attack_data(
     microdata: Microdata,
-    members: int,
+    n_members: int,
     columns: Iterable[ReleasedColumn],
     weights: NDArray[np.int64],
     hierarchies: Hierarchies | None = None,
@@ -85,9 +85,11 @@ def build_attack_data(
     Parameters
     ----------
     microdata : the originals, followed by the control records.
-    members : number of originals.
-    columns : the released columns as written, for m distinct rows.
+    n_members : number of originals, which are members of the released data.
+    columns : the released columns as written, with the values of m distinct rows.
     weights : int64 (m,), how often each distinct row occurs.
+    hierarchies : hierarchies by column; None if there are none.
+    measures : column statistics of the originals and control records; None to compute them.
     linked : for the attack that links two data sets, the columns of each; None for the first and
         the second half of all columns.
     options : further fields of ``AttackData``.
@@ -98,9 +100,9 @@ def build_attack_data(
     table_measures = measures or Measures.of(microdata)
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, table_measures)
     return AttackData(
-        columns=columns_of(microdata, table_measures, trees, columns),
-        n_members=members,
-        n_controls=microdata.n_records - members,
+        columns=pair_columns(microdata, table_measures, trees, columns),
+        n_members=n_members,
+        n_controls=microdata.n_records - n_members,
         weights=weights,
         source_columns=(
             tuple(names.index(name) for name in first_columns),

@@ -1,10 +1,10 @@
 """Retained columns that single out rows or reveal values that a release hides.
 
-Two kinds of rows are counted, among released rows with a value in such a column. *Rare*: fewer than
-k rows share the value. *Determined*: all rows with the value have the same original value of a
-quasi-identifier, so that it follows from the column. Values that occur once always determine it, so
-the number of rows expected by chance is subtracted. The excess is weighted by the share of rows in
-which the release hides the quasi-identifier.
+Two kinds of rows are counted, among released rows with a value in such a column. A row is *rare* if
+fewer than k rows share its value. It is *determined* if all rows with its value have the same
+original value of a quasi-identifier, so that this original value follows from the column. Values
+that occur once always determine it, so the number of rows expected by chance is subtracted. The
+excess is weighted by the share of rows in which the release hides the quasi-identifier.
 
 Findings name columns but contain no values.
 """
@@ -33,7 +33,7 @@ class DisclosiveColumn:
     name : the column.
     determines : the quasi-identifier whose original values follow from the column; None if the
         finding is that too few rows share each value of the column.
-    share : the minimum share of affected rows, among released rows with a value.
+    share : a lower bound of the share of affected rows, among released rows with a value.
     """
 
     name: str
@@ -72,8 +72,8 @@ class FewPersons:
         """Describe the finding in a sentence."""
         return (
             f'"{self.name}" looks like a person identifier, and about {self.share:.0%} of the'
-            f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
-            " person's"
+            f" classes hold fewer than {k} of its values: k counts rows, so all rows of a class"
+            " may belong to one person"
         )
 
 
@@ -84,16 +84,16 @@ class PersonSpellings(FewPersons):
     Parameters
     ----------
     name : the column.
-    share : the share of values that are another spelling of a value, rounded to hundredths; at
-        least 0.01.
+    share : the share of values that are only another spelling of another value, rounded to
+        hundredths; at least 0.01.
     """
 
     def describe(self, k: int) -> str:
         """Describe the finding in a sentence."""
         return (
             f'"{self.name}" has spellings that differ only in white space or case, about'
-            f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
-            " may be one person's"
+            f" {self.share:.0%} of its values: each counts as a person, so all rows of a class of"
+            f" {k} persons may belong to one person"
         )
 
 
@@ -111,7 +111,7 @@ class RetainedIdentifier:
     reason: str
 
     def describe(self, k: int) -> str:
-        """Describe the finding; ``k`` is not used."""
+        """Describe the finding in a sentence; ``k`` is not used."""
         reason = _REASON_TEXTS.get(self.reason, self.reason)
         return f'"{self.name}" looks like an identifier, and is released as it is: {reason}'
 
@@ -249,7 +249,7 @@ class ReleasedOriginals(Protocol):
     def frequencies(self, name: str) -> Frequencies:
         """Count how often each value of a quasi-identifier, including NULL, occurs."""
 
-    def hidden(self, name: str) -> float:
+    def hidden_share(self, name: str) -> float:
         """Return the share of released rows whose original value the release hides."""
 
 
@@ -290,7 +290,7 @@ class Originals:
             self._frequencies[name] = Frequencies(*np.unique(counts, return_counts=True))
         return self._frequencies[name]
 
-    def hidden(self, name: str) -> float:
+    def hidden_share(self, name: str) -> float:
         """Return the share of released rows whose original value the release hides."""
         return self.hidden_rows(name) / max(int(self._partition.sizes.sum()), 1)
 
@@ -318,22 +318,25 @@ def find_disclosures(
     findings = []
     n_rare = int(groups.sizes @ groups.rare)
     if n_rare >= LEAST_REPORTED_SHARE * n:
-        findings.append(DisclosiveColumn(name, None, floor_share(n_rare, n, k)))
+        findings.append(DisclosiveColumn(name, determines=None, share=floor_share(n_rare, n, k)))
     for index, quasi_identifier in enumerate(originals.names):
         n_determined = int(groups.sizes @ groups.identical[:, index])
         if n_determined < LEAST_REPORTED_SHARE * n:
             continue
-        # Rows whose value occurs once are always determined. So the other rows alone must reach the
-        # share.
-        shared = groups.sizes > 1
-        if int(groups.sizes[shared] @ groups.identical[shared, index]) < LEAST_REPORTED_SHARE * n:
+        # Rows whose value occurs once are always determined. So the rows whose value occurs more
+        # than once must reach the share alone.
+        is_shared = groups.sizes > 1
+        if (
+            int(groups.sizes[is_shared] @ groups.identical[is_shared, index])
+            < LEAST_REPORTED_SHARE * n
+        ):
             continue
         excess = n_determined - _expected_rows_by_chance(
             groups, originals.frequencies(quasi_identifier)
         )
         if (
             excess >= LEAST_REPORTED_SHARE * n
-            and excess * originals.hidden(quasi_identifier) >= LEAST_REPORTED_SHARE * n
+            and excess * originals.hidden_share(quasi_identifier) >= LEAST_REPORTED_SHARE * n
         ):
             share = floor_share(n_determined, n, k)
             findings.append(DisclosiveColumn(name, quasi_identifier, share))
@@ -377,7 +380,8 @@ def prove_nearly_unique(
     """Return the finding that a column is nearly unique; None if a random sample does not prove it.
 
     If a share u of n rows has values that occur more than once, a sample of s rows is expected to
-    have at least s*s*u/(2n) pairs with equal values.
+    contain at least s*s*u/(2n) pairs of rows with equal values. So if the sample contains no such
+    pair, u is very likely small.
 
     Parameters
     ----------
@@ -388,4 +392,4 @@ def prove_nearly_unique(
         return None
     if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_SHARED_SHARE:
         return None
-    return DisclosiveColumn(name, None, 1 - _MAX_SHARED_SHARE)
+    return DisclosiveColumn(name, determines=None, share=1 - _MAX_SHARED_SHARE)

@@ -1,9 +1,9 @@
 """Distributions of released columns for charts: bins and labels that many rows share.
 
-Bin edges lie on a grid of round numbers, which does not depend on single values. The bound is the
-smallest number of rows that may be displayed: neighbouring bins are merged until each is empty or
-has at least that many rows, counts are rounded to multiples of the bound, and labels of fewer rows
-are not displayed.
+Bin edges lie on a grid of round numbers, which does not depend on single values. The *bound* is the
+smallest number of rows that a chart may display. Neighbouring bins are merged until each is empty
+or has at least that many rows, counts are rounded to multiples of the bound, and labels of fewer
+rows are not displayed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Kind
 
-# The smallest bound, however small k is.
+# The bound is at least this, however small k is.
 LEAST_BOUND = 5
 # Maximum number of bins, and of labels, that keeps a chart readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
-# What the axis of a chart shows.
+# What the axis of a chart can show.
 UNITS = ("number", "date", "label")
 
 
@@ -56,7 +56,7 @@ class Distribution:
     bars : bins in ascending order, or labels by descending number of rows.
     edges : texts of the edges of all grid steps; the first and the last are empty, because the
         outer bins are open.
-    others : text about labels that have no bar; empty if there are none.
+    others : text about labels that have no bar; empty if every label has one.
     note : why there is no chart; empty if there is one.
     """
 
@@ -101,30 +101,32 @@ def build_distribution(
     k: int,
     kind: Kind,
     *,
-    persons: bool,
-    values: Callable[[], Sequence[tuple[str, int]] | None],
-    labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
+    counts_persons: bool,
+    count_values: Callable[[], Sequence[tuple[str, int]] | None],
+    count_labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
 ) -> Distribution:
     """Build the distribution of a column: bins of numbers or dates, or else labels.
 
     Parameters
     ----------
     role : role of the column, such as ``sensitive``.
-    persons : whether k counts persons. Then every class has k persons, and so has every bin of
-        released values. The persons with a sensitive value cannot be counted.
-    values : returns the non-NULL values as texts, with row counts; None if there are too many.
-    labels : returns the labels with at least the given number of rows and their row counts, then
-        the number of other labels, and the number of their rows.
+    counts_persons : whether k counts persons instead of rows. Then every class has k persons, so
+        every bin of released quasi-identifiers has k persons, too. But the persons with a sensitive
+        value cannot be counted, so a sensitive column gets no chart.
+    count_values : returns the non-NULL values as texts, with row counts; None if there are too
+        many.
+    count_labels : returns the labels with at least the given number of rows and their row counts,
+        then the number of other labels, and the number of their rows.
     """
-    sensitive, bound = role == "sensitive", least_displayed_rows(k)
-    if persons and (sensitive or k < bound):
+    is_sensitive, bound = role == "sensitive", least_displayed_rows(k)
+    if counts_persons and (is_sensitive or k < bound):
         return omit_chart_of_persons(name, role, k)
-    if sensitive or not can_be_binned(kind):
-        return build_label_distribution(name, role, k, *labels(bound))
-    counted_values = values()
-    if counted_values is None:
+    if is_sensitive or not can_be_binned(kind):
+        return build_label_distribution(name, role, k, *count_labels(bound))
+    value_rows = count_values()
+    if value_rows is None:
         return omit_chart(name, role, k, "It has too many values.")
-    return bin_texts(name, role, k, kind, counted_values)
+    return bin_texts(name, role, k, kind, value_rows)
 
 
 def omit_chart(name: str, role: str, k: int, reason: str) -> Distribution:
@@ -145,22 +147,22 @@ def can_be_binned(kind: Kind) -> bool:
 def bin_texts(
     name: str, role: str, k: int, kind: Kind, value_rows: Sequence[tuple[str, int]]
 ) -> Distribution:
-    """Bin numbers or dates: pairs of a non-NULL value as text and its number of rows."""
+    """Bin numbers or dates, given as pairs of a non-NULL value as text and its number of rows."""
     if not value_rows:
         return omit_chart(name, role, k, "All rows have NULL.")
-    sizes = np.array([size for _, size in value_rows], np.int64)
+    row_counts = np.array([n_rows for _, n_rows in value_rows], np.int64)
     try:
         if kind in (Kind.DATE, Kind.TIMESTAMP):
             if any("BC" in value for value, _ in value_rows):
                 raise ValueError
             days = np.array([value[:10] for value, _ in value_rows], "datetime64[D]")
-            return bin_dates(name, role, k, days, sizes)
+            return bin_dates(name, role, k, days, row_counts)
         values = [float(value) for value, _ in value_rows]
         if not all(map(isfinite, values)):
             raise ValueError
     except ValueError:
         return omit_chart(name, role, k, "Its values cannot be placed on one axis.")
-    return bin_numbers(name, role, k, np.array(values), sizes)
+    return bin_numbers(name, role, k, np.array(values), row_counts)
 
 
 def bin_numbers(
@@ -178,11 +180,11 @@ def bin_numbers(
     scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
     steps = np.floor(np.round(scaled / step, 9)).astype(np.int64)
 
-    def edge(step_number: int) -> str:
+    def format_edge(step_number: int) -> str:
         exact = Decimal(step_number * step).scaleb(-digits)
         return f"{exact:,f}" if -5 < digits < 12 and abs(exact) < 10**15 else f"{exact:.4E}"
 
-    return _build_bins(name, role, "number", least_displayed_rows(k), steps, counts, edge)
+    return _build_bins(name, role, "number", least_displayed_rows(k), steps, counts, format_edge)
 
 
 def bin_dates(
@@ -193,22 +195,22 @@ def bin_dates(
     counts: NDArray[np.int64],
 ) -> Distribution:
     """Bin dates, datetime64[D] (m,); ``counts``, int64 (m,), are the rows with each of them."""
-    for unit, size in _CALENDAR_STEPS:
-        steps = days.astype(f"datetime64[{unit}]").astype(np.int64) // size
+    for unit, width in _CALENDAR_STEPS:
+        steps = days.astype(f"datetime64[{unit}]").astype(np.int64) // width
         if steps.max() - steps.min() < MOST_BINS:
             break
 
-    def edge(step_number: int) -> str:
-        return str(np.array(step_number * size).astype(f"datetime64[{unit}]"))
+    def format_edge(step_number: int) -> str:
+        return str(np.array(step_number * width).astype(f"datetime64[{unit}]"))
 
-    return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, edge)
+    return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, format_edge)
 
 
 # Units of time (days, months, years) and widths of a grid step in this unit, in ascending order.
 _CALENDAR_STEPS = (
-    *(("D", size) for size in (1, 5, 10)),
-    *(("M", size) for size in (1, 3, 6)),
-    *(("Y", size) for size in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+    *(("D", width) for width in (1, 5, 10)),
+    *(("M", width) for width in (1, 3, 6)),
+    *(("Y", width) for width in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
 
 
@@ -261,7 +263,7 @@ def _build_bins(
     bound: int,
     steps: NDArray[np.int64],
     counts: NDArray[np.int64],
-    edge: Callable[[int], str],
+    format_edge: Callable[[int], str],
 ) -> Distribution:
     """Build bins from values on the grid.
 
@@ -269,28 +271,28 @@ def _build_bins(
     ----------
     steps : int64 (m,), the number of the grid step that each value is in.
     counts : int64 (m,), the rows with each value.
-    edge : returns the text of the start of a grid step, from its number.
+    format_edge : returns the text of the start of a grid step, from its number.
     """
-    first, last = int(steps.min()), int(steps.max())
-    rows = np.zeros(last - first + 1, np.int64)
-    np.add.at(rows, steps - first, counts)
-    if int(rows.sum()) < bound:
+    first_step, last_step = int(steps.min()), int(steps.max())
+    rows_by_step = np.zeros(last_step - first_step + 1, np.int64)
+    np.add.at(rows_by_step, steps - first_step, counts)
+    if int(rows_by_step.sum()) < bound:
         reason = f"Fewer than {bound} rows have a value."
         return Distribution(name, role, "", bound, note=reason)
-    bins = merge_bins([int(count) for count in rows], bound)
+    bins = merge_bins([int(count) for count in rows_by_step], bound)
     bars = []
     for begin, end, n_rows in bins:
-        low, high = edge(first + begin), edge(first + end)
+        low, high = format_edge(first_step + begin), format_edge(first_step + end)
         label = f"{low} to under {high}"
         if len(bins) == 1:
             label = "all rows"
         elif begin == 0:
             label = f"before {high}" if unit == "date" else f"under {high}"
-        elif end == len(rows):
+        elif end == len(rows_by_step):
             label = f"{low} or later" if unit == "date" else f"{low} or more"
         bars.append(Bar(label, _rounded_count(n_rows, bound), begin, end - begin))
     # The outer bins are open, so their outer edges have no text.
-    edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
+    edges = ("", *(format_edge(first_step + step) for step in range(1, len(rows_by_step))), "")
     distribution = Distribution(name, role, unit, bound, tuple(bars), edges)
     require_displayable(distribution, [n_rows for _, _, n_rows in bins])
     return distribution
@@ -299,8 +301,8 @@ def _build_bins(
 def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
     """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
 
-    Returns start, end and number of rows of each bin. There must be at least ``bound`` rows in
-    total.
+    ``counts`` are the rows of each bin, at least ``bound`` in total. The result has the first
+    index, the end index (exclusive) and the number of rows of each merged bin.
     """
     bins: list[tuple[int, int, int]] = []
     for index, count in enumerate(counts):
@@ -323,7 +325,10 @@ def _rounded_count(rows: int, bound: int) -> int:
 
 
 def _choose_step(low: float, high: float) -> tuple[int, int]:
-    """Return step (1, 2 or 5) and digits: the width of a grid step is step * 10**-digits."""
+    """Choose the width of a grid step for values from ``low`` to ``high``.
+
+    Returns ``step`` (1, 2 or 5) and ``digits``; the width is ``step * 10**-digits``.
+    """
     width = (high - low) / (MOST_BINS - 1) or max(abs(high), 1.0) / 10
     power = floor(log10(width))
     for step in (1, 2, 5):

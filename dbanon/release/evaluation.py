@@ -1,7 +1,7 @@
 """Evaluate a release: measure its information loss and its remaining risk.
 
 Released rows have neither the keys nor the order of their originals, so only the run that makes a
-release can pair them. A figure is the result of a measure: a value, values by column, and a note.
+release can pair them. A *figure* is the result of a measure: a value, values by column, and a note.
 Figures computed here are exact and reveal extreme records; the module ``figures`` computes those
 that are published.
 """
@@ -41,7 +41,8 @@ from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
 
-# Names that the paper on the evaluation model EM4ADOM gives to measures, by their names here.
+# The names that measures have in the paper on the evaluation model EM4ADOM, by their names in
+# dbanon.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -63,7 +64,8 @@ class Evaluation(LabelledTextWithCard):
 
     Parameters
     ----------
-    rows, suppressed : number of released records, which the figures describe, and of withheld ones.
+    rows, suppressed : number of released records, and of withheld ones. The figures describe only
+        released records.
     suppressed_cells : number of cells of released rows that are NULL only in the release.
     losses, risks : values by measure, in the catalogue's order; None if a measure does not apply.
     columns : values by column, then by measure.
@@ -115,9 +117,13 @@ def evaluation_of(
     names: Iterable[str] | None = None,
     tick: Tick = ignore_progress,
 ) -> Evaluation:
-    """Evaluate pairs of originals and released values by the named measures; by default all.
+    """Evaluate pairs of originals and released values.
 
-    ``tick`` is called with the share of the work that is done.
+    Parameters
+    ----------
+    parameters : the parameters of the measures; None for the defaults.
+    names : the measures to compute; None for all.
+    tick : called with the share of the work that is done, 0 to 1.
 
     Raises
     ------
@@ -143,22 +149,23 @@ def evaluation_of_figures(
         risks=MappingProxyType({n: f.value for n, f in figures.items() if n in RISKS}),
         columns=MappingProxyType(columns),
         parts=MappingProxyType({n: f.parts for n, f in figures.items() if f.parts}),
-        em4adom=MappingProxyType(_em4adom(figures)),
+        em4adom=MappingProxyType(_values_by_em4adom_name(figures)),
         parameters=MappingProxyType(_parameters_as_json(parameters)),
         notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
         suppressed_cells=pairs.suppressed_cells,
     )
 
 
-def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
-    figures_by_name = {
+def _values_by_em4adom_name(figures: Mapping[str, Figure]) -> dict[str, float | None]:
+    """Return the values of figures by their names in the paper on EM4ADOM."""
+    values = {
         _EM4ADOM[name]: figures[name].value
         for name in MEASURES
         if name in figures.keys() & _EM4ADOM
     }
     if "direct_loss" in figures:
-        figures_by_name["ZIL"] = figures["direct_loss"].parts.get("zil")
-    return figures_by_name
+        values["ZIL"] = figures["direct_loss"].parts.get("zil")
+    return values
 
 
 def _parameters_as_json(parameters: Parameters) -> dict[str, Any]:
@@ -200,41 +207,42 @@ def pairs_of(
         microdata, partition = take_records(microdata, records), partition.take(records)
     measures = measures or Measures.of(microdata)
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
-    pairs = [
+    columns_and_counts = [
         _cover_suppressed(column, partition)
-        for column in columns_of(microdata, measures, trees, columns)
+        for column in pair_columns(microdata, measures, trees, columns)
     ]
     return Pairs(
-        tuple(column for column, _ in pairs),
+        tuple(column for column, _ in columns_and_counts),
         partition,
-        n_withheld,
-        microdata.strata,
-        microdata.entities,
-        sum(n_suppressed_cells for _, n_suppressed_cells in pairs),
+        n_suppressed=n_withheld,
+        strata=microdata.strata,
+        entities=microdata.entities,
+        suppressed_cells=sum(n_suppressed for _, n_suppressed in columns_and_counts),
     )
 
 
 def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
-    """Replace suppressed cells by labels that cover every value; also return their number.
+    """Replace suppressed cells by labels that cover every value of the column.
 
     A suppressed cell is NULL in the release, but not in the source. Readers cannot distinguish it
-    from other NULLs, so all NULLs of a column with suppressed cells are replaced.
+    from other NULLs, so all NULLs of a column with suppressed cells are replaced. Also return the
+    number of suppressed cells.
     """
-    hidden = column.released_nulls
-    if hidden is None:
+    is_released_null = column.released_nulls
+    if is_released_null is None:
         return column, 0
-    is_suppressed = hidden[partition.labels]
+    is_suppressed = is_released_null[partition.labels]
     if column.original_nulls is not None:
         is_suppressed &= ~column.original_nulls
     if not is_suppressed.any():
         return column, 0
-    return cover_hidden_values(column, hidden), int(is_suppressed.sum())
+    return cover_hidden_values(column, is_released_null), int(is_suppressed.sum())
 
 
 def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
-    """Replace the released values of classes in the mask ``hidden``, bool (m,).
+    """Replace the released values of some classes by labels that cover every value of the column.
 
-    The new values are labels that cover every value of the column.
+    ``hidden``, bool (m,), marks these classes among all m classes.
     """
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
@@ -254,7 +262,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
     )
 
 
-def columns_of(
+def pair_columns(
     microdata: Microdata,
     measures: Measures,
     trees: Iterable[Hierarchy | None],
@@ -264,6 +272,8 @@ def columns_of(
 
     Parameters
     ----------
+    microdata : the records to pair.
+    measures : column statistics of the records.
     trees : for each attribute, its hierarchy or None.
     columns : the released columns as written.
     """
@@ -284,11 +294,13 @@ def _pair_column(
     released: list[ReleasedColumn],
 ) -> ColumnPair:
     """Pair an attribute's originals with its released column, or with two columns of bounds."""
-    valid, first = microdata.valid_column(attribute.name), released[0]
-    missing = None if first.missing is None or not first.missing.any() else first.missing
+    valid, first_column = microdata.valid_column(attribute.name), released[0]
+    missing = first_column.missing
+    if missing is not None and not missing.any():
+        missing = None
     if tree is not None:
         leaves = encode_leaves(microdata, attribute, tree)
-        labels = _tree_labels(first, tree)
+        labels = _tree_labels(first_column, tree)
         released_nodes = find_nodes(labels, tree, attribute.name)
         return Nodes(
             name=attribute.name,
@@ -299,7 +311,7 @@ def _pair_column(
             tree=tree,
         )
     scale = measures.numbers[attribute.name]
-    shared: dict[str, Any] = {
+    common_fields: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
@@ -308,15 +320,16 @@ def _pair_column(
         "ordinal": attribute.kind is Kind.ORDINAL,
         "ranks": measures.ranks.get(attribute.name),
     }
+    # One part with numbers or intervals, or two parts with the lower and the upper bounds.
     parts = [part for column in released for part in column.parts]
-    low, low_end = _interval_ends(parts[0], attribute, scale)
+    low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
-    if len(parts) == 2 and not first.is_closed:
+    if len(parts) == 2 and not first_column.is_closed:
         high = np.maximum(low, high - unit_of(attribute, scale))
-    is_number = (low == low_end) | (False if missing is None else missing)
+    is_number = (low == first_part_high) | (False if missing is None else missing)
     if len(parts) == 1 and is_number.all():
-        return Numbers(**shared, released=low)
-    return Intervals(**shared, low=low, high=high)
+        return Numbers(**common_fields, released=low)
+    return Intervals(**common_fields, low=low, high=high)
 
 
 def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
@@ -404,6 +417,10 @@ def find_nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.
 
 
 def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, float] | None:
+    """Parse a label as ``parse_intervals`` describes; None if it has another form.
+
+    ``unit`` is the smallest difference between two values of the column.
+    """
     if (value := _parse_number(label, attribute)) is not None:
         return value, value
     if label[:1] != "[" or label[-1:] not in ("]", ")", "["):

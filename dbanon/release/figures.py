@@ -77,17 +77,19 @@ class _SmallestLosses:
 
 def publish_figures(
     pairs: Pairs,
-    exact: Mapping[str, Figure],
+    exact_figures: Mapping[str, Figure],
     parameters: Parameters,
     losses: tuple[str, Mapping[str, float], float],
     *,
     separate_classes: bool = False,
     tick: Tick = ignore_progress,
 ) -> dict[str, Figure]:
-    """Convert exact figures, by measure, to those that readers may see.
+    """Convert exact figures to those that readers may see.
 
     Parameters
     ----------
+    exact_figures : the exact figures by measure.
+    parameters : the parameters of the measures.
     losses : the published loss of the report: name of its measure, loss by column, total loss.
     separate_classes : whether each column has its own classes.
     tick : called with the share of the work that is done.
@@ -95,34 +97,35 @@ def publish_figures(
     figures: dict[str, Figure] = {}
     largest = largest_class_size(pairs, separate_classes)
     step = choose_rounding_step(largest, pairs.n)
-    limited, limits = limited_pairs(pairs, separate_classes)
+    pairs_within_limits, smallest_losses = limit_pairs(pairs, separate_classes)
     has_numbers = any(as_numbers(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
-        if name not in exact:
+        if name not in exact_figures:
             continue
-        figure = exact[name]
-        done = len(figures) / len(exact)
+        figure = exact_figures[name]
+        share_done = len(figures) / len(exact_figures)
         task = EvaluationTask(
-            limited,
+            pairs_within_limits,
             parameters,
             figures=figures,
-            tick=partial(_tick_part, tick, done, len(exact)),
+            tick=partial(_tick_part, tick, share_done, len(exact_figures)),
         )
         if name in _LINKAGE_RISKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED_FIGURES:
             figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
+            # A missing value has no value to hide, and class sizes follow from the release.
             figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
             figures[name] = _publish_loss(name, pairs, figure, losses, step, separate_classes)
         elif name in _VALUE_LOSSES:
             figures[name] = _round_value_loss(
-                measure.run(task), step, name, limits, len(pairs.numeric_columns)
+                measure.run(task), step, name, smallest_losses, len(pairs.numeric_columns)
             )
         elif name == "linkage_risk":
-            figures[name] = _publish_linkage(figure, pairs, step, exact)
+            figures[name] = _publish_linkage(figure, pairs, step, exact_figures)
         elif figure.note.startswith(NOT_FOR_LABELS):
             figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
@@ -136,79 +139,92 @@ def publish_figures(
             figures[name] = _round_figure(figure, step, most=1.0)
         else:
             # Withhold new measures until they are added to one of the groups above.
-            figures[name] = Figure(None, note=WITHHELD)
+            figures[name] = Figure(value=None, note=WITHHELD)
     return figures
 
 
-def _tick_part(tick: Tick, done: float, n_parts: int, share: float) -> None:
-    """Report progress within one of ``n_parts`` equal parts of the work."""
-    tick(done + share / n_parts)
+def _tick_part(tick: Tick, share_done: float, n_parts: int, share_of_part: float) -> None:
+    """Report progress within one of ``n_parts`` equal parts of the work.
+
+    Parameters
+    ----------
+    share_done : the share of the work that earlier parts have done.
+    share_of_part : the share of this part that is done.
+    """
+    tick(share_done + share_of_part / n_parts)
 
 
-def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _SmallestLosses]:
-    """Limit the deviations of originals in pairs; also return the smallest losses to publish."""
+def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _SmallestLosses]:
+    """Limit the deviations of originals from their released values.
+
+    Returns pairs with modified originals and scales, and the smallest losses to publish.
+    """
     columns: list[ColumnPair] = []
-    squares, deviations = [], []
+    square_shares, mean_deviations = [], []
     largest = largest_class_size(pairs, separate_classes)
     for original_column in pairs.columns:
         column = as_numbers(original_column)
         if column is None:
             columns.append(original_column)
             continue
-        cells = pairs.cells([column])
-        present = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
+        has_value = pairs.cells([column])
+        is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
         rows = column.released[pairs.labels]
-        original, power = np.array(rows, np.float64), column.scale.exponent
-        scaled = np.ldexp(rows[present], -power)
-        labels, _ = classes_in_column(scaled, pairs.labels[present], separate_classes)
-        limits = limit_deviations(
-            np.ldexp(column.original[present], -power), scaled, labels, largest
+        original, exponent = np.array(rows, np.float64), column.scale.exponent
+        scaled = np.ldexp(rows[is_present], -exponent)
+        labels, _ = classes_in_column(scaled, pairs.labels[is_present], separate_classes)
+        limited = limit_deviations(
+            np.ldexp(column.original[is_present], -exponent), scaled, labels, largest
         )
-        original[present] = np.ldexp(scaled + limits.deviations, power)
-        scale = public_scale(original[present], rows[present])
+        original[is_present] = np.ldexp(scaled + limited.deviations, exponent)
+        scale = public_scale(original[is_present], rows[is_present])
         ranks = None
-        if column.ordinal and present.any():
-            ranks = np.arange(rows[present].min(), rows[present].max() + 1)
-        suppressed = original_column.suppressed
-        if suppressed is not None:
+        if column.ordinal and is_present.any():
+            ranks = np.arange(rows[is_present].min(), rows[is_present].max() + 1)
+        suppressed_classes = original_column.suppressed
+        if suppressed_classes is not None:
             # Clip originals of suppressed cells to the range of other cells, which readers know.
-            hidden = suppressed[pairs.labels]
-            clipped = np.clip(column.original[hidden], scale.least, scale.most)
-            original[hidden] = clipped
+            is_suppressed = suppressed_classes[pairs.labels]
+            clipped = np.clip(column.original[is_suppressed], scale.least, scale.most)
+            original[is_suppressed] = clipped
         limited_column = replace(column, original=original, scale=scale, ranks=ranks)
-        if suppressed is not None:
-            columns.append(cover_hidden_values(limited_column, suppressed))
+        if suppressed_classes is not None:
+            columns.append(cover_hidden_values(limited_column, suppressed_classes))
             continue
         columns.append(limited_column)
-        if not column.ordinal and present.any():
-            deviation = float(np.ldexp(scale.deviation, scale.exponent - power))
-            between = float(np.square(scaled - scaled.mean()).sum())
-            squares.append(
-                limits.min_squares / (between + limits.min_squares) if between > 0 else 0.0
+        if not column.ordinal and is_present.any():
+            deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
+            released_squares = float(np.square(scaled - scaled.mean()).sum())
+            square_shares.append(
+                limited.min_squares / (released_squares + limited.min_squares)
+                if released_squares > 0
+                else 0.0
             )
-            farthest = largest * limits.limit / deviation if deviation > 0 else 0.0
-            deviations.append(farthest / (int(present.sum()) * np.sqrt(2.0)))
-    least = _SmallestLosses(
-        float(np.mean(squares)) if squares else 0.0,
-        float(np.mean(deviations)) if deviations else 0.0,
+            # The sum of standardized deviations of one class that is at the limit.
+            class_deviations = largest * limited.limit / deviation if deviation > 0 else 0.0
+            mean_deviations.append(class_deviations / (int(is_present.sum()) * np.sqrt(2.0)))
+    smallest_losses = _SmallestLosses(
+        squares=float(np.mean(square_shares)) if square_shares else 0.0,
+        deviations=float(np.mean(mean_deviations)) if mean_deviations else 0.0,
     )
-    return replace(pairs, columns=tuple(columns)), least
+    return replace(pairs, columns=tuple(columns)), smallest_losses
 
 
 def _round_value_loss(
-    figure: Figure, step: float, name: str, limits: _SmallestLosses, n_columns: int
+    figure: Figure, step: float, name: str, smallest_losses: _SmallestLosses, n_columns: int
 ) -> Figure:
+    """Round a loss of ``_VALUE_LOSSES``, named ``name``; it is at least the smallest to publish."""
     # The pairs of columns i <= j include the covariance of each column with itself.
-    per_pair = limits.squares * 2 / (n_columns + 1)
+    per_pair = smallest_losses.squares * 2 / (n_columns + 1)
     least = {
         "distance_loss": step,
-        "deviation_loss": limits.deviations,
-        "moment_loss": limits.squares / 2,
+        "deviation_loss": smallest_losses.deviations,
+        "moment_loss": smallest_losses.squares / 2,
         "structure_loss": per_pair if n_columns == 1 else per_pair / 2,
         "covariance_loss": per_pair,
     }.get(name, 0.0)
     return _round_figure(
-        figure, step, least, least_parts={"variances": limits.squares, "A": per_pair}
+        figure, step, least, least_parts={"variances": smallest_losses.squares, "A": per_pair}
     )
 
 
@@ -220,6 +236,11 @@ def _publish_loss(
     step: float,
     separate_classes: bool,
 ) -> Figure:
+    """Convert ``sse_loss``, ``direct_loss`` or ``label_loss`` to its published form.
+
+    If it is the report's own loss measure, take the published values from ``losses``, which is as
+    for ``publish_figures``.
+    """
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
         column_losses = {column: columns[column] for column in figure.columns}
@@ -238,22 +259,23 @@ def _publish_loss(
             figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
         )
     if name == "direct_loss":
-        cells = pairs.cells(pairs.columns)
-        n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
+        has_value = pairs.cells(pairs.columns)
+        n_cells = pairs.n * len(pairs.columns) if has_value is None else int(has_value.sum())
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 
 
 def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
-    cells = pairs.cells([column])
+    """Compute the public sums of squared deviations in a number column."""
+    has_value = pairs.cells([column])
     power = -column.scale.exponent
     original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
-    present = None if cells is None else cells[:, 0]
+    is_present = None if has_value is None else has_value[:, 0]
     return compute_public_sums(
         original,
         released,
         pairs.partition,
-        present,
+        is_present,
         squared=True,
         separate_classes=separate_classes,
     )
@@ -262,6 +284,7 @@ def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> Publi
 def _loss_from_sums(
     figure: Figure, columns: Sequence[ColumnPair], sums: Sequence[PublicSums], measure: str
 ) -> Figure:
+    """Replace a figure's values by the published losses computed from its columns' public sums."""
     loss = compute_published_loss(sums, measure)
     column_losses = {
         column.name: value
@@ -272,11 +295,11 @@ def _loss_from_sums(
 
 
 def _publish_linkage(
-    figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]
+    figure: Figure, pairs: Pairs, step: float, exact_figures: Mapping[str, Figure]
 ) -> Figure:
-    """Round a linkage risk to steps of one record: at most one guess per class is right."""
-    most = exact["class_risk"].value if "class_risk" in exact else 1.0
-    linkage = _round_figure(figure, choose_rounding_step(1, pairs.n), most=most)
+    """Round a linkage risk to steps of one record, since at most one guess per class is right."""
+    most = exact_figures["class_risk"].value if "class_risk" in exact_figures else 1.0
+    linkage = _round_figure(figure, choose_rounding_step(largest=1, n=pairs.n), most=most)
     return replace(linkage, parts=_round_figure(figure, step, most=1.0).parts)
 
 

@@ -23,7 +23,7 @@ from dbanon.errors import pluralize
 
 @dataclass(frozen=True)
 class ClassHomogeneity:
-    """How many classes have the same value of a sensitive column in all of their rows.
+    """The number of homogeneous classes: all their rows have the same value of a sensitive column.
 
     Parameters
     ----------

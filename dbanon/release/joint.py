@@ -15,7 +15,7 @@ from dbanon.job.verdict import Caution
 
 # The key in a report's arguments, and the label of the line in the report.
 JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
-# Keys of a description that readers of a release may see.
+# Keys of the description of joint histories whose values readers of a release may see.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
 # Maximum number of releases that a message lists.
 _MAX_LISTED = 5
@@ -38,19 +38,20 @@ def describe_missing_ledger() -> dict[str, Any]:
 
 
 def describe_joint_histories(
-    earlier: int, counts: JointHistories | None, chain_outputs: Sequence[str]
+    n_earlier: int, counts: JointHistories | None, chain_outputs: Sequence[str]
 ) -> dict[str, Any]:
     """Return the counts as JSON values, or the reason why there are none.
 
     Parameters
     ----------
-    earlier : number of earlier releases of the same source and entity.
-    counts : None if the ledger has no record of the source's persons.
+    n_earlier : number of earlier releases of the same source and entity.
+    counts : the counts of joint histories; None if the ledger has no record of the source's
+        persons.
     chain_outputs : the outputs of earlier releases that belong to chains.
     """
     if counts is None:
-        return {"earlier": earlier, "not_measured": _ELSEWHERE}
-    description: dict[str, Any] = {"earlier": earlier}
+        return {"earlier": n_earlier, "not_measured": _ELSEWHERE}
+    description: dict[str, Any] = {"earlier": n_earlier}
     if counts.releases:
         description |= {
             **asdict(counts),
@@ -113,10 +114,12 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
 
 
 def _count_releases(n_earlier: Any) -> str:
+    """Write a number of earlier releases in words."""
     return "1 earlier release" if n_earlier == 1 else f"{n_earlier} earlier releases"
 
 
 def _list_names(names: Sequence[str]) -> str:
+    """List names for a message, at most ``_MAX_LISTED``."""
     n_omitted = len(names) - _MAX_LISTED
     omitted = f" and {n_omitted} more" if n_omitted > 0 else ""
     return f"{', '.join(names[:_MAX_LISTED])}{omitted},"

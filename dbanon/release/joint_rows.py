@@ -21,13 +21,12 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     k, n_sampled, n_below, n_pairs, pairs_below, n_persons = (
         counts.get(name) for name in ("k", "persons", "below", "of_pairs", "pairs_below", "in_all")
     )
-    sampled = "" if n_sampled == n_persons else f", drawn of {n_persons}"
+    sample_text = "" if n_sampled == n_persons else f" (a random sample of {n_persons})"
     return Caution(
         _SUBJECT,
         TITLE,
         "k holds for someone who knows one row, but not for someone who knows several rows of a"
-        " person. Persons whose rows"
-        f" together are shared by fewer than k = {k} persons: {n_below} of {n_sampled}{sampled}. Of"
-        f" persons with two rows or more, whose pair of rows drawn at random is: {pairs_below} of"
-        f" {n_pairs}",
+        f" person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken together, are"
+        f" shared by fewer than k = {k} persons. For persons with two rows or more, this is true of"
+        f" a random pair of rows in {pairs_below} of {n_pairs} cases",
     )

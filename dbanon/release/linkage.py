@@ -4,14 +4,16 @@ There are two kinds: other codings of a quasi-identifier, and identifiers of gro
 others may know.
 
 *Another coding.* An attacker who knows a person's quasi-identifier also knows such a column, so it
-splits classes as the quasi-identifier itself would. A column is another coding if rows with the
-same value in either of the two have the same value in the other far more often than by chance: of n
-rows, R are in groups with a single value of the other column, E would be by chance, and (R - E) /
-(n - E) is at least a half. Then the written rows are counted whose combination of released values
-and this column is shared by fewer than k rows.
+splits classes as the quasi-identifier itself would. A column is another coding if rows that share a
+value of one of the two also share the value of the other far more often than by chance. In numbers:
+of n rows that are grouped by one column, R are in groups with a single value of the other column,
+and E of them would be by chance; then (R - E) / (n - E) is at least a half. For such a column,
+count the written rows whose combination of released values and this column is shared by fewer than
+k rows.
 
-*Group identifiers.* If a column has many values, each shared by a few rows, as that of a household,
-the groups are counted that no other group resembles: the released values of their rows are unique.
+*Group identifiers.* If a column has many values, each shared by a few rows, such as a household
+number, its values identify groups. Count the groups that no other group resembles: those whose rows
+have, as a whole, released values that no other group has.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class LinkingColumn:
     Parameters
     ----------
     name : the column.
-    codes : the quasi-identifier of which it is another coding; None if it identifies groups.
+    codes : the quasi-identifier that the column encodes in another way; None if it identifies
+        groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
         group identifiers, the share of groups whose released rows no other group has. Rounded down
         to hundredths.
@@ -78,13 +81,14 @@ def share_in_hundredths(count: int, n: int) -> float:
 def measure_dependence(
     groups: ValueGroups, column_index: int, frequencies: Frequencies, n_rows: int
 ) -> float:
-    """Measure how far a grouping column determines another column: 0 by chance only, 1 always.
+    """Measure how far a column determines another one: 0 if only by chance, 1 if always.
 
-    Also 0 if too few rows are in groups that could have several values.
+    The result is also 0 if too few rows are in groups that could have several values.
 
     Parameters
     ----------
-    column_index : the index of the other column in ``groups``.
+    groups : the rows grouped by the column that may determine the other one.
+    column_index : the index of the other column in ``groups.identical``.
     frequencies : the frequencies of the other column's values in all rows.
     n_rows : the number of released rows.
     """
@@ -101,7 +105,10 @@ def measure_dependence(
 
 
 def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
-    """Return the frequencies of a grouping column's values; NULL counts as a value."""
+    """Return the frequencies of the values of the column that rows are grouped by.
+
+    NULL counts as a value. ``n_rows`` is the number of all released rows.
+    """
     occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(occurrences, np.append(groups.counts, 1))
 
@@ -111,7 +118,7 @@ def is_coding(dependence: float) -> bool:
     return dependence >= LEAST_REPORTED_SHARE
 
 
-def may_number_groups(groups: ValueGroups) -> bool:
+def may_identify_groups(groups: ValueGroups) -> bool:
     """Return True if a column has many values, each shared by a few rows."""
     is_small = (groups.sizes > 1) & (groups.sizes <= MAX_GROUP_SIZE)
     n_small = int(groups.counts[is_small].sum())
@@ -119,13 +126,15 @@ def may_number_groups(groups: ValueGroups) -> bool:
     return n_small >= MIN_GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 
-def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
+def count_unique_profiles(
+    groups: NDArray[np.int64], profiles: NDArray[np.int64]
+) -> tuple[int, int]:
     """Count the groups of 2 to ``MAX_GROUP_SIZE`` rows, and those whose rows' profiles are unique.
 
     Parameters
     ----------
-    groups, profiles : int64 (n,), codes of each row's group, -1 for none, and of its profile (its
-        combination of released values).
+    groups : int64 (n,), the code of each row's group; -1 if it is in none.
+    profiles : int64 (n,), the code of each row's profile, its combination of released values.
     """
     profiles_of_group: dict[int, list[int]] = {}
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""The information loss and the evaluation of a release, in public and in exact form.
+"""The information loss and the evaluation of a release, as public and as exact figures.
 
-Readers may see public figures; exact ones reveal extreme records.
+Readers of a release may see public figures. Exact figures reveal extreme records.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ INTERNAL = "internal: contains the extremes of the originals"
 class ReleaseLoss:
     """The information loss of a release; 0 means none.
 
-    In a report it is the public loss of ``publication``, where ``before_rounding`` equals
-    ``released``. In ``OperatorFigures`` it is exact. With means the loss is at most 1; with rounded
-    means, medians and medoids it can be larger.
+    A report contains the public loss, which the module ``publication`` computes; there
+    ``before_rounding`` equals ``released``. ``OperatorFigures`` contains the exact loss. With means
+    the loss is at most 1; with rounded means, medians and medoids it can be larger.
 
     Parameters
     ----------
     released, before_rounding : the loss over all columns, as in ``Release``.
     columns : the loss by column.
     measure : ``sse``, ``gower`` or ``iloss``, as in ``Release``.
-    levels : full-domain levels by quasi-identifier; None if there are none.
+    levels : with full-domain generalization, the level of each quasi-identifier; otherwise None.
     lost_columns : the quasi-identifiers released as one label in every row.
     """
 
@@ -46,15 +46,15 @@ class ReleaseLoss:
 def build_losses(
     release: Release, levels: Mapping[str, int] | None, lost_columns: tuple[str, ...]
 ) -> tuple[ReleaseLoss, ReleaseLoss]:
-    """Return the information loss of a release, first in public and then in exact form."""
+    """Return the information loss of a release, first the public and then the exact one."""
     names, measure = [column.name for column in release.losses], release.measure
     exact = ReleaseLoss(
-        release.loss,
-        release.loss_before_rounding,
-        dict(zip(names, release.losses, strict=True)),
-        measure,
-        levels,
-        lost_columns,
+        released=release.loss,
+        before_rounding=release.loss_before_rounding,
+        columns=dict(zip(names, release.losses, strict=True)),
+        measure=measure,
+        levels=levels,
+        lost_columns=lost_columns,
     )
     return public_loss(names, release.public_sums, exact), exact
 
@@ -71,7 +71,7 @@ def public_loss(
     """
     loss = compute_published_loss(sums, exact.measure)
     columns = {
-        name: ColumnLoss(name, value, value)
+        name: ColumnLoss(name, before_rounding=value, released=value)
         for name, value in zip(names, loss.columns.tolist(), strict=True)
     }
     return replace(exact, released=loss.total, before_rounding=loss.total, columns=columns)
@@ -130,17 +130,17 @@ class OperatorFigures:
 
     @property
     def information_loss(self) -> float:
-        """The exact value of the attribute of ``Report``."""
+        """The exact value of ``Report.information_loss``."""
         return self.loss.released
 
     @property
     def information_loss_before_rounding(self) -> float:
-        """The exact value of the attribute of ``Report``."""
+        """The exact value of ``Report.information_loss_before_rounding``."""
         return self.loss.before_rounding
 
     @property
     def column_losses(self) -> Mapping[str, ColumnLoss]:
-        """The exact value of the attribute of ``Report``."""
+        """The exact value of ``Report.column_losses``."""
         return self.loss.columns
 
     def to_ledger(self) -> dict[str, Any]:

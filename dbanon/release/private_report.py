@@ -20,8 +20,8 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 class PrivateReport(LabelledText):
     """Report on a differentially private release and how it was made.
 
-    Everything in it is public or follows from the release: no source value, and no figure that
-    depends on one.
+    Everything in it is public or follows from the release. It contains no source values, and no
+    figures that depend on source values.
 
     Parameters
     ----------
@@ -33,10 +33,11 @@ class PrivateReport(LabelledText):
     epsilon, delta : the guarantee; delta is None for pure epsilon.
     rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
-    spent, total : the spent part of the budget and its total, in epsilon or rho. A report from a
-        run has them as of this release, one from the ledger as of now. None if the budget cannot be
-        read.
-    rows_in, rows_out : number of rows or persons in the source, and of written rows; equal.
+    spent, total : the spent part of the budget and its total, in epsilon or rho; None if the budget
+        cannot be read. In a report from a run they are as of this release, in a report from the
+        ledger as of now.
+    rows_in, rows_out : number of rows or persons in the source, and of written rows. The two are
+        equal.
     method_notes : texts about how the release was made.
     digest : the digest of the written rows.
     """

@@ -1,17 +1,16 @@
 """Compute the information losses that readers of a release may see.
 
-An exact loss is an equation that a reader of the released rows could solve for originals: a loss of
-labels for the range of the originals, a sum of squares for a single value that dominates it. So
-published losses are computed differently:
+An exact loss is an equation that a reader of the released rows could solve for originals. From an
+exact loss of labels, the reader could compute the range of the originals; from an exact sum of
+squares, a single value that dominates the sum. So published losses are computed differently:
 
-- labels: widths are relative to the range that all released labels cover, not to the range of the
-  originals, so the loss follows from the release alone.
-- values: deviations of originals from their released values are clipped to a limit that follows
-from
-  the released values. The class that loses most in a column counts as if it lost nothing.
-  Deviations are relative to the spread of the released values. A published loss is at least that of
-  one class whose deviations are all at the limit, and is rounded to steps of at least the largest
-  class's share.
+- For labels, widths are relative to the range that all released labels cover, not to the range of
+  the originals. So the loss follows from the release alone.
+- For numbers, deviations of originals from their released values are clipped to a limit that
+  follows from the released values, and are relative to the spread of the released values. The class
+  with the largest loss in a column counts as if it lost nothing. A published loss is at least that
+  of one class whose deviations are all at the limit, and is rounded to steps of at least the
+  largest class's share of the rows.
 
 docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures.
 """
@@ -42,9 +41,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Candidate limits of deviations, in standard deviations of the released values, in order. A limit
-# is accepted if all classes but the one that loses most together lose at least as much as one class
-# whose deviations are all at the limit. If none is accepted, the last one is used.
+# Candidate limits of deviations, in standard deviations of the released values, in the order in
+# which they are tried. A limit is accepted if all classes together, except the one with the largest
+# loss, lose at least as much as one class whose deviations are all at the limit. If none is
+# accepted, the last one is used.
 _LIMIT_FACTORS = (8.0, 4.0, 2.0)
 
 
@@ -79,8 +79,9 @@ class LimitedDeviations:
     Parameters
     ----------
     deviations : float64 (n,), original minus released value, clipped to the limit; 0 in the class
-        that loses most.
-    min_squares : the smallest sum of squares to publish, that of one class at the limit.
+        with the largest loss.
+    min_squares : the smallest sum of squares to publish: that of one class whose deviations are all
+        at the limit.
     limit : maximum absolute deviation.
     """
 
@@ -123,16 +124,17 @@ class PublicSums:
 
     Parameters
     ----------
-    count : number of records included.
+    count : number of records that the sums include.
     mean, squares : mean of the released values, and sum of squared deviations from it; 0 for
         labels.
-    low, high : the smallest and the greatest released value, or end of a label.
+    low, high : the smallest and the greatest released value; for labels, the lowest and the highest
+        end of their intervals, or 0 and 1 if ``total_loss`` is a sum of shares.
     total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of
         widths.
     least : the smallest loss to publish, in the same unit.
     largest : number of rows of the largest class.
     exact : whether the loss follows from the release alone, and so is not rounded.
-    suppressed : number of suppressed cells; all other fields leave them out.
+    suppressed : number of suppressed cells, which no other field includes.
     """
 
     count: int
@@ -158,27 +160,31 @@ class PublicSums:
             return replace(nonempty, suppressed=nonempty.suppressed + empty.suppressed)
         count, distance = self.count + other.count, other.mean - self.mean
         return PublicSums(
-            count,
-            self.mean + distance * other.count / count,
-            self.squares + other.squares + distance**2 * self.count * other.count / count,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.total_loss + other.total_loss,
-            max(self.least, other.least),
-            max(self.largest, other.largest),
-            self.exact and other.exact,
-            self.suppressed + other.suppressed,
+            count=count,
+            mean=self.mean + distance * other.count / count,
+            squares=self.squares + other.squares + distance**2 * self.count * other.count / count,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            total_loss=self.total_loss + other.total_loss,
+            least=max(self.least, other.least),
+            largest=max(self.largest, other.largest),
+            exact=self.exact and other.exact,
+            suppressed=self.suppressed + other.suppressed,
         )
 
-    def share(self, measure: str) -> tuple[float, float]:
-        """Return the share that is lost, by a loss measure, and the smallest share to publish."""
-        loss, least = self._share_of_values(measure)
+    def lost_share(self, measure: str) -> tuple[float, float]:
+        """Return the share of information that is lost, and the smallest share to publish.
+
+        Suppressed cells are lost completely. ``measure`` is ``sse``, ``gower`` or ``iloss``.
+        """
+        loss, least = self._lost_share_of_values(measure)
         if not self.suppressed:
             return loss, least
-        values = self.count / self.cells
-        return 1.0 - values * (1.0 - loss), 1.0 - values * (1.0 - least)
+        share_released = self.count / self.cells
+        return 1.0 - share_released * (1.0 - loss), 1.0 - share_released * (1.0 - least)
 
-    def _share_of_values(self, measure: str) -> tuple[float, float]:
+    def _lost_share_of_values(self, measure: str) -> tuple[float, float]:
+        """Return the same as ``lost_share``, without suppressed cells."""
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
@@ -199,7 +205,7 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
     ----------
     measure : the loss measure, see ``Release``.
     """
-    shares = [column_sums.share(measure) for column_sums in sums]
+    shares = [column_sums.lost_share(measure) for column_sums in sums]
     columns = [
         value
         if column_sums.exact or not column_sums.cells
@@ -278,26 +284,56 @@ def _add_suppressed_cells(sums: PublicSums, cells: int, measure: str) -> PublicS
 
 
 def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
-    sizes, present = partition.sizes, np.ones(partition.n_classes, bool)
+    """Compute the public sums of iloss in a column of labels."""
+    sizes, is_present = partition.sizes, np.ones(partition.n_classes, bool)
     if column.missing is not None:
-        present = ~column.missing
+        is_present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
     if column.extent is None:
         assert column.label_losses is not None
-        loss = float((column.label_losses * sizes)[present].sum())
-        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.loss_from_label)
-    low, high = column.extent[present].T
-    widths = (high - low) * sizes[present]
+        loss = float((column.label_losses * sizes)[is_present].sum())
+        return PublicSums(
+            count=n,
+            mean=0.0,
+            squares=0.0,
+            low=0.0,
+            high=1.0,
+            total_loss=loss,
+            least=0.0,
+            largest=largest,
+            exact=column.loss_from_label,
+        )
+    low, high = column.extent[is_present].T
+    widths = (high - low) * sizes[is_present]
     if column.loss_from_label:
-        ends = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
-        if not present.any():
-            ends = 0.0, 0.0
-        return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
+        lowest, highest = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
+        if not is_present.any():
+            lowest, highest = 0.0, 0.0
+        return PublicSums(
+            count=n,
+            mean=0.0,
+            squares=0.0,
+            low=lowest,
+            high=highest,
+            total_loss=float(widths.sum()),
+            least=0.0,
+            largest=largest,
+            exact=True,
+        )
     # Each interval is released as a number, so readers do not know its width.
-    values = column.as_float()[present]
-    ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-    loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
-    return PublicSums(n, 0.0, 0.0, *ends, loss, largest * (ends[1] - ends[0]), largest, False)
+    values = column.as_float()[is_present]
+    lowest, highest = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    return PublicSums(
+        count=n,
+        mean=0.0,
+        squares=0.0,
+        low=lowest,
+        high=highest,
+        total_loss=float(np.minimum(widths, (highest - lowest) * sizes[is_present]).sum()),
+        least=largest * (highest - lowest),
+        largest=largest,
+        exact=False,
+    )
 
 
 def _sums_of_numbers(
@@ -308,6 +344,7 @@ def _sums_of_numbers(
     column: ReleasedColumn,
     separate_classes: bool,
 ) -> PublicSums:
+    """Compute the public sums of squared deviations in the number column with this index."""
     name = microdata.numeric[index].name
     power = -measures.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, index], power)
@@ -358,7 +395,17 @@ def compute_public_sums(
     column_labels, largest = classes_in_column(rows, labels, separate_classes)
     count = len(rows)
     if not count:
-        return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
+        return PublicSums(
+            count=0,
+            mean=0.0,
+            squares=0.0,
+            low=0.0,
+            high=0.0,
+            total_loss=0.0,
+            least=0.0,
+            largest=largest,
+            exact=False,
+        )
     limited = limit_deviations(original, rows, column_labels, largest)
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
@@ -366,18 +413,29 @@ def compute_public_sums(
         loss, least = float(np.square(limited.deviations).sum()), limited.min_squares
     else:
         loss, least = float(np.abs(limited.deviations).sum()), largest * limited.limit
-    return PublicSums(count, mean, squares, low, high, loss, least, largest, False)
+    return PublicSums(
+        count=count,
+        mean=mean,
+        squares=squares,
+        low=low,
+        high=high,
+        total_loss=loss,
+        least=least,
+        largest=largest,
+        exact=False,
+    )
 
 
 def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[PublicSums, ...]:
-    """Compute the public sums for the measure ``direct_loss``, one per column."""
+    """Compute the public sums of distances, for ``direct_loss``, one per column."""
     return tuple(_sum_distances(pairs, column, separate_classes) for column in pairs.columns)
 
 
 def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
+    """Compute the public sums of the distances between originals and released values."""
     numbers = as_numbers(column)
-    cells = pairs.cells([column if numbers is None else numbers])
-    present = None if cells is None else cells[:, 0]
+    has_value = pairs.cells([column if numbers is None else numbers])
+    is_present = None if has_value is None else has_value[:, 0]
     if numbers is not None:
         power = -numbers.scale.exponent
         original = np.ldexp(numbers.original, power)
@@ -386,7 +444,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
             original,
             released,
             pairs.partition,
-            present,
+            is_present,
             squared=False,
             separate_classes=separate_classes,
         )
@@ -396,17 +454,25 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
-    count = pairs.n if present is None else int(present.sum())
+    count = pairs.n if is_present is None else int(is_present.sum())
     largest = largest_class_size(pairs, separate_classes)
     return PublicSums(
-        count, 0.0, 0.0, 0.0, 1.0, float(distances.sum()), float(largest), largest, False
+        count=count,
+        mean=0.0,
+        squares=0.0,
+        low=0.0,
+        high=1.0,
+        total_loss=float(distances.sum()),
+        least=float(largest),
+        largest=largest,
+        exact=False,
     )
 
 
 def as_numbers(column: ColumnPair) -> Numbers | None:
     """Convert a column to released numbers, with suppressed cells as NULL.
 
-    None if it has labels.
+    Return None if the column has released labels other than single numbers.
     """
     # Import lazily: few releases need these, and imports slow down the first call of an SQL
     # function.
@@ -414,17 +480,17 @@ def as_numbers(column: ColumnPair) -> Numbers | None:
 
     if isinstance(column, Numbers):
         return column
-    hidden = column.suppressed
-    if not isinstance(column, Intervals) or hidden is None:
+    is_suppressed = column.suppressed
+    if not isinstance(column, Intervals) or is_suppressed is None:
         return None
-    if (column.low < column.high)[~hidden].any():
+    if (column.low < column.high)[~is_suppressed].any():
         return None
     return Numbers(
         name=column.name,
         original=column.original,
         scale=column.scale,
         valid=column.valid,
-        released_valid=~hidden,
+        released_valid=~is_suppressed,
         ordinal=column.ordinal,
         ranks=column.ranks,
         released=column.low,
@@ -444,8 +510,8 @@ def largest_class_size(pairs: Pairs, separate_classes: bool) -> int:
 def public_scale(original: Floats, released: Floats) -> Scale:
     """Build the public scale of a column.
 
-    Range and mean are those of the released rows; the standard deviation is that of the originals,
-    whose deviations are limited.
+    Range and mean are those of the released rows. The standard deviation is that of originals with
+    limited deviations.
 
     Parameters
     ----------
@@ -455,10 +521,12 @@ def public_scale(original: Floats, released: Floats) -> Scale:
     original_scale, released_scale = Scale.of(original), Scale.of(released)
     power = original_scale.exponent - released_scale.exponent
     return Scale(
-        released_scale.count,
-        released_scale.least,
-        released_scale.most,
-        released_scale.mean,
-        0.0 if released_scale.is_constant else float(np.ldexp(original_scale.deviation, power)),
-        released_scale.is_integral,
+        count=released_scale.count,
+        least=released_scale.least,
+        most=released_scale.most,
+        mean=released_scale.mean,
+        deviation=0.0
+        if released_scale.is_constant
+        else float(np.ldexp(original_scale.deviation, power)),
+        is_integral=released_scale.is_integral,
     )

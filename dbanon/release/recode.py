@@ -41,12 +41,18 @@ def recode(
     clustering: ClusteringResult,
     policy: Policy,
     exact_totals: ExactTotals,
-    trees: TreeBuilder | None = None,
+    build_trees: TreeBuilder | None = None,
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    Only released records are used. If others are withheld, ``trees`` builds the hierarchies again
-    from the released records. In the result, all rows of a class have equal released values.
+    Only released records are used. In the result, all rows of a class have equal released values.
+
+    Parameters
+    ----------
+    microdata : all records, including withheld ones.
+    exact_totals : computes exact sums over the records of each class.
+    build_trees : builds the hierarchies from microdata; called with the released records if others
+        are withheld.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
@@ -55,14 +61,14 @@ def recode(
         settings = replace(settings, chosen_levels=clustering.levels)
     all_names = {attribute.name for attribute in microdata.attributes}
 
-    def run(
+    def recode_columns(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
         assert measures is not None
         names = {attribute.name for attribute in microdata.attributes}
-        run_settings = _without_columns(settings, all_names - names)
+        column_settings = _drop_columns(settings, all_names - names)
         return recoding.run(
-            microdata, measures, partition, exact_totals, run_settings, **parameters
+            microdata, measures, partition, exact_totals, column_settings, **parameters
         )
 
     classes, measures = clustering.classes, clustering.measures
@@ -70,8 +76,8 @@ def recode(
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.take(records)
-        if trees is not None:
-            policy = replace(policy, hierarchies=trees(microdata))
+        if build_trees is not None:
+            policy = replace(policy, hierarchies=build_trees(microdata))
         settings = replace(
             settings,
             hierarchies=policy.hierarchies,
@@ -82,11 +88,14 @@ def recode(
     measures = measures or Measures.of(microdata)
     # ``exact_totals`` needs the classes of all records that were read.
     columns = recode_attributes(
-        microdata, classes, run, lambda wide: exact_totals(row_partition, wide)
+        microdata,
+        classes,
+        recode_columns,
+        lambda wide_columns: exact_totals(row_partition, wide_columns),
     )
-    released, _ = classes.row_classes()
-    before, after = _losses_with_suppressed(
-        microdata, measures, released, policy, columns, recoding.measure
+    released_partition, _ = classes.row_classes()
+    loss_before, loss_after = _losses_with_suppressed(
+        microdata, measures, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.classes_by_columns(names)) > 1
@@ -98,19 +107,23 @@ def recode(
         partition=row_partition,
         columns=tuple(column.replace_ranks() for column in columns),
         losses=tuple(
-            ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
+            ColumnLoss(
+                column.source,
+                before_rounding=float(loss_before.columns[i]),
+                released=float(loss_after.columns[i]),
+            )
             for i, column in enumerate(measured_columns)
         ),
-        loss_before_rounding=before.total,
-        loss=after.total,
+        loss_before_rounding=loss_before.total,
+        loss=loss_after.total,
         measure=recoding.measure,
         measures=measures,
         hierarchies=policy.hierarchies,
-        sums=(before.sums, after.sums),
+        sums=(loss_before.sums, loss_after.sums),
         public_sums=public_sums(
             microdata,
             measures,
-            released,
+            released_partition,
             columns,
             policy.hierarchies,
             recoding.measure,
@@ -122,8 +135,8 @@ def recode(
     )
 
 
-def _without_columns(settings: Settings, dropped: Collection[str]) -> Settings:
-    """The settings for a call that recodes all columns but these."""
+def _drop_columns(settings: Settings, dropped: Collection[str]) -> Settings:
+    """Return the settings for recoding all columns except these."""
     if not dropped:
         return settings
     steps = {n: step for n, step in settings.steps.items() if n not in dropped}
@@ -162,15 +175,17 @@ def _sse_losses(
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     is_partial = sum(scale.count for scale in scales) != n_values
 
-    def sums(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    def sum_losses(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
         column = columns[index]
         transform = Standardization.of([scales[index]])
-        present = None if microdata.valid is None or valid is None else valid[:, index]
+        is_present = None if microdata.valid is None or valid is None else valid[:, index]
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
-        return scaled_sums(values, partition, released, transform, present, is_partial=is_partial)
+        return scaled_sums(
+            values, partition, released, transform, is_present, is_partial=is_partial
+        )
 
-    loss_sums = list(choose_column_map(microdata.numbers)(sums, range(len(scales))))
+    loss_sums = list(choose_column_map(microdata.numbers)(sum_losses, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
     return loss_from_sums(before), loss_from_sums(after)
 
@@ -182,18 +197,20 @@ def _iloss_losses(
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Compute iloss per cell, first for the ranges of the classes and then for released labels."""
+    """Compute iloss per cell, first for the ranges of classes and then for released labels."""
     n_records = max(int(partition.sizes.sum()), 1)
     range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
-    released = np.array([column.losses.sum() for column in columns if column.losses is not None])
-    released /= n_records
+    label_losses = np.array(
+        [column.losses.sum() for column in columns if column.losses is not None]
+    )
+    label_losses /= n_records
     before, after = (
         Loss(
             losses,
             float(losses.mean()),
             tuple((float(x) * n_records, float(n_records)) for x in losses),
         )
-        for losses in (range_losses, released)
+        for losses in (range_losses, label_losses)
     )
     return before, after
 
@@ -205,7 +222,7 @@ def _gower_losses(
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Compute Gower's distance per cell, as ``direct_loss`` does, first before rounding."""
+    """Compute Gower's distance per cell, as ``direct_loss`` does, before and after rounding."""
     # Import lazily: few releases need these, and imports slow down the first call of an SQL
     # function.
     from dbanon.measures.direct_loss import direct_loss
@@ -241,8 +258,8 @@ def _gower_losses(
 
 def _count_values(microdata: Microdata, partition: Partition, name: str) -> float:
     """Count the released records with a value of an attribute."""
-    valid, released = microdata.valid_column(name), partition.labels >= 0
-    return float(released.sum() if valid is None else (valid & released).sum())
+    valid, is_released = microdata.valid_column(name), partition.labels >= 0
+    return float(is_released.sum() if valid is None else (valid & is_released).sum())
 
 
 def _losses_with_suppressed(
@@ -302,7 +319,7 @@ def class_losses(
     partition: Partition,
     hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
-    """Sum, for each attribute, the iloss of all records for the ranges of their classes, (d,)."""
+    """Sum the iloss of all records for the ranges of their classes: float64 (d,), by attribute."""
     losses = []
     trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -338,10 +355,11 @@ class Release:
     ----------
     partition : the classes of all records, in the records' order.
     columns : the released quasi-identifiers.
-    losses : one entry per measured quasi-identifier.
+    losses : the losses of the measured quasi-identifiers.
     loss_before_rounding, loss : the loss over all columns before rounding, and of written values.
     measure : the loss measure. ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell;
-        ``iloss``: iloss per cell, where ``loss_before_rounding`` refers to the classes' ranges.
+        ``iloss``: iloss per cell, where ``loss_before_rounding`` is computed for the ranges of the
+        classes instead of the released labels.
     measures, hierarchies : column statistics and hierarchies of the released records, for recoding.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
@@ -368,10 +386,10 @@ class Release:
         return tuple(column.attribute.name for column in self.columns)
 
 
-def combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
+def number_combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
     """Number the combinations of released values of classes, int32 (n_classes,).
 
-    Classes with equal released values get the same number: readers cannot distinguish them.
+    Classes with equal released values get the same number, since readers cannot distinguish them.
     """
     partition, codes_of_columns = release.partition, []
     for column in release.columns:

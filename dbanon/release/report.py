@@ -31,13 +31,13 @@ from dbanon.release.words import (
     describe_counts,
     describe_exports,
     describe_files_of_other_accounts,
+    describe_nearness,
     describe_new_schema,
     describe_passthrough,
     format_losses,
     list_cautions,
     list_leading_cautions,
     list_leading_pairs,
-    nearness,
     to_json_values,
 )
 
@@ -51,13 +51,13 @@ SEED_POLICY = (
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a release: its source, output, options and columns.
+    """The requested source, output, options and columns of a release.
 
     Parameters
     ----------
     source, output, output_kind : the relation that was read, the relation for readers, and whether
         this is a table or a view.
-    arguments : the policy and some results of the run, as JSON values; the ledger stores the same.
+    arguments : the policy and some results of the run, as JSON values, as in the ledger.
     quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release.
     entity : the column whose values k counts; None if k counts rows.
     guarantee : the guarantee as text.
@@ -79,12 +79,12 @@ class Request:
 
 @dataclass(frozen=True)
 class RecountResult:
-    """The recount of the written rows, which precedes publication.
+    """The counts and findings from recounting the written rows before publication.
 
     Parameters
     ----------
     rows_in, suppressed : number of records of the source, and of withheld records.
-    rows : the counts of rows, classes and class sizes.
+    rows : the numbers of released rows and of classes, and the class sizes.
     verdict : whether the guarantee holds.
     disclosive_columns, identifiers, linking : findings on retained columns.
     few_persons : findings on columns that look like person identifiers, if k counts rows.
@@ -125,7 +125,10 @@ class Provenance:
 
 
 class _ReportField(Generic[T]):
-    """An attribute of a report that reads its value from one of the report's groups, by path."""
+    """An attribute of a report that reads its value from one of the report's groups.
+
+    ``path`` names the group and the field in it, such as ``counts.verdict.k``.
+    """
 
     def __init__(self, path: str) -> None:
         self._get_value: Callable[[Report], T] = attrgetter(path)
@@ -151,11 +154,11 @@ class Report(LabelledTextWithCard):
     ``report.k_achieved`` is ``report.counts.verdict.k``. ``to_dict`` returns these attributes in
     the order below.
 
-    Losses are SSE/SST on z-scores over the released records, or iloss, according to
-    ``loss_measure``: see ``ReleaseLoss``. Readers may see them. The exact losses are in
-    ``internal``. They exist only during the run and in one table of the ledger; no text, JSON,
-    pickle or page of a report contains them. ``k_achieved`` and ``persons`` count persons if
-    ``entity`` names their column; class sizes are rows. If attributes are grouped separately,
+    ``loss_measure`` names the measure of the losses, see ``ReleaseLoss``. Readers may see these
+    losses. The exact losses are in ``internal``; they exist only during the run and in one table of
+    the ledger, and no text, JSON, pickle or page of a report contains them. ``k_achieved`` and
+    ``persons`` count persons if ``entity`` names the column that identifies them; class sizes are
+    numbers of rows. If attributes are grouped separately,
     ``k_rows`` is the number of rows that share the rarest combination of values. ``levels`` are the
     full-domain levels, by quasi-identifier. ``disclosive_columns`` are findings on retained
     columns. ``lost_columns`` are the quasi-identifiers released as ``*`` or the root of their
@@ -264,11 +267,11 @@ class Report(LabelledTextWithCard):
         )
 
     def describe_averaged_columns(self) -> list[str]:
-        """Describe each coded column that was averaged, and what would help."""
+        """Describe each coded column that was averaged, and suggest another kind."""
         return describe_averaged_codes(self.arguments)
 
     def describe_lost_columns(self) -> list[str]:
-        """Describe each column that is lost completely, and what would help."""
+        """Describe each column that is lost completely, and suggest remedies."""
         return [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
@@ -293,22 +296,24 @@ class Report(LabelledTextWithCard):
 
     def with_earlier_releases(
         self,
-        earlier: int,
+        n_earlier: int,
         caution: Caution | None = None,
         joint: Mapping[str, Any] | None = None,
     ) -> Report:
-        """Return a copy with the number of earlier releases of the source, and a caution.
+        """Return a copy of the report that mentions earlier releases of the source.
 
         Parameters
         ----------
+        n_earlier : the number of earlier releases of the same source.
+        caution : a caution about intersections with earlier releases; None if there is none.
         joint : a mapping with the description of joint histories under the key ``JOINT``; None if
             there is no entity.
         """
-        if not earlier:
+        if not n_earlier:
             return self
         # The ledger stores arguments, so reports from the ledger have the caution, too.
         report = self if caution is None else self.with_arguments(intersects=caution.warning)
-        text = _EARLIER_RELEASES.format(NOT_CHECKED, earlier)
+        text = _EARLIER_RELEASES.format(NOT_CHECKED, n_earlier)
         # Name the command only if joint histories can be counted.
         if not joint or "share" in joint[JOINT]:
             text += ": dbanon chain measure counts them together"
@@ -344,25 +349,25 @@ class Report(LabelledTextWithCard):
     def nearness(self) -> str | None:
         """Text about how near the loss is to the minimum; None without a certificate."""
         certificate = self.arguments.get("certificate")
-        return None if certificate is None else nearness(certificate)
+        return None if certificate is None else describe_nearness(certificate)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        plain_values = {name: to_json_values(getattr(self, name)) for name in self.names()}
+        values = {name: to_json_values(getattr(self, name)) for name in self.names()}
         # Put first what readers must not overlook.
         leading_values = {
             name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)
         }
         leading_values["k_rows"] = self.k_rows
-        leading_values["homogeneity"] = plain_values["homogeneity"] if self.homogeneous else ()
+        leading_values["homogeneity"] = values["homogeneity"] if self.homogeneous else ()
         leading_values = {
             name: to_json_values(value) for name, value in leading_values.items() if value
         }
-        plain_values = leading_values | plain_values
-        for loss in plain_values["column_losses"].values():
+        values = leading_values | values
+        for loss in values["column_losses"].values():
             # The name is already the key.
             del loss["name"]
-        return plain_values
+        return values
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the same as ``pairs``."""

@@ -26,7 +26,7 @@ def time_text(time: datetime) -> str:
     return time.isoformat(timespec="microseconds")
 
 
-def nearness(certificate: Mapping[str, Any]) -> str:
+def describe_nearness(certificate: Mapping[str, Any]) -> str:
     """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
@@ -53,16 +53,16 @@ def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[t
 
 
 def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
-    """Describe each coded column that was averaged, and what would help."""
+    """Describe each coded column that was averaged, and suggest another kind."""
     return [
         f'"{name}" is a code, and was averaged: {rows} rows are released with a code that does not'
-        " occur in the source. What helps: kind nominal, or numeric if its numbers are amounts"
+        " occur in the source. Set its kind to nominal, or to numeric if its numbers are amounts"
         for name, rows in arguments.get("averaged_codes", {}).items()
     ]
 
 
 def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a label and a text for each additional set of columns: requested and counted k."""
+    """Return a label and a text with requested and counted k, for each additional column set."""
     return [
         (
             f"k of ({', '.join(column_set['columns'])}) requested / counted",
@@ -73,13 +73,13 @@ def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return pairs of label and text about column sets, suppressed cells, and method counts."""
+    """Return pairs of label and text about column sets, suppressed cells and method counts."""
     cells = ", ".join(
         f"{name} {count}" for name, count in arguments.get("suppressed_cells", {}).items()
     )
     return [
         *describe_column_sets(arguments),
-        *([("cells released as NULL, of rare patterns", cells)] if cells else []),
+        *([("cells of rare patterns released as NULL", cells)] if cells else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),
     ]
 
@@ -134,7 +134,7 @@ def format_losses(released: float, before_rounding: float, label: str = "") -> s
 
     Parameters
     ----------
-    label : describes ``before_rounding``.
+    label : a few words that say what ``before_rounding`` is.
     """
     if released == before_rounding:
         return f"{released:.6g}"
@@ -169,7 +169,7 @@ def describe_attack(figures: Mapping[str, Any]) -> str:
     text += f"right {figures['attack']:.3f} of {figures['guesses']:,} guesses, "
     text += f"at random {figures['random']:.3f}"
     if figures["control"] is not None:
-        text += f", at control records {figures['control']:.3f}"
+        text += f", for control records {figures['control']:.3f}"
     return text + (f"; {figures['note']}" if figures["note"] else "")
 
 

@@ -47,6 +47,7 @@ from dbanon.stores.sql_source import SqlSource
 # raises ends the advice.
 AdviceProgress = Callable[[str, float], None]
 
+# The schema of the output in the arguments that advice suggests.
 OUTPUT_SCHEMA = "release"
 
 
@@ -63,6 +64,8 @@ def advise(
 
     Parameters
     ----------
+    request : the table, and what the caller has decided about its release.
+    source : access to the table.
     progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
         the share of it that is done.
     on_tried : called with each trial release of the sweep.
@@ -98,12 +101,12 @@ def advise(
             return count_sizes(names)
 
         singling_out = find_unique_sets(quasi_identifiers, count_with_tick, rare_below)
-    choice = choose_null_treatment(request, planned, microdata)
-    planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
+    null_choice = choose_null_treatment(request, planned, microdata)
+    planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
     with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
-    best = _recommend(request, sweep_result.points)
+    recommendation = _recommend(request, sweep_result.points)
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -117,12 +120,12 @@ def advise(
         chain=_suggest_chain_command(str(planned.relation.name), profile, roles, entity, source),
         singling=singling_out,
         sweep=sweep_result,
-        recommendation=best,
+        recommendation=recommendation,
         start={}
-        if best is None
-        else _build_anonymize_arguments(planned, request, roles, best.point, microdata),
-        nulls=None if microdata.valid is None else choice,
-        parted_loss=_measure_parted_loss(request, planned, microdata, best, clock),
+        if recommendation is None
+        else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
+        nulls=None if microdata.valid is None else null_choice,
+        parted_loss=_measure_parted_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
@@ -151,18 +154,18 @@ def _measure_parted_loss(
     request: AdviceRequest,
     planned: Plan,
     microdata: Microdata,
-    best: Recommendation | None,
+    recommendation: Recommendation | None,
     clock: _Clock,
 ) -> float | None:
-    """The loss of the best release if classes may split a person's rows (``persons="rows"``).
+    """Return the loss that the best release has if classes may split a person's rows.
 
-    None if each row is a person.
+    That is the option ``persons="rows"``. None if each row is a person.
     """
-    if best is None or microdata.entities is None:
+    if recommendation is None or microdata.entities is None:
         return None
     with clock.phase("persons") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return measure_parted_loss(request, planned, microdata, best.point, tick)
+        return measure_parted_loss(request, planned, microdata, recommendation.point, tick)
 
 
 class _Clock:
@@ -252,7 +255,7 @@ def propose_nulls(
         if entity:
             count, unit = profile.column(entity).distinct, "persons"
         if count < request.k[0]:
-            raise too_few_error_for_count(request.k[0], count, unit, 1)
+            raise too_few_error_for_count(request.k[0], count, unit, n_strata=1)
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
@@ -260,7 +263,7 @@ def propose_nulls(
 
 
 def no_quasi_identifiers_error(table: str) -> NoQuasiIdentifiers:
-    """The error for a table with no column to propose as a quasi-identifier."""
+    """Return the error for a table with no column to propose as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
         hint="Name the columns whose values others may know about a person: `quasi_identifiers`.",
@@ -291,9 +294,10 @@ def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Map
 def _propose_entity(
     request: AdviceRequest, profile: Profile, person_columns: Mapping[str, str]
 ) -> str | None:
-    """The column that identifies persons, if persons have several rows; None if they do not.
+    """Return the column that identifies persons, if persons have several rows; None if they do not.
 
-    Skips columns that contain NULL, because a run does not accept them as entity.
+    Columns that contain NULL are skipped, because a run does not accept them as the entity.
+    ``person_columns`` maps columns that seem to identify persons to the reason.
     """
     named_columns = {*request.quasi_identifiers, *request.sensitive}
     return coarsest_identifier(
@@ -312,7 +316,7 @@ def _suggest_chain_command(
     entity: str | None,
     source: Source,
 ) -> str | None:
-    """The shell command that creates a chain for the table; None if chains are not possible."""
+    """Return the shell command that creates a chain; None if the table cannot have one."""
     if not isinstance(source, SqlSource):
         return None
     file_url = source.session.file_url
@@ -349,7 +353,7 @@ def _build_reading_job(
     profile: Profile,
     entity: str | None = None,
 ) -> Job:
-    """A job that reads all rows, including those with a NULL."""
+    """Build a job that reads all rows, including those with a NULL."""
     has_nulls = any(profile.column(name).n_non_null < profile.rows for name in quasi_identifiers)
     return Job(
         table=request.table,
@@ -410,7 +414,10 @@ def _build_anonymize_arguments(
     point: Point,
     microdata: Microdata,
 ) -> dict[str, Any]:
-    """Arguments of ``anonymize`` for this release, without the hierarchies of the request."""
+    """Build the arguments of ``anonymize`` for a trial release, without hierarchies.
+
+    The caller of ``advise`` has the hierarchies already.
+    """
     source_name, policy = planned.relation.name, planned.policy
     arguments: dict[str, Any] = {
         "table": str(source_name),

@@ -1,8 +1,8 @@
 """Attack a release of half of the persons; the other half is the control group.
 
 The first half is released with the options of the planned release. An attack that works equally
-well on the control group uses facts about everybody, not disclosure about the released persons. A
-release of all records would leave no such group.
+well on the control group exploits facts about everybody, not disclosure about the released persons.
+A release of all records would leave no control group.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ from dbanon.run.totals import exact_totals_of
 
 def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     """Attack a release of half of the records, then discard that release.
+
+    Parameters
+    ----------
+    microdata : all records that were read.
+    planned : the plan of the run, whose policy has the hierarchies of these records.
+    tick : called with the share of the work that is done, 0 to 1.
 
     Raises
     ------
@@ -58,10 +64,10 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     return run_all_attacks(
         build_attack_data(
             take_records(microdata, np.concatenate((released_half, control_half))),
-            len(released_half),
-            release.columns,
-            np.asarray(release.partition.sizes, np.int64),
-            release.hierarchies,
+            n_members=len(released_half),
+            columns=release.columns,
+            weights=np.asarray(release.partition.sizes, np.int64),
+            hierarchies=release.hierarchies,
             seed=policy.seed,
             tick=lambda share: tick((1 + share) / 2),
         )
@@ -74,25 +80,26 @@ def _split_persons(
     """Split the records into those of a random half of the persons and those of the other half.
 
     All rows of a person are in the same half: a control group that shares persons with the release
-    would hide what the release reveals about them. A stratum with fewer than k rows, or persons, in
-    the first half is left out of both.
+    would hide what the release reveals about them. A stratum with fewer than k rows (or persons,
+    if k counts persons) in the first half is left out of both halves.
 
-    Returns two arrays of record indices, int64, ascending: to release, and for the control group.
+    Returns two arrays of record indices, int64, ascending: the records to release, and those of the
+    control group.
     """
     persons = microdata.entities
     if persons is None:
         persons = np.arange(microdata.n_records, dtype=np.int32)
     distinct_persons, person_codes = np.unique(persons, return_inverse=True)
     n_persons = len(distinct_persons)
-    half = n_persons // 2
+    n_half = n_persons // 2
     is_released = np.zeros(n_persons, np.bool_)
-    is_released[np.random.default_rng([policy.seed, half]).permutation(n_persons)[:half]] = True
+    is_released[np.random.default_rng([policy.seed, n_half]).permutation(n_persons)[:n_half]] = True
     # Start with an empty array, because concatenate needs at least one.
     released = [np.zeros(0, np.int64)]
     control = [np.zeros(0, np.int64)]
     for records in group_positions(stratum_numbers(microdata)):
-        in_half = is_released[person_codes[records]]
-        if count_for_k(microdata, records[in_half]) >= policy.k:
-            released.append(records[in_half])
-            control.append(records[~in_half])
+        is_in_release = is_released[person_codes[records]]
+        if count_for_k(microdata, records[is_in_release]) >= policy.k:
+            released.append(records[is_in_release])
+            control.append(records[~is_in_release])
     return np.sort(np.concatenate(released)), np.sort(np.concatenate(control))

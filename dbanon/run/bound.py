@@ -34,6 +34,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
     Parameters
     ----------
     seconds : limit of wall time, see ``compute_bound``.
+    tick : called with the share of the work that is done, 0 to 1.
 
     Raises
     ------
@@ -72,13 +73,14 @@ def compute_bound(
     k: int,
     seconds: float,
     tick: Tick,
-    start: Sequence[Partition] = (),
+    start_partitions: Sequence[Partition] = (),
 ) -> Certificate:
     """Compute the certificate of numeric records: a lower bound of the loss of any release.
 
     Parameters
     ----------
-    start : partitions of all records into classes of k or more; if empty, one is computed.
+    start_partitions : partitions of all records into classes of k or more, to start the search
+        from; if empty, one is computed.
     seconds : limit of wall time; the bound by nearest neighbours is computed in addition.
     tick : called regularly with the share done, 0 to 1; an exception ends the computation.
 
@@ -103,6 +105,6 @@ def compute_bound(
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    if not start and has_solver() and n <= MAX_RECORDS and k <= MAX_K_FOR_CLASSES:
-        start = [find_classes(microdata, policy, tick)]
-    return compute_certificate(points, k, start, seconds=seconds, tick=tick)
+    if not start_partitions and has_solver() and n <= MAX_RECORDS and k <= MAX_K_FOR_CLASSES:
+        start_partitions = [find_classes(microdata, policy, tick)]
+    return compute_certificate(points, k, start_partitions, seconds=seconds, tick=tick)

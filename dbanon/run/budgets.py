@@ -25,7 +25,7 @@ class BudgetShown:
     Parameters
     ----------
     record : the budget as stored in the ledger.
-    spendings : newest first; empty when budgets are listed.
+    spendings : the amounts spent, newest first; empty in a list of budgets.
     """
 
     record: RecordedBudget
@@ -52,7 +52,7 @@ class BudgetShown:
         return float(self.record.remaining)
 
     def to_dict(self) -> dict[str, Any]:
-        """The budget as plain values, for JSON."""
+        """Return the budget as plain values, for JSON."""
         record = self.record
         return {
             "name": record.name,
@@ -75,7 +75,7 @@ class BudgetShown:
         }
 
     def _convert_to_epsilons(self) -> dict[str, float]:
-        """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
+        """Convert amounts of rho to epsilon; empty for a budget that counts epsilon."""
         delta = self.record.delta
         if delta is None:
             return {}
@@ -85,16 +85,12 @@ class BudgetShown:
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
         record = self.record
-        epsilon_pairs = [
-            (
-                f"epsilon at delta {record.delta:g}",
-                " / ".join(f"{epsilon:.4g}" for epsilon in epsilons.values()),
-            )
-            for epsilons in [self._convert_to_epsilons()]
-            if epsilons
-        ]
+        epsilon_pairs = []
+        if epsilons := self._convert_to_epsilons():
+            amounts = " / ".join(f"{epsilon:.4g}" for epsilon in epsilons.values())
+            epsilon_pairs.append((f"epsilon at delta {record.delta:g}", amounts))
         entity_text = f", by {record.entity}" if record.entity else ""
         return [
             ("budget", record.name + (", closed" if record.closed else "")),
@@ -126,7 +122,7 @@ def require_table_rows(relation: Relation) -> None:
 
     Raises
     ------
-    UnsupportedType : it does not; the rows of a view may differ each time.
+    UnsupportedType : it is a view or another relation whose rows may differ each time.
     """
     if relation.kind not in _SOURCE_KINDS:
         raise UnsupportedType(
@@ -174,6 +170,7 @@ def show_budget(store: Store, name: str) -> BudgetShown:
 
 
 def _describe_spending(spending: Spending) -> str:
+    """Describe when and by whom an amount was spent, and for which release."""
     spender = f" by {spending.spent_by}" if spending.spent_by else ""
     outcome = f"release {spending.release_id}" if spending.release_id else "nothing was published"
     return f"{spending.spent_at}{spender}: {outcome}"

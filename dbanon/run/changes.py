@@ -33,7 +33,7 @@ def with_exact_staleness(
 ) -> list[releases.Listed]:
     """Set ``stale`` by comparing the source's rows with the digest recorded for the release.
 
-    Reads the rows with the rights of the current role. Where a right or a digest is missing,
+    The rows are read with the rights of the current role. If a right or a digest is missing,
     ``stale`` keeps its value, which comes from the database's counters of changes.
     """
     result = []
@@ -58,6 +58,7 @@ def open_planning_ports(
     Parameters
     ----------
     staging : True if the plan needs temporary tables.
+    target : the store to release into; None for the store of the source.
     """
     with ExitStack() as stack:
         if target is None or target.is_same_database(source):
@@ -79,9 +80,10 @@ class PlannedFile:
 
     Parameters
     ----------
-    path : its path, with ``{release}`` for the id that the release will have.
+    path : its path, with ``{release}`` in place of the id that the release will have.
+    format : the file format, such as ``parquet``.
     replaces : True if it would replace the file of an earlier release.
-    keep_last : number of files to keep, including this one; None for all.
+    keep_last : number of files to keep, including this one; None to keep all.
     """
 
     path: str
@@ -110,12 +112,12 @@ class Changes:
 def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
-    """List the changes that a run would make, and check the destinations of files as a run does.
+    """List the changes that a run would make, and check that its files could be written.
 
     Parameters
     ----------
-    session, target : a session and the store of the database to write to.
-    keep_last : number of replaced releases of the view to keep; None for all.
+    session, target : a session of the database to write to, and the store of that database.
+    keep_last : number of replaced releases of the view to keep; None to keep all.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def plan_changes(
 def _find_superseded_tables(
     session: Session, output: Output, keep_last: int | None
 ) -> tuple[str, ...]:
-    """Tables of earlier releases to drop once the view shows the new one."""
+    """Return the tables of earlier releases to drop once the view shows the new release."""
     if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
     # The table that the view shows now will be the newest of the replaced ones.
@@ -156,7 +158,7 @@ def _plan_files(job: Job) -> list[PlannedFile]:
             path=str(destinations.resolve_destination(export.path, "{release}")),
             format=export.format,
             replaces="{release}" not in export.path
-            and destinations.status_of(destinations.resolve_destination(export.path, ""))
+            and destinations.status_of(destinations.resolve_destination(export.path, release_id=""))
             is not None,
             keep_last=export.keep_last,
         )
@@ -165,10 +167,10 @@ def _plan_files(job: Job) -> list[PlannedFile]:
 
 
 def find_unchanged_release(job: Job, source: Store, target: Store | None = None) -> str | None:
-    """The id of the job's last release if a run would only repeat it, else None.
+    """Return the id of the job's last release if a run would only repeat it, else None.
 
-    That is the case if the source rows, the definition of the release and the version of dbanon
-    have the fingerprint of the last release, and if the output and its files are unchanged.
+    A run would repeat it if source rows, job and version of dbanon still have the fingerprint of
+    the last release, and if the output and its files are unchanged.
 
     Raises
     ------
@@ -188,22 +190,22 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
         current_fingerprint = compute_fingerprint(
             planned, sql_source, parse_salt(last_release.fingerprint)
         )
-        if current_fingerprint != last_release.fingerprint or not _is_as_released(
+        if current_fingerprint != last_release.fingerprint or not _is_output_unchanged(
             session, job, last_release.release_id
         ):
             return None
         [row] = rows_of_release(session, "release", last_release.release_id)
-    files = row["arguments"].get("exports", ())
-    return last_release.release_id if all(map(_is_as_written, files)) else None
+    exported_files = row["arguments"].get("exports", ())
+    return last_release.release_id if all(map(_is_file_unchanged, exported_files)) else None
 
 
-def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
-    """True if the job's output is still this release, judged by the digest of its rows."""
+def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
+    """Return True if the job's output is this release, and the digest of its rows is unchanged."""
     try:
         entry = entries.find_release(session, parse_relation(job.output))
         if entry.release_id != release_id:
             return False
-        # Check it as a source is checked, because its owner may have replaced it by a view.
+        # Check the relation like a source: its owner may have replaced it by a view.
         session.find_source(entry.name)
         comparison = Comparison(session, entry.name, entry)
         comparison.compare_rows()
@@ -213,10 +215,10 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
 
 
 @open_catalogs()
-def _is_as_written(file: Mapping[str, Any]) -> bool:
-    """True if an exported file has the SHA-256 that the ledger recorded."""
+def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
+    """Return True if an exported file has the SHA-256 that the ledger recorded."""
     try:
-        path = destinations.resolve_destination(file["path"], "")
+        path = destinations.resolve_destination(file["path"], release_id="")
         return (
             destinations.is_file(destinations.status_of(path))
             and destinations.sha256(path) == file["sha256"]

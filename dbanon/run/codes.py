@@ -20,8 +20,8 @@ def count_averaged_codes(
 ) -> dict[str, int]:
     """Count released rows whose code does not occur in the source, by quasi-identifier.
 
-    A column of codes holds few distinct whole numbers and has a name that suggests codes. Skips
-    columns released as labels or ranges, because these cover the values of their class.
+    A column of codes holds few distinct whole numbers and has a name that suggests codes. Columns
+    released as labels or ranges are skipped, because these cover the values of their class.
     """
     rows_by_column: dict[str, int] = {}
     sizes = release.partition.sizes

@@ -54,7 +54,7 @@ class Comparison:
 
     Parameters
     ----------
-    entry : the ledger's entry for the relation. Without one, nothing is compared.
+    entry : the ledger's entry for the relation; if None, nothing is compared.
 
     Attributes
     ----------
@@ -158,6 +158,7 @@ class Comparison:
             raise self._build_error()
 
     def _build_error(self) -> ReleaseChanged:
+        """Build the error that names all differences."""
         return ReleaseChanged(
             f"{self._relation} has changed since it was released: {', '.join(self._differences)}"
             " differ.",
@@ -167,6 +168,7 @@ class Comparison:
 
 
 def _quote_names(names: Sequence[str]) -> list[str]:
+    """Put column names in double quotes, for messages."""
     return [f'"{name}"' for name in names]
 
 
@@ -184,7 +186,7 @@ def recount_models(
     ----------
     names : the quasi-identifiers and strata of the release.
     recorded_models, hierarchies : models and descriptions of hierarchies (by column), as stored in
-        the ledger's entry or in the file.
+        the ledger's entry or in the metadata of the exported file.
     recount : the class sizes of the relation, counted now.
 
     Raises
@@ -201,7 +203,12 @@ def recount_models(
         else:
             why_not = model
         model_counts.append(
-            ModelCount(recorded["model"], float(recorded["counted"]), None, why_not)
+            ModelCount(
+                model=recorded["model"],
+                recorded=float(recorded["counted"]),
+                counted=None,
+                why_not=why_not,
+            )
         )
     if not models:
         return tuple(model_counts)
@@ -252,6 +259,8 @@ def _restore_model(
         except DbanonError:
             return "its hierarchy is no longer in this database, or this role may not read it"
         if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
-            return "its hierarchy changed since"
+            return "its hierarchy has changed since"
     kind, attribute = recorded["kind"], recorded["attribute"]
-    return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)
+    return Model(
+        kind, attribute, level=recorded["level"], l=recorded.get("l", 2), distance=distance
+    )

@@ -49,7 +49,7 @@ from dbanon.release.attribute_disclosure import (
     find_disclosures,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.recode import combinations
+from dbanon.release.recode import number_combinations
 from dbanon.release.report import RecountResult, Report
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
@@ -59,7 +59,7 @@ from dbanon.stores.ports import PreparedRelease, Source, Target, W
 _COMPUTING_RECODINGS = ("mean", "median", "secure", "generalization")
 # The range of yyyymmdd numbers that count as days.
 _FIRST_DAY, _LAST_DAY = 17000101, 22001231
-# A column with fewer values than this is not judged.
+# Columns with fewer values than this are not examined for days.
 _MIN_DAYS = 10
 
 
@@ -85,8 +85,8 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
 def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
     """Find columns that hold days as whole numbers, and warn with ``DaysAsNumbers``.
 
-    Only for recodings that compute values, which may not be valid days. Skips columns with a
-    hierarchy.
+    This concerns only recodings that compute values, which may not be valid days. Columns with a
+    hierarchy are skipped.
     """
     if policy.recoding not in _COMPUTING_RECODINGS:
         return ()
@@ -109,9 +109,9 @@ def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
 
 
 def are_days(values: NDArray[np.float64]) -> bool:
-    """Whether numbers, float64 (n,), are all days as yyyymmdd, at least two of them distinct.
+    """Return whether all numbers, float64 (n,), are days written as yyyymmdd.
 
-    False for fewer than ten values, which are too few to tell.
+    False if all numbers are equal, or if there are fewer than ``_MIN_DAYS``, too few to tell.
     """
     if len(values) < _MIN_DAYS or values.min() == values.max():
         return False
@@ -125,7 +125,7 @@ class SpellingCounter(Protocol):
     """A source that counts distinct person identifiers, before and after normalization."""
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """The number of distinct identifiers by kind of normalization; "" for none."""
+        """Count distinct identifiers, by kind of normalization; the key "" means not normalized."""
 
 
 def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
@@ -136,7 +136,7 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
     Raises
     ------
     EntitySpellingsRefused : there are such identifiers, and the policy is strict.
-    InvalidParameter : the database considers values equal that the normalization distinguishes.
+    InvalidParameter : the database considers values equal that differ after normalization.
     """
     findings = []
     for name in [planned.job.entity] if planned.job.entity else []:
@@ -167,7 +167,7 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
 
 
 def find_retained_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
-    """The columns that look like identifiers and are released unchanged. Does not warn."""
+    """Return the columns that look like identifiers and are released unchanged. Does not warn."""
     return tuple(RetainedIdentifier(name, reason) for name, reason in planned.identifiers.items())
 
 
@@ -178,7 +178,7 @@ def find_disclosive_columns(
     sample_findings: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,
 ) -> tuple[DisclosiveColumn, ...]:
-    """Find columns that are released unchanged and disclose too much by their values.
+    """Find columns that are released unchanged and whose values disclose too much.
 
     Warns with ``KeptColumnTells``.
 
@@ -215,7 +215,9 @@ def find_disclosive_columns(
 def require_pseudonyms(
     draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
 ) -> None:
-    """Check that values and their pseudonyms correspond one to one; NULL has no pseudonym.
+    """Check that there are as many pseudonyms as values in each pseudonymized column.
+
+    NULL has no pseudonym.
 
     Warns with ``PseudonymsLink``.
 
@@ -236,11 +238,11 @@ def require_pseudonyms(
 
 
 def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
-    """The classes that readers can distinguish; those with the same released values are merged."""
+    """Merge classes with the same released values, which readers cannot distinguish."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
         return partition
-    class_of_label = combinations(draft.microdata, draft.release)
+    class_of_label = number_combinations(draft.microdata, draft.release)
     return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
 
 
@@ -300,9 +302,9 @@ def measure_homogeneity(
     released: Sequence[str],
     count_homogeneous: Callable[[Sequence[str], str], ClassHomogeneity],
 ) -> tuple[ClassHomogeneity, ...]:
-    """For each sensitive column, measure the classes whose rows all share one value.
+    """Count, for each sensitive column, the classes whose rows all share one value.
 
-    Returns nothing for releases per attribute, which have no classes of rows.
+    The result is empty for releases per attribute, which have no classes of rows.
 
     Parameters
     ----------
@@ -322,7 +324,7 @@ def warn_of_homogeneity(report: Report) -> None:
 
 
 def collect_findings(recount: RecountResult) -> dict[str, Any]:
-    """The findings of a recount by key, as stored in the report's arguments."""
+    """Return the findings of a recount by their keys in the report's arguments."""
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings
     )
@@ -341,11 +343,11 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
 
 
 def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
-    """Counts that show the risk from an attacker who knows several rows of a person, for JSON."""
+    """Count, for JSON, the persons at risk from an attacker who knows several of their rows."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released = np.flatnonzero(labels >= 0)
-    visible_labels = combinations(microdata, draft.release)[labels[released]]
+    visible_labels = number_combinations(microdata, draft.release)[labels[released]]
     return joint_rows(
         microdata.entities[released], visible_labels, int(policy.k), policy.seed
     ).to_plain()

@@ -33,12 +33,14 @@ def evaluate(
 ) -> tuple[EvaluationOutcome, Mapping[str, Any] | None]:
     """Evaluate a release that is about to be published.
 
-    Returns the figures for publication, or the reason why there are none; and the exact figures, or
-    None. An error in the evaluation does not fail the run; an error that ``tick`` raises does.
+    Returns first the figures for publication, or the reason why there are none, and then the exact
+    figures, or None. An error in the evaluation does not fail the run; an error that ``tick``
+    raises does.
 
     Parameters
     ----------
     microdata : all records that were read.
+    tick : called with the share of the work that is done, 0 to 1.
     """
 
     def compute(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -82,9 +84,9 @@ def evaluate(
 def _restore_suppressed_cells(
     microdata: Microdata, release: Release
 ) -> tuple[Microdata, Measures | None]:
-    """The records with the values of suppressed cells restored, and the measures of their table.
+    """Return the records with the values of suppressed cells restored, and their column statistics.
 
-    The measures are None if they have to be computed again. A hierarchy that was built from
+    The statistics are None if they have to be computed again. A hierarchy that was built from
     released values may lack a suppressed value; then all suppressed cells of that column stay NULL.
     """
     original = microdata.before_suppression
@@ -103,20 +105,23 @@ def _restore_suppressed_cells(
 
 
 def _clear_suppressed_cells(
-    original: Microdata, merged: Microdata, attribute: Attribute
+    original: Microdata, suppressed: Microdata, attribute: Attribute
 ) -> Microdata:
-    """The original records, with one column as in ``merged``: its suppressed cells are NULL."""
+    """Return the original records with one column taken from ``suppressed``.
+
+    In ``suppressed``, the suppressed cells of this column are NULL.
+    """
     assert original.valid is not None
-    assert merged.valid is not None
+    assert suppressed.valid is not None
     valid = original.valid.copy()
     column = original.attributes.index(attribute)
-    valid[:, column] = merged.valid[:, column]
+    valid[:, column] = suppressed.valid[:, column]
     if attribute.kind.is_numeric:
         return replace(original, valid=valid)
     position = original.categorical.index(attribute)
     codes, categories = original.codes.copy(), list(original.categories)
-    codes[:, position] = merged.codes[:, position]
-    categories[position] = merged.categories[position]
+    codes[:, position] = suppressed.codes[:, position]
+    categories[position] = suppressed.categories[position]
     return replace(original, valid=valid, codes=codes, categories=tuple(categories))
 
 
@@ -130,6 +135,7 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
     ----------
     microdata : all records that were read.
     planned : the plan, whose policy has the hierarchies of these records.
+    tick : called with the share of the work that is done, 0 to 1.
     """
 
     def compute(report_progress: Tick) -> dict[str, Any]:
@@ -151,6 +157,7 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     Parameters
     ----------
     microdata : all records that were read.
+    tick : called with the share of the work that is done, 0 to 1.
     """
     seconds = float(policy.certificate or 0.0)
 
@@ -171,8 +178,8 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     return {"limit": seconds, **(certificate or {"failed": failure})}
 
 
-def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a certificate that readers may see: by how much the loss exceeds the bound.
+def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
+    """Reduce a certificate to what readers may see: by how much the loss exceeds the bound.
 
     The bound itself would reveal as much about the originals as their exact loss.
     """
@@ -212,7 +219,10 @@ def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | N
 
 
 def _describe_failure(error: Exception) -> str:
-    """The message of a dbanon error; for others only the class, as their texts may quote values."""
+    """Describe why an evaluation failed.
+
+    For errors of other packages, name only the class, because their messages may quote values.
+    """
     if is_out_of_memory(error):
         return "there was too little memory for it"
     if isinstance(error, DbanonError):

@@ -68,7 +68,7 @@ class ReleaseEvaluation:
     Parameters
     ----------
     release_id, relation : id and relation of the release.
-    original : the relation it was compared with; None if there was none.
+    original : the source that the release was compared with; None if it was not compared.
     evaluation : ``Evaluation.to_dict()`` as recorded; None if the run did not evaluate.
     figures : recorded figures first, then those counted or computed now.
     """
@@ -80,7 +80,7 @@ class ReleaseEvaluation:
     figures: tuple[ReleaseFigure, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as plain values, for JSON."""
+        """Return the evaluation as plain values, for JSON."""
         return asdict(self)
 
 
@@ -111,7 +111,7 @@ def evaluate_release(
             " as data frames, and call dbanon.evaluate in Python.",
         )
         require_classes(entry)
-        # Check it as a source is checked, because its owner may have replaced it by a view.
+        # Check the relation like a source: its owner may have replaced it by a view.
         released = session.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
@@ -165,24 +165,30 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
         if name in recorded_figures:
             yield ReleaseFigure(
                 name,
-                None,
-                recorded_figures[name],
-                _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
+                attribute=None,
+                value=recorded_figures[name],
+                note=_describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
     for name, attack_figure in read_key_or_former_key(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
         interval_text = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield ReleaseFigure(
-            name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{interval_text}"
+            name,
+            attribute=None,
+            value=attack_figure["risk"],
+            note=f"{attack_figure['note'] or RECORDED}{interval_text}",
         )
     for column, column_figures in evaluation["columns"].items():
         for name, value in column_figures.items():
-            yield ReleaseFigure(name, column, value, RECORDED)
+            yield ReleaseFigure(name, attribute=column, value=value, note=RECORDED)
 
 
 def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
-    """Figures from class sizes; ``sizes`` maps rows per class to the number of such classes."""
+    """Yield risks computed from class sizes.
+
+    ``sizes`` maps a number of rows per class to the number of such classes.
+    """
     rows = sum(size * count for size, count in sizes.items())
     classes = sum(sizes.values())
     sum_of_squares = sum(size * size * count for size, count in sizes.items())
@@ -192,7 +198,8 @@ def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFig
         ("average_class_size", rows / classes if rows else None),
         ("discernibility", float(sum_of_squares) if rows else None),
     ):
-        yield ReleaseFigure(name, None, value, "no row is released" if value is None else COUNTED)
+        note = "no row is released" if value is None else COUNTED
+        yield ReleaseFigure(name, attribute=None, value=value, note=note)
 
 
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
@@ -226,9 +233,10 @@ def _compare_originals(
     quasi_identifiers: Sequence[str],
     report: Report,
 ) -> Iterator[ReleaseFigure]:
-    """Figures that compare source and release.
+    """Yield figures that compare the columns of source and release.
 
-    Skips strata, whose values are released unchanged, and text columns with an order.
+    Strata are skipped, because their values are released unchanged, and so are text columns with an
+    order.
     """
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
@@ -252,14 +260,20 @@ def _compare_originals(
             source_moments, released_moments, numeric_columns
         ).items():
             yield ReleaseFigure(
-                measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
+                measure,
+                attribute=None,
+                value=figure.value,
+                note=_describe_figure(note, figure.value, figure.note),
             )
             for name, value in figure.columns.items():
-                yield ReleaseFigure(measure, name, value, WITHOUT_PAIRS)
+                yield ReleaseFigure(measure, attribute=name, value=value, note=WITHOUT_PAIRS)
     else:
         for measure in _NUMERIC_MEASURES:
             yield ReleaseFigure(
-                measure, None, None, "no column holds numbers in source and release"
+                measure,
+                attribute=None,
+                value=None,
+                note="no column holds numbers both in the source and in the release",
             )
     source_entropies = [
         compute_entropy(session, source.relation_to_read, name) for name in text_columns
@@ -269,17 +283,23 @@ def _compare_originals(
     ]
     yield ReleaseFigure(
         "entropy_change",
-        None,
-        _percent_change(sum(source_entropies), sum(released_entropies)) if text_columns else None,
-        f"percent; {WITHOUT_PAIRS}"
+        attribute=None,
+        value=_percent_change(sum(source_entropies), sum(released_entropies))
         if text_columns
-        else "no column of text, without an order, is in both",
+        else None,
+        note=f"percent; {WITHOUT_PAIRS}"
+        if text_columns
+        else "no text column without an order is both in the source and in the release",
     )
     for name, before, after in zip(text_columns, source_entropies, released_entropies, strict=True):
         yield ReleaseFigure(
-            "entropy_change", name, _percent_change(before, after), f"percent; {WITHOUT_PAIRS}"
+            "entropy_change",
+            attribute=name,
+            value=_percent_change(before, after),
+            note=f"percent; {WITHOUT_PAIRS}",
         )
 
 
 def _percent_change(before: float, after: float) -> float:
+    """Return the absolute change in percent; 0 if ``before`` is 0."""
     return 100 * abs(before - after) / before if before else 0.0

@@ -18,15 +18,18 @@ from dbanon.stores.ports import Source, SourceCounts, Target
 def require_expected_counts(
     job: Job, relation: Relation, source: Source, target: Target[Any], output: RelationName
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Check that the source has the counts its job expects; counts nothing without expectations.
+    """Check that the source has the counts that its job expects.
+
+    If the job expects no counts, nothing is counted.
 
     Parameters
     ----------
-    output : the job's output. Changes are relative to the last release of this job and source.
+    output : the job's output. Expected changes are relative to the last release that this job made
+        from this source.
 
     Returns
     -------
-    The counts, for the ledger, and what they were compared with, for the report.
+    First the counts by name, for the ledger. Then, for the report, what they were compared with.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def require_expected_counts(
 def _find_breaches(
     expected: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Descriptions of unmet expectations, by the name of the expectation."""
+    """Describe the expectations that are not met, by name."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expected.counts.items():
         count = counts.totals[name]

@@ -1,9 +1,9 @@
-"""Export a release to files: write each from the verified relation, then recount it.
+"""Export a release to files: write each file from the verified relation, then recount its rows.
 
 The transaction that publishes the release writes the files under temporary names next to their
 destinations, and records them in the ledger. The files get their final names only after the commit,
-so none of them contains an unpublished release. If a run crashes, the next run moves its files to
-their destinations or deletes them.
+so no file with a final name contains an unpublished release. If a run crashes, the next run moves
+the files that it left to their destinations, or deletes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dbanon.stores.interrupts import interruptible
 from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
-# Rows in memory at once while a file is written.
+# Number of rows that are in memory at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
 # Files of an output's releases, newest first: release id, index of the export in its job, and the
 # ledger's entry for the file.
@@ -58,14 +58,17 @@ class Exporter:
 
     Parameters
     ----------
-    database : the target; a hash of its URL is part of the temporary file names.
+    job : the job of the run, which lists the exports.
+    database : the store that the release is written to. A hash of its URL is part of the temporary
+        file names.
     """
 
     def __init__(self, job: Job, database: Store) -> None:
         self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
         self._pending: list[destinations.PendingFile | destinations.PendingObject] = []
-        # The file that was at each destination when it was checked. No other file may be replaced.
+        # The status of the file at each destination when it was checked. Only that file may be
+        # replaced.
         self._checked_status: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
         # True from COMMIT on: after that, the ledger decides whether the files are published.
@@ -73,6 +76,7 @@ class Exporter:
 
     @property
     def _may_replace(self) -> bool:
+        """True if the job may replace files of earlier releases."""
         return self._job.if_exists == "replace"
 
     def require_destinations(self, session: Session, *, create_directories: bool = True) -> None:
@@ -80,7 +84,7 @@ class Exporter:
 
         Parameters
         ----------
-        create_directories : also create missing directories.
+        create_directories : whether to create missing directories.
 
         Raises
         ------
@@ -96,7 +100,7 @@ class Exporter:
             self._checked_status[path] = destinations.status_of(path)
             if not self._may_replace:
                 destinations.require_free(path)
-            elif not may_be_replaced(path, self._exports_of(session)):
+            elif not may_be_replaced(path, self._recorded_exports(session)):
                 kind = destinations.kind_of(path)
                 raise OutputExists(
                     f"The {kind} {path} is not a {kind} that dbanon made from a release, so it was"
@@ -106,7 +110,8 @@ class Exporter:
             if create_directories and "{release}" not in export.path:
                 destinations.make_parent(path)
 
-    def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
+    def _recorded_exports(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
+        """Read the output's ``PublishedExports`` from the ledger."""
         return releases.list_exports(session, self._job.output)
 
     def __call__(
@@ -118,7 +123,12 @@ class Exporter:
         guarantee: Guarantee,
         report: Report,
     ) -> list[dict[str, Any]]:
-        """Write the files and count them again; return the ledger's entries for them.
+        """Write the files and count their rows again; return the files' entries for the ledger.
+
+        Parameters
+        ----------
+        count_requests : the counts of the relation that are repeated for the files.
+        counts : the counts of the relation.
 
         Raises
         ------
@@ -168,13 +178,13 @@ class Exporter:
     def finish(self) -> None:
         """Move the files to their destinations, after the commit of the release.
 
-        Errors become warnings, because the release is published; if no database holds it, they are
-        raised.
+        The release is published already, so errors become warnings. They are raised if the database
+        is not persistent, because then only the files contain the release.
 
         Raises
         ------
-        OutputBusy, DatabaseFailure : a file could not be moved, and no database has the release.
-        OutcomeUnknown : a catalog did not answer a commit, and no database has the release.
+        OutputBusy, DatabaseFailure : a file could not be moved, and the database is not persistent.
+        OutcomeUnknown : a catalog did not answer a commit, and the database is not persistent.
         """
         failures: list[tuple[destinations.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
@@ -213,14 +223,14 @@ class Exporter:
             warn_caller(ExportPending(message))
 
     def _publish_file(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
-        """Move a file to its destination, or delete it if a later release is there."""
+        """Move a file to its destination, or delete it if this or a later release is there."""
         path, existing_status = pending.destination, destinations.status_of(pending.destination)
         if existing_status is not None and not destinations.same_file(
             existing_status, self._checked_status.get(path)
         ):
             # Another run has written a file there since this one checked.
             with self._database.session(write=False) as session:
-                exports = self._exports_of(session)
+                exports = self._recorded_exports(session)
             if is_current_or_later(path, self._release_id, exports):
                 pending.undo()
                 return
@@ -228,7 +238,7 @@ class Exporter:
         pending.finish(over=existing_status if self._may_replace else None)
 
     def undo(self) -> None:
-        """Delete the files: the release was not published."""
+        """Delete the files, because the release was not published."""
         for pending in self._pending:
             pending.undo()
         self._pending.clear()
@@ -259,16 +269,16 @@ class Exporter:
     def _finish_leftovers(
         self, leftovers: Sequence[tuple[destinations.StagedFile, str, int]]
     ) -> None:
-        """Move the files that the ledger records to their destinations; delete the others.
+        """Move the files that the ledger records to their destinations, and delete the others.
 
         Parameters
         ----------
-        leftovers : path, release id and index of the export of each file.
+        leftovers : for each file, its path, release id and the index of its export in the job.
         """
         exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
-            exports = self._exports_of(session)
-        recorded_exports = {
+            exports = self._recorded_exports(session)
+        position_and_entry = {
             (release_id, index): (position, entry)
             for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
@@ -278,15 +288,19 @@ class Exporter:
             leftover: tuple[destinations.StagedFile, str, int],
         ) -> tuple[int, str]:
             path, release_id, index = leftover
-            position, _ = recorded_exports.get((release_id, index), unrecorded)
+            position, _ = position_and_entry.get((release_id, index), unrecorded)
             return position, str(path)
 
         # Oldest first, so that a newer release replaces an older one.
         for path, release_id, index in sorted(leftovers, key=publication_order):
-            _, entry = recorded_exports.get((release_id, index), unrecorded)
+            _, entry = position_and_entry.get((release_id, index), unrecorded)
             destination: destinations.Destination | None = None
             try:
-                destination = destinations.resolve_destination(entry["path"], "") if entry else None
+                destination = (
+                    destinations.resolve_destination(entry["path"], release_id="")
+                    if entry
+                    else None
+                )
                 if (
                     destination is None
                     or destination.parent != path.parent
@@ -312,12 +326,12 @@ class Exporter:
             if export.keep_last is None:
                 continue
             with self._database.session(write=False) as session:
-                exports = self._exports_of(session)
+                exports = self._recorded_exports(session)
             entries = [entry for _, _, entry in exports if entry["template"] == export.path]
             # The newest is the file of this run.
             older_entries = entries[1:]
             older_files = [
-                (destinations.resolve_destination(entry["path"], ""), entry)
+                (destinations.resolve_destination(entry["path"], release_id=""), entry)
                 for entry in older_entries
             ]
             existing_files = [
@@ -334,7 +348,7 @@ class Exporter:
 
 @contextmanager
 def _interruptible_wait(destination: destinations.Destination) -> Iterator[None]:
-    """Let a signal interrupt the block if an object store stalls, but not if it writes to a disk.
+    """Let a signal interrupt the block while it waits for an object store, but not for a disk.
 
     Raises
     ------
@@ -371,7 +385,7 @@ def _warn_pending(
 
 
 def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
-    """The metadata of a Parquet file. Names neither the publisher nor the source."""
+    """Build the metadata of a Parquet file, without the names of publisher and source."""
     chain = report.arguments.get("chain")
     # The chain's name is part of the guarantee.
     chain_metadata = (
@@ -436,7 +450,10 @@ def _require_same_counts(
 
 
 def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -> bool:
-    """True if there is no file, or its metadata or its digest shows that it holds a release."""
+    """Return True if there is no file at a path, or a file that contains a release.
+
+    The file's own metadata shows that, or its digest is among those of ``exports``.
+    """
     status = destinations.status_of(path)
     if status is None:
         return True
@@ -454,9 +471,9 @@ def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -
 def is_current_or_later(
     path: destinations.Destination, release_id: str, exports: PublishedExports
 ) -> bool:
-    """True if the file at a path belongs to this release or a later one, judged by its digest.
+    """Return True if the file at a path belongs to this release or to a later one.
 
-    Does not rely on the file's own metadata.
+    The file's digest decides; the file's own metadata is not trusted.
     """
     if not any(release_id == recorded_id for recorded_id, _, _ in exports):
         return False
@@ -468,7 +485,7 @@ def is_current_or_later(
 
 
 def _has_recorded_digest(path: destinations.Destination, exports: PublishedExports) -> bool:
-    """True if the file's SHA-256 is that of one of these exports."""
+    """Return True if the file's SHA-256 is that of one of these exports."""
     digests = {entry["sha256"] for _, _, entry in exports}
     try:
         return bool(digests) and destinations.sha256(path) in digests

@@ -1,4 +1,4 @@
-"""The exported files of a run: moved to their destinations after the commit, else deleted."""
+"""Move the exported files of a run to their destinations after the commit, or delete them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_destination(job: Job, source: Store, target: Store | None) -> None:
 
     Raises
     ------
-    InvalidParameter : it has neither, and a source file is never overwritten.
+    InvalidParameter : it has neither. A source file is never overwritten.
     """
     if target is None and not source.is_persistent and not job.exports:
         raise InvalidParameter(
@@ -32,10 +32,11 @@ def require_destination(job: Job, source: Store, target: Store | None) -> None:
 
 @contextmanager
 def open_exporter(job: Job, database: Store) -> Iterator[Exporter | None]:
-    """Yield the exporter for a job's files; None if it has no exports.
+    """Yield the exporter for a job's files; None if the job has no exports.
 
-    First finishes the files of earlier runs. When the block ends, the files move to their
-    destinations; if it raises, they are deleted.
+    Before that, publish or delete the files of earlier runs. When the block ends, the files of this
+    run are moved to their destinations. If the block raises, they are deleted; if the outcome of
+    the commit is unknown, they are left to the next run.
     """
     if not job.exports:
         yield None

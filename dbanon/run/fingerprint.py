@@ -1,10 +1,10 @@
-"""Fingerprint of a job: a hash of the rows it reads and of the definition of its release.
+"""Compute the fingerprint of a job: a hash of the rows it reads and of its definition.
 
 The database hashes each row over all columns that the release depends on, and adds up the hashes.
-That sum is never stored: the difference of two sums would reveal what changed, and a single sum
-would reveal the last row to an attacker who knows all others. Instead, the ledger stores a slow
-hash of the sum, with a new salt each time and, for jobs that have one, with a key. Two such hashes
-only show whether the sums are equal.
+The sum itself is never stored. The difference between two sums would reveal what changed, and a
+single sum would reveal the last row to an attacker who knows all other rows. Instead, the ledger
+stores a slow hash of the sum, with a new salt each time and, for jobs that have one, with a key.
+Two such hashes only show whether the sums are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
-# Takes tens of milliseconds: negligible for a run, expensive for guessing values.
+# So many rounds take tens of milliseconds: negligible for a run, but expensive for an attacker who
+# guesses values.
 _HASH_ROUNDS = 200_000
 # Fields of ``Job`` that do not affect the released rows, and are not part of the fingerprint.
 _RUN_FIELDS = {
@@ -79,7 +80,7 @@ def digest_source(
 ) -> dict[str, Any]:
     """Hash the rows that a release reads, for its ledger entry.
 
-    Empty if the source cannot compute a digest.
+    The result is empty if the source cannot compute a digest.
 
     Parameters
     ----------
@@ -93,6 +94,7 @@ def digest_source(
         return {}
     import hashlib
 
+    # The probe is the database's hash of a constant, and shows which version of the hash it uses.
     algorithm, probe, *sums = rows_digest
     text = json.dumps([names, sums]).encode()
     rows_hash = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()
@@ -102,9 +104,9 @@ def digest_source(
 
 
 def has_changed_rows(session: Session, release_id: str) -> bool | None:
-    """Whether the source of a release has changed since; None if that is unknown.
+    """Return whether the source of a release has changed since; None if that is unknown.
 
-    Never runs a ``where`` condition that another role wrote, because it would run with the
+    A ``where`` condition that another role wrote is never run, because it would run with the
     caller's rights.
 
     Raises
@@ -139,9 +141,9 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     TypeError, ValueError, KeyError, AttributeError : the request has no digest, or is malformed.
     InvalidParameter : the request is not a valid job.
     """
-    recorded_request_fields = json.loads(request or "{}")
-    recorded_read = recorded_request_fields["source"]["read"]
-    job_options = recorded_request_fields["asked"]
+    recorded_fields = json.loads(request or "{}")
+    recorded_read = recorded_fields["source"]["read"]
+    job_options = recorded_fields["asked"]
     algorithm, salt, rows_hash = (
         recorded_read["way"],
         recorded_read["salt"],
@@ -160,12 +162,15 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
 
 
 def parse_salt(recorded: str) -> int:
-    """The salt at the start of a recorded fingerprint."""
+    """Return the salt at the start of a recorded fingerprint."""
     return int(recorded.partition(":")[0])
 
 
 def describe_definition(planned: Plan) -> Any:
-    """Everything but the rows that determines a release, as JSON values; hierarchies by SHA-256."""
+    """Describe everything except the rows that determines a release, as JSON values.
+
+    Hierarchies are described by their SHA-256.
+    """
     job = planned.job
     job_fields = {
         job_field.name: getattr(job, job_field.name)

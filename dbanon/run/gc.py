@@ -22,13 +22,14 @@ def collect_garbage(
 ) -> list[str]:
     """Drop superseded tables of each view, except the newest ``keep_last``; return their names.
 
-    Drops only tables that dbanon has marked as its own and, if they hold a release, that the ledger
-    lists.
+    A table is dropped only if dbanon has marked it as its own and, if it holds a release, if the
+    ledger lists that release.
 
     Parameters
     ----------
-    output : the view whose tables to drop; None for all views. In that case, also drops tables that
-        Spark workers wrote more than a day ago for a driver that has died.
+    keep_last : number of superseded tables of each view to keep.
+    output : the view whose tables to drop; None for all views. With None, tables are also dropped
+        that Spark workers wrote more than a day ago for a driver that has died.
     """
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
@@ -45,7 +46,7 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
 
     Parameters
     ----------
-    ids : the release ids to check, in lower case.
+    ids : the ids of the releases to check, in lower case.
     """
     with store.session(write=False) as session:
         tables = release_tables.own_tables_by_release(session, output)
@@ -60,7 +61,9 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
         has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
-            and destinations.status_of(destinations.resolve_destination(entry["path"], ""))
+            and destinations.status_of(
+                destinations.resolve_destination(entry["path"], release_id="")
+            )
             is not None
         ):
             without_data.discard(release_id)

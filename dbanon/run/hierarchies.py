@@ -2,7 +2,8 @@
 
 All reads run in the job's own transaction, with the caller's rights. Some specifications are
 builders: they make a hierarchy from the values of a column, such as intervals of a given width.
-Functions here take a ``pulse``, which they call regularly; an exception that it raises ends them.
+Functions in this module call their argument ``pulse`` regularly; if it raises an exception, they
+end.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class JobHierarchies:
 
     Parameters
     ----------
-    trees : hierarchy by quasi-identifier, or the specification of a builder that needs the records.
+    trees : by quasi-identifier, its hierarchy, or the specification of a builder that needs the
+        records.
     models : the privacy models, with their hierarchies.
     origins : by column, where its hierarchy came from, for the ledger.
     model_trees : by sensitive column, the hierarchies of the privacy models.
@@ -54,7 +56,7 @@ class JobHierarchies:
     model_trees: Mapping[str, Hierarchy] = field(default_factory=dict)
 
     def build_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
-        """The hierarchies by quasi-identifier; builders use the values of these records.
+        """Return the hierarchies by quasi-identifier; builders use the values of these records.
 
         Raises
         ------
@@ -63,7 +65,7 @@ class JobHierarchies:
         return build_all(self.trees, microdata, pulse)
 
     def describe(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
-        """Size and origin of hierarchies by column, without labels, for the ledger."""
+        """Describe size and origin of hierarchies by column, without labels, for the ledger."""
         return {
             column: {"leaves": tree.n_leaves, "height": tree.height, **self.origins.get(column, {})}
             for column, tree in {**trees, **self.model_trees}.items()
@@ -106,7 +108,9 @@ def read_specs(
     specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = ignore_pulses,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
-    """Read hierarchies by column, and their origins for the ledger; builders are kept unchanged.
+    """Read hierarchies; return them and, for the ledger, their origins, both by column.
+
+    Specifications of builders are returned unchanged.
 
     Raises
     ------
@@ -126,7 +130,10 @@ def read_specs(
 def _read_hierarchy(
     source: Source, relation: Relation, column: str, spec: HierarchySpec, pulse: Pulse
 ) -> tuple[Hierarchy | HierarchySpec, dict[str, Any]]:
-    """Read a hierarchy; return it with its origin for the ledger. Returns a builder unchanged."""
+    """Read a hierarchy; return it and, for the ledger, its origin.
+
+    The specification of a builder is returned unchanged.
+    """
     origin: dict[str, Any] = {"from": spec.parameters}
     if spec.kind in (TABLE, NAME):
         tree = source.load_hierarchy(column, spec, pulse)
@@ -144,7 +151,7 @@ def _read_hierarchy(
 
 
 def read_column_values(store: Store, table: RelationName, column: str) -> list[str]:
-    """The distinct values of a column except NULL, ordered by code point.
+    """Return the distinct values of a column except NULL, ordered by code point.
 
     Raises
     ------
@@ -159,8 +166,9 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 
     Raises
     ------
-    HierarchyBroken : some values are not; ``problems`` names them.
-    InvalidParameter : as ``read_column_values``.
+    HierarchyBroken : some values are not leaves; the attribute ``problems`` of the error names
+        them.
+    InvalidParameter : the column holds timestamps, which databases spell differently.
     """
     attribute, values = _read_column(store, table, column)
     tree.encode(spell_as_leaves(tree, values, attribute), column)
@@ -183,9 +191,9 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
 def require_coverage(
     source: Source, relation: Relation, hierarchies: JobHierarchies, pulse: Pulse = ignore_pulses
 ) -> None:
-    """Check that hierarchies cover the values of their columns, without reading rows.
+    """Check that hierarchies cover the distinct values of their columns.
 
-    Skips timestamps, because databases spell them differently; the run checks them.
+    Timestamps are skipped, because databases spell them differently; the run checks them.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Refuse repeated releases of a source, or warn of them, unless the job consents.
+"""Refuse repeated releases of a source, or warn of them, unless the job allows them.
 
-An attacker may intersect the classes that a person has in several releases. A joint history is the
-combination of classes of a person in all of them.
+An attacker may intersect the classes that a person has in several releases. A person's
+*joint history* is the combination of the classes that the person has in all of them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ def require_first_release(
 
     Parameters
     ----------
-    consent : the option that allows it, as written in the hint.
+    source : the source relation.
+    history : the earlier releases of the source.
+    consent : the option that allows independent releases, as the hint shows it.
 
     Raises
     ------
-    SecondRelease : persons were released before, and the job does not allow it.
+    SecondRelease : persons were released before, and the job does not allow independent releases.
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
@@ -53,9 +55,9 @@ def require_first_release(
 
 
 def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caution | None:
-    """A caution about earlier releases whose classes may be intersected with this one's, or None.
+    """Return a caution if the classes of this release may be intersected with earlier ones.
 
-    None also for chains, and if the job consents to independent releases.
+    None without such earlier releases, for chains, and if the job allows independent releases.
     """
     earlier_releases = history.releases_with_classes()
     if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
@@ -70,7 +72,8 @@ def measure_joint_histories(
 ) -> dict[str, Any]:
     """Count joint histories over this and earlier releases, for the report.
 
-    Empty for a first release, and for chains, which report on their own releases.
+    The result is empty for a first release, and for chains, which report on their releases
+    themselves.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
@@ -84,11 +87,18 @@ def measure_joint_histories(
 
 
 def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
-    """The report's entry about joint histories if the ledger has no record of released persons."""
+    """Return the report's entry about joint histories that cannot be counted.
+
+    The ledger has no record of the persons in the earlier releases.
+    """
     for entity in job.guarantee.persons:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
-            return {JOINT: describe_joint_histories(len(earlier_releases), None, ())}
+            return {
+                JOINT: describe_joint_histories(
+                    len(earlier_releases), counts=None, chain_outputs=()
+                )
+            }
     return {}
 
 
@@ -127,7 +137,7 @@ def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) 
 def build_create_chain_command(
     source: str, entity: str, url: str = "URL", file_url: str | None = None
 ) -> str:
-    """The shell command that creates a chain for releases of a source.
+    """Return the shell command that creates a chain for releases of a source.
 
     Parameters
     ----------

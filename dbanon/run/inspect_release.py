@@ -21,7 +21,7 @@ from dbanon.sessions.statements import (
 )
 from dbanon.sessions.store import Store
 
-# A column with more distinct released values is shown without a distribution of its values.
+# A column with more distinct released values than this is shown without a distribution.
 _MAX_VALUES = 2_000_000
 
 
@@ -33,7 +33,8 @@ class ReleaseInspection:
     ----------
     recorded : its record in the ledger.
     counting : what any reader of the release can count: pairs of a description and a SQL query.
-    distributions : of the values of each released quasi-identifier and sensitive column.
+    distributions : the distributions of the values of each released quasi-identifier and sensitive
+        column.
     """
 
     recorded: RecordedRelease
@@ -42,11 +43,12 @@ class ReleaseInspection:
 
 
 def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
-    """Read a release's record and count its released values. Reads no originals.
+    """Read a release's record and count its released values, without reading originals.
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    ReleaseNotFound, TableNotFound : the ledger has no such release, or its table is gone.
+    LedgerNotTrusted : the ledger cannot be relied on.
     InsufficientRights : the relation may not be read.
     """
     with store.session(write=False) as session:
@@ -66,11 +68,12 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
 def read_private_report(store: Store, relation: RelationName) -> PrivateReport | None:
     """Read the report of a differentially private release; None if the release has classes.
 
-    Reading it from the ledger draws no noise and charges no budget.
+    Reading a report from the ledger draws no noise and charges no budget.
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    ReleaseNotFound, TableNotFound : the ledger has no such release, or its table is gone.
+    LedgerNotTrusted : the ledger cannot be relied on.
     """
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
@@ -99,7 +102,10 @@ def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[
 def _count_distributions(
     session: Session, entry: LedgerEntry, record: RecordedRelease
 ) -> tuple[Distribution, ...]:
-    """The distributions of quasi-identifiers and sensitive columns that the relation still has."""
+    """Count the distributions of the quasi-identifiers and sensitive columns.
+
+    Columns that the relation no longer has are left out.
+    """
     source = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in source.schema.attributes}
     shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
@@ -113,29 +119,33 @@ def _count_distributions(
 def _count_distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
-    """Count how many rows have each released value of a column."""
+    """Build the distribution of a column, from the number of rows with each released value."""
     text = session.text_of(attribute)
 
     def count_values() -> list[tuple[str, int]] | None:
         value_rows = session.rows(value_counts(entry.name, text))
         if len(value_rows) > _MAX_VALUES:
             return None
-        return [(str(value), int(size)) for value, size in value_rows if value is not None]
+        return [(str(value), int(n_rows)) for value, n_rows in value_rows if value is not None]
 
-    def count_labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
-        shared_rows = session.rows(shared_values(entry.name, text, bound))
-        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, bound))
-        labelled_sizes = [
-            ("NULL" if value is None else str(value), int(size)) for value, size in shared_rows
+    def count_labels(min_rows: int) -> tuple[list[tuple[str, int]], int, int]:
+        """Return the labels with at least ``min_rows`` rows and their row counts.
+
+        Then follow the number of other labels, and the number of their rows.
+        """
+        shared_rows = session.rows(shared_values(entry.name, text, min_rows))
+        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, min_rows))
+        label_rows = [
+            ("NULL" if value is None else str(value), int(n_rows)) for value, n_rows in shared_rows
         ]
-        return labelled_sizes, int(n_rare_values), int(n_rare_rows)
+        return label_rows, int(n_rare_values), int(n_rare_rows)
 
     return build_distribution(
         attribute.name,
         role,
         entry.k_requested,
         attribute.kind,
-        persons=bool(entry.guarantee.persons),
-        values=count_values,
-        labels=count_labels,
+        counts_persons=bool(entry.guarantee.persons),
+        count_values=count_values,
+        count_labels=count_labels,
     )

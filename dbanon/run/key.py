@@ -27,7 +27,8 @@ def read_key(
     ----------
     location : ``file:PATH`` or ``env:NAME``.
     error_class : the error to raise if there is no key, or others may read its file.
-    how_made : how keys are made, for the hint; completes "A key is …".
+    how_made : how keys are made, for the hint; the end of the sentence "A key is 64 hexadecimal
+        digits, or a file of 32 bytes, …".
     if_exposed : what to do if others may have read the key, for the hint.
     """
     format_hint = f"A key is 64 hexadecimal digits, or a file of {KEY_BYTES} bytes, {how_made}."
@@ -60,7 +61,7 @@ def read_pseudonym_key(location: str) -> PseudonymKey:
 
 
 def key_path(location: str) -> Path:
-    """The path in a key's location ``file:PATH``."""
+    """Return the path of a key at the location ``file:PATH``."""
     return Path(location.partition(":")[2]).expanduser()
 
 

@@ -1,6 +1,6 @@
 """Find columns that are released unchanged and split classes, by counting the written release.
 
-A retained column links rows if it is another coding of a quasi-identifier, or if it numbers groups
+A column links rows if it is another coding of a quasi-identifier, or if its values identify groups
 of rows, such as households.
 """
 
@@ -20,7 +20,7 @@ from dbanon.release.linkage import (
     LinkingColumn,
     frequencies_of,
     is_coding,
-    may_number_groups,
+    may_identify_groups,
     measure_dependence,
     share_in_hundredths,
 )
@@ -40,21 +40,23 @@ class KeptColumnCounts(Protocol):
         """The number of released rows."""
 
     def group_by_value(self, name: str) -> ValueGroups:
-        """The rows grouped by their value in a column that is released unchanged."""
+        """Group the released rows by their value in a column that is released unchanged."""
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The rows grouped by original value of a quasi-identifier.
+        """Group the released rows by the original value of a quasi-identifier ``name``.
 
-        See ``Source.group_by_original``.
+        For each of the ``columns``, the result has the number of groups in which all rows share one
+        value. See ``Source.group_by_original``.
         """
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """The number of combinations of values in these columns, by their number of rows."""
+        """Count the combinations of values in these columns, by their number of rows."""
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The number of values that several rows share, and of those with unique profiles.
+        """Count the values of column ``name`` that several rows share, and the identified ones.
 
-        See ``Target.count_profiles``.
+        A value is identified if its profile is unique. The profile of a value is the combination of
+        its rows' values in ``columns``. See ``Target.count_profiles``.
         """
 
 
@@ -74,23 +76,23 @@ class WrittenReleaseCounts(Generic[W]):
         return int(self._draft.release.partition.sizes.sum())
 
     def group_by_value(self, name: str) -> ValueGroups:
-        """The rows grouped by their value in a column."""
+        """Group the released rows by their value in a column that is released unchanged."""
         if name not in self._groups:
             self._groups[name] = self._source.group_by_value(self._draft, name)
         return self._groups[name]
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The rows grouped by original value of a quasi-identifier."""
+        """Group the released rows by the original value of a quasi-identifier."""
         return self._source.group_by_original(self._draft, name, columns)
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """The number of combinations of values in these columns, by their number of rows."""
+        """Count the combinations of values in these columns, by their number of rows."""
         return self._target.count(
             self._staged_release, CountRequests(tuple(columns))
         ).rows.histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The number of values that several rows share, and of those with unique profiles."""
+        """Count the values that several rows share, and those with a unique profile."""
         return self._target.count_profiles(self._staged_release, columns, name)
 
 
@@ -115,7 +117,10 @@ class RetainedColumns:
         self._class_columns = planned.count_requests(released_names).columns
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """How strongly each column and each quasi-identifier determine one another, 0 to 1."""
+        """Measure how strongly each column and each quasi-identifier determine one another, 0 to 1.
+
+        The result is by column, then by quasi-identifier.
+        """
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             groups = self._counts.group_by_value(name)
@@ -125,6 +130,7 @@ class RetainedColumns:
                 )
                 for position, quasi_identifier in enumerate(self._originals.names)
             }
+        # Columns that the job copies, as opposed to sensitive columns.
         kept_names = [name for name in names if name in self.job.keep]
         for quasi_identifier in self._originals.names if kept_names else ():
             groups = self._counts.group_by_original(quasi_identifier, kept_names)
@@ -135,7 +141,7 @@ class RetainedColumns:
         return strengths
 
     def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
-        """A finding if the column is another coding of a quasi-identifier, else None.
+        """Return a finding if the column is another coding of a quasi-identifier, else None.
 
         Parameters
         ----------
@@ -149,21 +155,21 @@ class RetainedColumns:
         share = share_in_hundredths(rows_below_k, self._n_rows)
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
-        return LinkingColumn(name, strongest, share)
+        return LinkingColumn(name, codes=strongest, share=share)
 
-    def find_group_number(self, name: str) -> LinkingColumn | None:
-        """A finding if the column numbers groups of rows, else None."""
-        if not may_be_group_number(self.job, self._relation, name):
+    def find_group_identifier(self, name: str) -> LinkingColumn | None:
+        """Return a finding if the column identifies groups, such as households, else None."""
+        if not may_be_group_identifier(self.job, self._relation, name):
             return None
-        if not may_number_groups(self._counts.group_by_value(name)):
+        if not may_identify_groups(self._counts.group_by_value(name)):
             return None
         n_repeated, n_identified = self._counts.count_profiles(self._class_columns, name)
         share = share_in_hundredths(n_identified, n_repeated)
-        return LinkingColumn(name, None, share) if share >= MIN_SHARE_TO_WARN else None
+        return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
 
 
-def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
-    """Whether a column may number groups of rows, judged by its role and type."""
+def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:
+    """Return whether a column may identify groups of rows, judged by its role and type."""
     return name in job.keep and relation.attribute(name).kind not in _MEASURED_KINDS
 
 
@@ -179,13 +185,16 @@ class CountedColumns(Protocol):
         """Whether the release has classes that such a column could split."""
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """How strongly each column and each quasi-identifier determine one another, 0 to 1."""
+        """Measure how strongly each column and each quasi-identifier determine one another, 0 to 1.
+
+        The result is by column, then by quasi-identifier.
+        """
 
     def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
-        """A finding if the column is another coding of a quasi-identifier, else None."""
+        """Return a finding if the column is another coding of a quasi-identifier, else None."""
 
-    def find_group_number(self, name: str) -> LinkingColumn | None:
-        """A finding if the column numbers groups of rows, else None."""
+    def find_group_identifier(self, name: str) -> LinkingColumn | None:
+        """Return a finding if the column identifies groups, such as households, else None."""
 
 
 def find_linking_columns(
@@ -197,7 +206,7 @@ def find_linking_columns(
 
     Parameters
     ----------
-    disclosive_columns : earlier findings; these columns are skipped.
+    disclosive_columns : columns with earlier findings, which are skipped.
 
     Raises
     ------
@@ -210,7 +219,7 @@ def find_linking_columns(
         return ()
     findings = []
     for name, strengths in columns.measure_dependence(names).items():
-        finding = columns.find_coding(name, strengths) or columns.find_group_number(name)
+        finding = columns.find_coding(name, strengths) or columns.find_group_identifier(name)
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)

@@ -24,7 +24,9 @@ CHOICES = (CATEGORY, MERGE, SUPPRESS)
 
 
 def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
-    """The records that are released if NULLs are treated like this; the others count as withheld.
+    """Return the records that are released with a treatment of NULLs, such as ``suppress``.
+
+    The other records count as withheld.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
 
 
 def _count_smallest_pattern(microdata: Microdata) -> int:
-    """The number of records, or of persons, that share the rarest pattern of NULLs."""
+    """Return the number of records, or of persons, that share the rarest pattern of NULLs."""
     if not microdata.n_records:
         return 0
     if microdata.valid is None:
@@ -73,7 +75,7 @@ def _count_smallest_pattern(microdata: Microdata) -> int:
 
 
 def share_withheld(microdata: Microdata) -> float:
-    """The share of withheld records, rounded up to hundredths to hide their exact number."""
+    """Return the share of withheld records, rounded up to hundredths to hide their exact number."""
     return math.ceil(100 * microdata.n_withheld / max(microdata.n_read, 1)) / 100
 
 
@@ -85,10 +87,10 @@ def choose_nulls(
     *,
     can_merge: bool = True,
 ) -> NullChoice:
-    """The requested treatment of NULLs, or else the one with the least loss.
+    """Choose the requested treatment of NULLs, or else the one with the least information loss.
 
-    Cells of withheld records and suppressed cells count as lost; other cells count with the loss
-    of the release. Among equal losses the first of ``CHOICES`` wins.
+    Cells of withheld records and suppressed cells count as lost completely; other cells count with
+    the loss of the release. If losses are equal, the first of ``CHOICES`` wins.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def choose_nulls(
 
 
 def _count_informative_cells(microdata: Microdata, release: Release) -> float:
-    """The information that a release retains, as a number of cells.
+    """Count the cells with a value, minus the share that the release loses of them.
 
     Parameters
     ----------
@@ -154,7 +156,7 @@ def _count_informative_cells(microdata: Microdata, release: Release) -> float:
 
 
 def sample_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> Microdata:
-    """A sample for trial releases, with k or more records of each pattern of NULLs."""
+    """Draw a sample for trial releases, with k or more records of each pattern of NULLs."""
     total = microdata.n_records
     if total <= sample_size:
         return microdata

@@ -31,7 +31,7 @@ _CLIENT_HINT = (
     " docs/warehouse.md explains it."
 )
 _LAKE_SCHEMES = ("delta:", "iceberg:")
-# Databases and files that the core opens, as URLs name them.
+# The schemes of URLs of databases and files that dbanon opens without an extension.
 _CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
@@ -51,8 +51,7 @@ def _normalize_database(database: Any) -> Any:
     """Convert or refuse an object for which there is no store; return others unchanged."""
     if _is_sqlite_connection(database):
         return database
-    kind = type(database)
-    package = kind.__module__.partition(".")[0]
+    package = type(database).__module__.partition(".")[0]
     if package in ("duckdb", "_duckdb"):
         if hasattr(database, "cursor"):
             return database
@@ -74,7 +73,7 @@ def _normalize_database(database: Any) -> Any:
 
 
 def _normalize_sqlalchemy(database: Any) -> Any:
-    """The engine of a SQLAlchemy connection; refuses sessions and asynchronous engines."""
+    """Return an engine, or the engine of a connection; refuse sessions and asynchronous engines."""
     from sqlalchemy import Connection
 
     if isinstance(database, Connection):
@@ -111,8 +110,8 @@ def open_source(
 ) -> ClientStore:
     """Open the store of a job's source.
 
-    A source of another kind becomes the origin of a store that fetches its rows into this program,
-    if the job allows that.
+    If dbanon has no store for this kind of source, open a store that fetches its rows into this
+    program, if the job allows that.
 
     Parameters
     ----------
@@ -120,7 +119,8 @@ def open_source(
         another SQLAlchemy dialect, ``delta:DIRECTORY``, ``iceberg:CATALOG``, an ADBC connection, an
         Arrow stream or an iterator of data frames.
     on_sql : called with the text of each statement before it runs.
-    target : the database to write to; None for the source itself.
+    job : the job, with the options for reading its source.
+    target : the database to write to; None for the database of the source.
     progress : called while rows are fetched.
 
     Raises
@@ -178,13 +178,14 @@ def open_source(
 
 
 def _is_sqlite_connection(database: Any) -> bool:
+    """Return True for a ``sqlite3.Connection``."""
     # If there is such a connection, its module is already loaded; otherwise avoid the import.
     sqlite_module = sys.modules.get("_sqlite3")
     return sqlite_module is not None and isinstance(database, sqlite_module.Connection)
 
 
 def _is_engine(database: Any) -> bool:
-    """True for a SQLAlchemy engine, checked without importing SQLAlchemy."""
+    """Return True for a SQLAlchemy engine, checked without importing SQLAlchemy."""
     return type(database).__module__.partition(".")[0] == "sqlalchemy" and hasattr(
         database, "connect"
     )
@@ -215,8 +216,9 @@ def open_store(
 
     Raises
     ------
-    InvalidParameter : there is no store for it, or ``reading`` is set but it is not a CSV file.
-    MissingDependency : its driver is not installed.
+    InvalidParameter : there is no store for the database, or ``reading`` is set and the database is
+        not a CSV file.
+    MissingDependency : the driver of the database is not installed.
     """
     database = _normalize_database(database)
     if isinstance(database, str) and is_row_file_url(database):
@@ -235,7 +237,7 @@ def open_store(
         return SqliteStore(database, on_sql)
     duckdb_path = parse_duckdb_path(database) if isinstance(database, str) else None
     if duckdb_path is not None:
-        return _open_duckdb_store(duckdb_path, {}, on_sql, memory)
+        return _open_duckdb_store(duckdb_path, query={}, on_sql=on_sql, memory=memory)
     if isinstance(database, str):
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
@@ -287,19 +289,22 @@ def open_postgresql_store(database: Engine | URL, on_sql: OnSql | None = None) -
 
 
 def supports_view_releases(url: str) -> bool:
-    """Whether a release in the database of a URL may be a view."""
+    """Return whether a release in the database of a URL may be a view."""
     kind = _find_kind(url)
     return kind is None or kind.has_views
 
 
 def supports_chains(url: str) -> bool:
-    """Whether releases in the database of a URL may continue a chain."""
+    """Return whether releases in the database of a URL may continue a chain."""
     kind = _find_kind(url)
     return kind is None or kind.has_chains
 
 
 def _find_kind(url: str) -> Database | None:
-    """The kind of database of a URL; None for those of the core, and for unknown ones."""
+    """Return the extension's kind of database for a URL.
+
+    None for kinds of database that dbanon opens without an extension, and for unknown ones.
+    """
     name = url.partition(":")[0].partition("+")[0]
     return None if name in _CORE_URL_NAMES else find_database(name)
 
@@ -320,6 +325,10 @@ def _require_sqlalchemy(url: str) -> None:
 def _open_duckdb_store(
     path: str | None, query: Mapping[str, Any], on_sql: OnSql | None, memory: int | None
 ) -> ClientStore:
+    """Open a DuckDB file; ``query`` are the arguments in its URL, which must be empty.
+
+    ``memory`` is the memory limit of DuckDB in bytes; None for no limit.
+    """
     from dbanon.stores.duckdb.store import DuckdbStore
 
     if not path or path.startswith(":memory:"):
@@ -337,7 +346,7 @@ def _open_duckdb_store(
 
 
 def _is_in_memory(url: URL) -> bool:
-    """True for a SQLite database in memory."""
+    """Return True for a SQLite database in memory."""
     name = url.database or ""
     return (
         not name

@@ -1,4 +1,4 @@
-"""Dry run of a job: describe what a run would do, without changing anything."""
+"""Do a dry run of a job: describe what a run would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class FileColumn:
     Parameters
     ----------
     sql_type : ``VARCHAR`` unless all values fit one other type.
-    text_format : the format of most of its texts, and the option that would parse them; else the
-        option that sets its type; empty if there is none. Contains percentages, but none that
-        concerns fewer than k rows.
+    text_format : the format of most of its texts, and the option that would parse them. If most
+        texts have no known format, the option that sets the column's type; empty if there is none.
+        A percentage in the text never concerns fewer than k rows.
     """
 
     name: str
@@ -103,10 +103,10 @@ class ClusteringSummary:
 
 
 class Section(Protocol):
-    """Further lines of the dry run's description, such as those about a chain."""
+    """A part of the dry run's description with further lines, such as those about a chain."""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class Outlook:
 
     ``rows`` is the number of rows; ``withheld`` of them would not be released because of NULLs.
     ``key`` are the columns that identify rows; empty for the relation's own key. ``memory`` is the
-    approximate number of bytes for reading and clustering, and ``forecast`` the time for
-    clustering, None where it was not measured. ``replaces`` is the kind of the relation that would
-    be replaced. ``creates`` and ``drops`` name relations, ``exports`` files. ``clustered`` is None
-    unless clustering was requested, ``chain`` is None without a chain. ``file_columns`` are all
-    columns of a CSV file.
+    approximate number of bytes for reading and clustering. ``forecast`` is the estimated time for
+    clustering, in seconds; None if the method was not measured on such tables. ``replaces`` is the
+    kind of the relation that would be replaced. ``creates`` and ``drops`` name relations,
+    ``exports`` files. ``clustered`` is None unless clustering was requested, ``chain`` is None
+    without a chain. ``file_columns`` are all columns of a CSV file.
     """
 
     source: str
@@ -159,14 +159,14 @@ class Outlook:
         return self.arguments.get("kept_columns") == CLIENT and "drawn" not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
-        """The outlook as plain values, for JSON."""
+        """Return the outlook as plain values, for JSON."""
         values = asdict(self)
         for column in values["file_columns"]:
             column |= also_under_former_key("text_format", column["text_format"])
         return values
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The outlook as pairs of label and text, for display."""
+        """Return the outlook as pairs of label and text, for display."""
 
         def join_names(values: tuple[str, ...]) -> str:
             return ", ".join(values) or "none"
@@ -223,15 +223,17 @@ def build_outlook(
     plan_chain_release: Callable[[Job, Plan, Session], Section] | None = None,
     open_chain_source: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
 ) -> Outlook:
-    """Plan a job: check all that can be checked before a row is read, and describe the run.
+    """Plan a job: check everything that can be checked without reading rows, and describe the run.
 
-    Counts rows and checks rights and names. Changes nothing and records no run.
+    This counts rows and checks rights and names. It changes nothing and records no run.
 
     Parameters
     ----------
-    target : the database that would be written to; the source's own when None.
-    keep_last : the number of replaced releases of the output view to keep; None for all.
-    cluster : also read the quasi-identifiers and find the classes. Needs temporary tables.
+    target : the database that would be written to; None for the database of the source.
+    cluster : whether to read the quasi-identifiers and find the classes, which needs temporary
+        tables.
+    keep_last : the number of replaced releases of the output view to keep; None to keep all.
+    progress : called with a phase and the share of it that is done; None to report nothing.
     plan_chain_release : describes the next release of the job's chain; None without a chain.
     open_chain_source : returns the source that this release reads; None without a chain.
 
@@ -246,13 +248,13 @@ def build_outlook(
         )
     clock = Clock(progress)
     needs_staging = cluster or job.chain is not None
-    with open_planning_ports(source, target, needs_staging) as (sql_source, sql_target):
+    with open_planning_ports(source, target, staging=needs_staging) as (sql_source, sql_target):
         source_session = sql_source.session
         if open_chain_source is not None:
             sql_source = open_chain_source(job, sql_source, sql_target.session)
         with clock.phase("read") as tick:
             try:
-                planned = plan(job, sql_source, sql_target, lambda: tick(0.0))
+                planned = plan(job, sql_source, sql_target, pulse=lambda: tick(0.0))
             except UnsupportedType as error:
                 error.detail = error.detail or _describe_text_columns(job, source_session)
                 raise
@@ -297,10 +299,11 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
     with clock.phase("cluster"):
         release = recode_release(planned, policy, source, microdata, result)
     sizes = release.partition.sizes
+    has_classes = release.partition.n_classes > 0
     return ClusteringSummary(
         classes=release.partition.n_classes,
-        smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
-        largest_class=int(sizes.max(initial=0)),
+        smallest_class=int(sizes.min()) if has_classes else 0,
+        largest_class=int(sizes.max()) if has_classes else 0,
         suppressed=microdata.n_withheld + release.partition.n_suppressed,
         information_loss=compute_published_loss(release.public_sums, release.measure).total,
         loss_measure=release.measure,
@@ -318,6 +321,14 @@ def _assemble_outlook(
     planned_changes: Changes,
     clustering_summary: ClusteringSummary | None,
 ) -> Outlook:
+    """Build the result of a dry run, except for its chain and the columns of its file.
+
+    Parameters
+    ----------
+    rows, withheld : number of rows of the source, and of those withheld because of a NULL.
+    memory : the memory that a run needs, in bytes.
+    distinct_share : distinct combinations of quasi-identifiers per row, 0 to 1.
+    """
     job, output = planned.job, planned.written_output
     seconds_forecast = forecast(
         planned.policy, rows - withheld, _forecast_shape(planned), distinct_share
@@ -367,11 +378,12 @@ def _assemble_outlook(
 
 
 def _forecast_shape(planned: Plan) -> Shape:
+    """Return the number of quasi-identifiers of each kind, on which forecasts depend."""
     return Shape.of(planned.roles.quasi_identifiers, planned.hierarchies.trees)
 
 
 def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> float:
-    """Distinct combinations of quasi-identifiers per row, 0 to 1.
+    """Measure the number of distinct combinations of quasi-identifiers per row, 0 to 1.
 
     Returns 1 if the forecast does not need the share.
     """
@@ -381,7 +393,7 @@ def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> floa
 
 
 def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
-    """The approximate bytes that a run needs; raises MemoryLimit if the run would."""
+    """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would."""
     columns, job = planned.roles.columns, planned.job
     n_coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
@@ -394,7 +406,7 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
 
 
 def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:
-    """A forecast of CPU seconds, for display."""
+    """Describe a forecast of CPU seconds, for display."""
     if forecast_seconds is None:
         return "unknown: this method was never measured on such a table"
     return describe_seconds(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
@@ -403,7 +415,7 @@ def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:
 def _describe_file_columns(
     job: Job, session: Session, relation: Relation
 ) -> tuple[FileColumn, ...]:
-    """The columns of a CSV file, described from all of its rows; empty for other sources."""
+    """Describe the columns of a CSV file, from all of its rows; empty for other sources."""
     return tuple(
         FileColumn.of(reading, int(job.policy.k))
         for reading in session.describe_file_columns(relation)
@@ -411,7 +423,7 @@ def _describe_file_columns(
 
 
 def _describe_text_columns(job: Job, session: Session) -> str | None:
-    """The formats of text columns of a CSV file, for an error about a column's type."""
+    """Describe the formats of a CSV file's text columns, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
     columns = _describe_file_columns(job, session, relation)
     text_columns = [
@@ -424,11 +436,13 @@ def _describe_text_columns(job: Job, session: Session) -> str | None:
 
 
 def _describe_reading(column: FileColumn) -> str:
+    """Describe the type that a column of a CSV file is read as."""
     kind = "text" if column.sql_type == "VARCHAR" else column.sql_type.lower()
     return f"{kind}; {column.text_format}" if column.text_format else kind
 
 
 def _describe_column(column: PlannedColumn) -> str:
+    """Describe the type of a quasi-identifier, and its hierarchy."""
     text = f"{column.sql_type or column.kind}, treated as {column.kind}"
     if column.hierarchy is None:
         return text
@@ -439,6 +453,7 @@ def _describe_column(column: PlannedColumn) -> str:
 
 
 def _describe_clustering(summary: ClusteringSummary) -> list[tuple[str, str]]:
+    """Return pairs of label and text about the classes, for display."""
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss per cell",

@@ -58,13 +58,13 @@ class Plan:
     output : where the release is written; None if nothing is written.
     person_columns : columns that look like person identifiers, if k counts rows; empty if nothing
         is written.
-    state : state of the source before it was read, if a release is written.
+    state : state of the source before its rows are read, if a release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
-    history : the earlier releases of the source, if a release is written.
+    history : the earlier releases of the source; none unless a release is written.
     source_counts : the numbers of rows and persons of the source, if the job expects counts.
-    expectation_report : what these were compared with, for the report.
+    expectation_report : what ``source_counts`` were compared with, for the report.
     """
 
     job: Job
@@ -97,13 +97,15 @@ class Plan:
         return replace(self, source_counts=counts, expectation_report=expectation_report)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
-        """The policy with the hierarchies of these records."""
+        """Return the policy with the hierarchies of these records."""
         return replace(self.policy, hierarchies=self.build_trees(microdata, pulse))
 
     def build_trees(
         self, microdata: Microdata, pulse: Pulse = ignore_pulses
     ) -> dict[str, Hierarchy]:
-        """The hierarchies by quasi-identifier; some are built from the values of these records.
+        """Return the hierarchies by quasi-identifier.
+
+        Some of them are built from the values of these records.
 
         Raises
         ------
@@ -127,7 +129,7 @@ class Plan:
         output_kind: str,
         further_arguments: Mapping[str, Any],
     ) -> Request:
-        """The request as the report of a release shows it.
+        """Build the request that the report of a release contains.
 
         Parameters
         ----------
@@ -175,13 +177,13 @@ class Plan:
         )
 
     def count_requests(self, released: Sequence[str]) -> CountRequests:
-        """The counts to request from a release with quasi-identifiers of these names."""
+        """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
         return guarantee.count_requests(released, sensitive, self.roles.leaf_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
-        """The sets of columns of the guarantee, under their names in the release."""
+        """Return the sets of columns of the guarantee, under their names in the release."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
             column_set.with_released_names(quasi_identifiers, released)
@@ -191,7 +193,7 @@ class Plan:
     def prepare_release(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
     ) -> PreparedRelease:
-        """The release of these records, to be written to the planned output."""
+        """Combine a release of these records with the data needed to write it to the output."""
         return PreparedRelease(
             job=self.job,
             output=self.written_output,
@@ -230,7 +232,7 @@ def plan(
 
     Parameters
     ----------
-    target : None if nothing is written.
+    target : where the release is written; None if nothing is written.
     pulse : called regularly while hierarchies are read; an exception ends the planning.
 
     Raises
@@ -301,7 +303,7 @@ def plan(
 
 
 def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
-    """The columns that identify persons, normalized as the job requests."""
+    """Return the columns that identify persons, normalized as the job requests."""
     return tuple(
         as_identifier(relation.attribute(name), job.entity_normalize)
         for name in job.guarantee.persons
@@ -316,7 +318,9 @@ def _inspect_columns(
     source: Source,
     target: Target[Any] | None,
 ) -> tuple[Relation, tuple[Attribute, ...]]:
-    """Complete the types of columns by looking at their values; return relation, quasi-identifiers.
+    """Complete the types of columns by looking at their values.
+
+    Returns the relation and the quasi-identifiers with the complete types.
 
     Raises
     ------
@@ -341,7 +345,10 @@ def _inspect_columns(
 def _find_passthrough_columns(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> tuple[Attribute, ...] | None:
-    """The retained columns whose values pass through this client; None if they are not to."""
+    """Return the retained columns whose values pass through this client.
+
+    None if the database copies them, without the client.
+    """
     if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
@@ -362,7 +369,7 @@ def _find_passthrough_columns(
 def _read_state(
     job: Job, relation: Relation, source: Source, target: Target[Any] | None
 ) -> tuple[Mapping[str, Any], SourceHistory]:
-    """State and earlier releases of the source; both empty if no release is written.
+    """Read the state and the earlier releases of the source; empty if no release is written.
 
     Raises
     ------
@@ -395,7 +402,7 @@ def _read_pseudonym_key(
 
 
 def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
-    """The quasi-identifiers, with their kinds and orders."""
+    """Return the quasi-identifiers, with their kinds and orders."""
     named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     return apply_orders(apply_kinds(named_attributes, job.policy.kinds), job.policy.orders)
 
@@ -428,6 +435,7 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
 
 
 def _as_text_attributes(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
+    """Return the attributes with these names, as attributes of text values."""
     return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
 
 
@@ -436,7 +444,7 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
 
     Raises
     ------
-    UnsupportedType : it lacks one.
+    UnsupportedType : the target lacks one of them.
     """
     policy = job.policy
     if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":

@@ -1,8 +1,8 @@
-"""Differentially private releases: check, spend, read, draw noise, recount, publish.
+"""Make differentially private releases: check, spend, read, draw noise, recount, publish.
 
-Uses three transactions. The first performs all checks and reads only public metadata. The second
-spends from the budget and commits. The third verifies the spending before it reads values and
-draws noise. The amount stays spent even if the third transaction fails.
+A run uses three transactions. The first performs all checks and reads only public metadata. The
+second spends from the budget and commits. The third verifies that the amount was spent, and then
+reads values and draws noise. The amount stays spent even if the third transaction fails.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import synthesize_privately
 from dbanon.version import version
 
-# Attempts to spend while other sessions spend from the same budget.
+# Maximum number of attempts to spend while other sessions spend from the same budget.
 MAX_SPEND_ATTEMPTS = 20
 
 
@@ -92,7 +92,7 @@ class Spender:
             )
 
     def build_table(self) -> TypedTable:
-        """The columns, which are read in the transaction that verified the spending."""
+        """Build the table whose columns are read in the transaction that verified the spending."""
         planned = self.planned
         unread_table = describe_table(planned.job, planned.relation, planned.n)
         return replace(
@@ -124,12 +124,12 @@ class Spender:
             self._cached_columns = numbers, persons
         return self._cached_columns
 
-    def _read_column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the values of column ``j``, (n,), and which of them are NULL, bool (n,)."""
+    def _read_column(self, column_index: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the values of a column, (n,), and which of them are NULL, bool (n,)."""
         numbers, _ = self._read_all_columns()
-        column = numbers[j]
+        column = numbers[column_index]
         is_null = np.isnan(column)
-        spec = self.planned.columns[j]
+        spec = self.planned.columns[column_index]
         if isinstance(spec, ListedColumn):
             return spec.values(column), is_null
         dtype = numpy_dtype(spec.source)
@@ -138,6 +138,7 @@ class Spender:
         return column, is_null
 
     def _read_persons(self) -> NDArray[np.int64]:
+        """Return the code of each row's person, int64 (n,)."""
         _, persons = self._read_all_columns()
         assert persons is not None
         return persons
@@ -148,6 +149,7 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
 
     Parameters
     ----------
+    spender : spends from the budget, and gives access to the rows.
     new_noise : creates the source of random noise.
 
     Raises
@@ -185,6 +187,10 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
 def _build_report(
     spender: Spender, output: Output, synthesis: Synthesis, written_digest: str | None
 ) -> PrivateReport:
+    """Build the report of a release whose rows are written and recounted.
+
+    ``written_digest`` is the digest of the written rows.
+    """
     planned, budget = spender.planned, spender.budget
     assert budget is not None
     assert synthesis.epsilon is not None
@@ -261,10 +267,10 @@ def _publish_rows(
         }
         for position, name in enumerate([*released_types, *report.not_copied])
     ]
-    run = build_run_record(
+    run_record = build_run_record(
         planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
     )
-    recorded_at = entries.record_row(session, ledger_row, column_rows, output, run)
+    recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
     if session.writes_own_ledger():
         budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
@@ -273,7 +279,9 @@ def _publish_rows(
 def run_private(
     job: PrivateJob, store: Store, progress: PhaseProgress | None = None
 ) -> PrivateReport:
-    """Run a job from a client. A failed run is recorded in the ledger; what it spent stays spent.
+    """Run a job from a client, and record a failed run in the ledger.
+
+    What a failed run has spent stays spent.
 
     Raises
     ------
@@ -300,6 +308,7 @@ def run_private(
 
 
 def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
+    """Plan, spend and release in three transactions; see the docstring of the module."""
     report_progress = progress or (lambda phase, share: None)
     report_progress("read", 0.0)
     with store.planning(staging=False) as session:
@@ -324,7 +333,7 @@ def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
 
 
 def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
-    """Spend in a separate transaction; retry if others spent at the same moment."""
+    """Spend in a separate transaction; retry if another session spent at the same moment."""
     for attempt in range(MAX_SPEND_ATTEMPTS):
         try:
             with store.session(write=True) as session:

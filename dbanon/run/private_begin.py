@@ -1,4 +1,4 @@
-"""Check a differentially private release before spending; the checks read only public metadata."""
+"""Check a differentially private release before spending, by reading only public metadata."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dbanon.synthesis.columns import PublicColumn, TypedTable
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import plan_columns
 
-# Upper bound of the memory for one value: as read, as a cell of the grid, and as written.
+# Upper bound of the memory for one value, in bytes: as read, as encoded, and as written.
 _BYTES_PER_VALUE = 64
 
 
@@ -91,7 +91,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     columns = tuple(
         _build_column(session, attribute, public_column)
         for attribute, public_column in zip(
-            attributes, plan_columns(describe_table(job, relation, 0), settings), strict=True
+            attributes, plan_columns(describe_table(job, relation, n=0), settings), strict=True
         )
     )
     output = plan_output(
@@ -105,13 +105,22 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
             " more than the limit.",
             hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
-    return PrivatePlan(job, settings, relation, columns, n, output, release_id, hierarchies)
+    return PrivatePlan(
+        job=job,
+        settings=settings,
+        relation=relation,
+        columns=columns,
+        n=n,
+        output=output,
+        release_id=release_id,
+        hierarchies=hierarchies,
+    )
 
 
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[PrivateOptions, dict[str, dict[str, Any]]]:
-    """The job's settings with their hierarchies, and descriptions of these for the ledger."""
+    """Return the job's settings with hierarchies, and descriptions of these for the ledger."""
     specs = job.private_options.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
@@ -132,7 +141,7 @@ def _read_trees(
 
 
 def _build_column(session: Session, attribute: Attribute, public_column: PublicColumn) -> AnyColumn:
-    """The database column for a public column."""
+    """Build the database column of an attribute from its public description."""
     if isinstance(public_column, NumericDomain):
         return to_synthetic_column(session, attribute, (public_column.low, public_column.high))
     if attribute.kind is Kind.BOOLEAN:
@@ -153,10 +162,13 @@ def _require_matching_budget(budget: RecordedBudget, job: PrivateJob, relation: 
 
 
 def describe_table(job: PrivateJob, relation: Relation, n: int) -> TypedTable:
-    """Describe the table for the synthesis, without access to its rows: reading a column raises."""
+    """Describe the table for the synthesis; an attempt to read a column of it raises an error.
+
+    ``n`` is the number of protected units, rows or persons.
+    """
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
-    def refuse_reading(j: int) -> Any:
+    def refuse_reading(column_index: int) -> Any:
         raise AssertionError("columns must not be read before the budget is charged")
 
     return TypedTable(

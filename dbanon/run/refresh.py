@@ -57,14 +57,15 @@ def build_refresh_job(
     accept : the differences from the earlier release to accept, from ``ACCEPTED``.
     chain_key : location of the chain's key (``file:PATH`` or ``env:NAME``), for a chained release.
     pseudonym_key : location of the pseudonym key, for a release with pseudonyms.
+    door : the interface through which the refresh was requested.
     run_options : fields of ``Job`` that do not change the release.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it.
-    RefreshRefused : the ledger's entry is incomplete, or the release would differ; lists each
-        difference.
+    RefreshRefused : the ledger's entry is incomplete, or the release would differ; the error lists
+        each difference.
     SecondRelease : these persons were released before, and ``accept`` lacks ``INDEPENDENT``.
     InvalidParameter : ``accept`` has an unknown word, or a key is missing.
     PseudonymKeyWrong : the key of the pseudonyms has changed.
@@ -137,7 +138,10 @@ def _build_job(
 def _read_entry(
     session: Session, name: RelationName
 ) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
-    """Read the request, the version of dbanon and the report's arguments of a release."""
+    """Read what the ledger has about a release.
+
+    Returns the request, the version of dbanon that made it, and the arguments of its report.
+    """
     if not entries.has_trusted_ledger(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing_relation = session.find_existing(name)
@@ -150,7 +154,8 @@ def _read_entry(
     request, arguments, recorded_version, publisher, epsilon = recorded_request(session, release_id)
     user = session.current_user()
     if not _is_publisher(session, request, publisher):
-        # That role chose the conditions and files, which would be read with the caller's rights.
+        # The publisher chose the conditions and files, which would be read with the caller's
+        # rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
             hint=(
@@ -159,7 +164,7 @@ def _read_entry(
         )
     if epsilon is not None:
         raise RefreshRefused(
-            f"{name} is differentially private, so making it again would spend epsilon again.",
+            f"{name} is differentially private, so refreshing it would spend epsilon again.",
             hint="To spend epsilon again, release the source again: dbanon anonymize.",
         )
     if request is None:
@@ -182,7 +187,9 @@ def _read_entry(
 
 
 def _is_publisher(session: Session, request: str | None, publisher: str | None) -> bool:
-    """Whether the current role published a release. Compares role OIDs if recorded, else names.
+    """Return whether the current role published a release.
+
+    The OIDs of the roles are compared if the ledger has the publisher's, otherwise their names.
 
     A renamed role keeps its OID, and another role may take its former name.
     """
@@ -229,7 +236,7 @@ def _find_differences(
     if recorded_version != version():
         yield VERSION, f"version {recorded_version} made it, and this is {version()}"
     if request.get("declared") != job.declared:
-        yield RULES, f"the rules of {relation.name} are others now"
+        yield RULES, f"the rules of {relation.name} have changed"
     source = request["source"]
     existing_relation = session.find_existing(relation.name)
     if existing_relation is not None and source.get("oid") not in (None, existing_relation.oid):
@@ -237,7 +244,7 @@ def _find_differences(
     types = {a.name: a.sql_type for a in relation.schema.attributes}
     for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
         if name not in types:
-            yield SOURCE, f'column "{name}" of {relation.name} is gone'
+            yield SOURCE, f'column "{name}" of {relation.name} no longer exists'
         elif name in source["types"] and types[name] != source["types"][name]:
             difference = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
             yield SOURCE, difference

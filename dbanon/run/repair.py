@@ -27,6 +27,7 @@ class Repair:
 
     Parameters
     ----------
+    release_id : the id of the release that the entry describes.
     output : the present name of the release's output.
     action : ``attached``: the entry now refers to this relation; ``renamed``: the entry now has the
         relation's present name; ``left``: nothing was changed.
@@ -40,7 +41,7 @@ class Repair:
 
 
 def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> list[Repair]:
-    """Attach releases to relations that have their name, owner, columns and rows.
+    """Attach ledger entries to the relations with the name, owner, columns and rows of the release.
 
     Parameters
     ----------
@@ -68,32 +69,34 @@ def _repair_entry(
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
     compared_relation = table if candidate["read_oid"] == candidate["table_oid"] else output
     verdict, owner = candidate["verdict"], candidate["owner"]
-    reason = _REASON_BY_VERDICT.get(verdict)
+    refusal_reason = _REASON_BY_VERDICT.get(verdict)
     if verdict == "owner" and owner not in accept_owners:
-        reason = f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
+        refusal_reason = (
+            f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
+        )
     success_reason = "its owner, columns and rows are those that were released"
     if verdict == "rename":
         recorded_name = RelationName(candidate["output_schema"], candidate["output_name"])
         success_reason = f"its entry named it {recorded_name}"
-    elif reason is None:
+    elif refusal_reason is None:
         try:
             with session.savepoint():
                 comparison = _compare_rows(
                     session, release_id, compared_relation, candidate["digest"]
                 )
         except DbanonError as error:
-            # Reading may be refused because it would run foreign code. Go on with other entries.
-            comparison, reason = None, f"its rows could not be compared: {error.message}"
-        if reason is not None:
+            # Reading is refused if it would run another role's code. Continue with other entries.
+            comparison, refusal_reason = None, f"its rows could not be compared: {error.message}"
+        if refusal_reason is not None:
             pass
         elif comparison == digest.CHANGED:
-            reason = "its rows are not those that were released"
+            refusal_reason = "its rows are not those that were released"
         elif comparison is None:
-            reason = _OTHER_COLUMNS_REASON
+            refusal_reason = _OTHER_COLUMNS_REASON
         elif comparison != digest.UNCHANGED:
             success_reason = f"rows not compared: digest {comparison}"
-    if reason is not None:
-        return Repair(release_id, str(output), UNCHANGED, reason)
+    if refusal_reason is not None:
+        return Repair(release_id, str(output), UNCHANGED, refusal_reason)
     session.run(
         ATTACH,
         (
@@ -109,7 +112,10 @@ def _repair_entry(
 def _compare_rows(
     session: PostgresqlSession, release_id: str, table: RelationName, recorded_digest: str | None
 ) -> str | None:
-    """Compare the rows of a relation with a recorded digest, if any; None if the columns differ."""
+    """Compare the rows of a relation with a recorded digest, if there is one.
+
+    Returns a constant of ``stores.digest``, or None if the columns differ from those released.
+    """
     recorded_columns = released_columns(session, release_id)
     current_columns = session.columns_of(table)
     if recorded_digest is None:
@@ -118,6 +124,6 @@ def _compare_rows(
         return digest.NOT_RECORDED if recorded_names == current_names else None
     if recorded_columns != current_columns:
         return None
-    # Check it as a source is checked, because its owner may have replaced it.
+    # Check the relation like a source: its owner may have replaced it by a view.
     session.find_source(table)
     return digest.compare(session, table, recorded_digest)

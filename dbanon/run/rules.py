@@ -1,4 +1,4 @@
-"""Rules of tables: declare them, list them, and apply them to jobs that name no columns."""
+"""Declare and list rules of tables, and apply them to jobs that name no columns."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def declare(
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a listing by column, as ``declare`` accepts them.
+    """Return the rules of a listing by column, as ``declare`` accepts them.
 
-    Leaves out the rules of columns and tables that no longer exist.
+    Rules of columns and tables that no longer exist are left out.
 
     Raises
     ------
@@ -164,14 +164,14 @@ def apply_table_rules(job: Job, store: Store) -> Job:
 def apply_rules_in_session(session: Session, job: Job) -> Job:
     """Apply the rules of the job's table, if the job uses rules.
 
-    Does not check that each column has a rule and each rule a column: the run does so in its own
-    transaction. Warns with ``RulesOfAnotherTable``.
+    This does not check that each column has a rule and each rule has a column, which the run does
+    in its own transaction. Warns with ``RulesOfAnotherTable``.
 
     Raises
     ------
     RulesNotFound : the table has no rules.
-    RulesNotTrusted : some were declared by a role that no longer may do so.
-    InsufficientRights : they name a hierarchy table that the table's owner may not read.
+    RulesNotTrusted : some rules were declared by a role that may no longer do so.
+    InsufficientRights : a rule names a hierarchy table that the table's owner may not read.
     """
     if job.declared != RULES_NOT_READ:
         return job
@@ -216,11 +216,11 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
 
 
 def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) -> None:
-    """Check that the rules of a table's columns were declared by roles that still may do so.
+    """Check that the rules of a table's columns were declared by roles that may still do so.
 
     Raises
     ------
-    RulesNotTrusted : some were not; the error names their columns and the declaring roles.
+    RulesNotTrusted : some rules were not; the error names their columns and who declared them.
     """
     untrusted_rules = [rule for rule in column_rules if not rule.is_trusted]
     if not untrusted_rules:
@@ -239,7 +239,7 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
 
 
 def apply_rules(job: Job, rules: TableRules) -> Job:
-    """The job with the options from the rules of its columns.
+    """Return a copy of the job with the options that result from the rules of its columns.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
 
 
 def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
-    """The rules of a table and the columns without one, in the order of its columns."""
+    """Return the rules of a table and the columns without one, in the order of its columns."""
     rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
     column_rules = []
     for attribute in relation.schema.attributes:
@@ -288,6 +288,7 @@ def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
 
 
 def _to_declared(rule: StoredRule) -> Declared:
+    """Convert a rule as stored in the ledger."""
     role = rule.rule.get("role")
     return Declared(
         source=rule.table,

@@ -25,7 +25,7 @@ from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
-from dbanon.release.recode import Release, combinations, find_lost_columns, recode
+from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
@@ -43,7 +43,7 @@ from dbanon.run.disclosure import (
     warn_of_lost_columns,
     warn_of_spellings,
 )
-from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
+from dbanon.run.evaluate import attack, certify, evaluate, publish_certificate
 from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
@@ -71,12 +71,12 @@ def run(
 ) -> Report:
     """Run a job: read, cluster, write, recount; publish only if the recount succeeds.
 
+    The caller opens and commits the sessions; the release becomes visible with the commit.
+
     Parameters
     ----------
-    export : writes files of the verified release before it becomes visible; the report and the
+    export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
-
-    The caller opens and commits the sessions; the release becomes visible with the commit.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def run(
     """
     clock = Clock(progress)
     with clock.phase("read") as tick:
-        planned = plan(job, source, target, lambda: tick(0.0))
+        planned = plan(job, source, target, pulse=lambda: tick(0.0))
         job_fingerprint = compute_fingerprint(planned, source)
         planned = _with_source_digest(planned, source)
     planned = replace(
@@ -144,7 +144,7 @@ def run(
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
-    """Add a digest of the rows to be read to the recorded state of the source, if requested."""
+    """Add a digest of the source's rows to the state that the ledger records, if requested."""
     if not planned.job.source_digest:
         return planned
     columns = list(dict.fromkeys(planned.job.columns_to_read))
@@ -163,16 +163,18 @@ def publish(
     complete: Callable[[Report], Report],
     export: ExportFiles | None = None,
 ) -> Report:
-    """Write a release and count it; publish it when ``check`` accepts the counts.
+    """Write a release and count it; publish it if ``check`` accepts the counts.
+
+    The caller opens and commits the session of the target.
 
     Parameters
     ----------
     planned : the plan; its policy has the hierarchies that the records were recoded with.
-    check : returns the verdict on the written release; raises if it must not be published.
+    draft : the records, and the values to release for each class.
+    clock : measures the seconds of each phase.
+    check : returns counts and findings of the written release; raises if it must not be published.
     complete : adds the details of this kind of run to the report, such as those of a chain.
-    export : see ``run``.
-
-    The caller opens and commits the session of the target.
+    export : writes files of the verified release, as for ``run``.
 
     Raises
     ------
@@ -203,7 +205,7 @@ def publish(
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
-            public_certificate = {"certificate": published_certificate(certificate)}
+            public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
     with clock.phase("digest"):
         report = build_report(planned, draft, clustering, recount_result)
@@ -288,7 +290,7 @@ def read_and_cluster(
 def cluster_records(
     planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
 ) -> ClusteringResult:
-    """Find the classes of records; passes ``options`` to ``partition_for``."""
+    """Find the classes of records. Further ``options`` are those of ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
         return partition_for(
@@ -316,7 +318,7 @@ def _merge_indistinguishable_classes(
         clustering = join_equal_classes(
             microdata,
             previous,
-            combinations(microdata, release),
+            number_combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
@@ -341,10 +343,10 @@ def recode_release(
         microdata,
         clustering,
         policy,
-        lambda partition, attributes: source.exact_totals(
+        exact_totals=lambda partition, attributes: source.exact_totals(
             relation, microdata, partition, attributes
         ),
-        planned.build_trees,
+        build_trees=planned.build_trees,
     )
 
 

@@ -34,7 +34,7 @@ from dbanon.stores.sql_target import build_run_record
 
 @contextmanager
 def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
-    """Yield a place on disk for values that exceed memory; None if the job names no directory.
+    """Yield space on disk for values that exceed memory; None if the job names no directory.
 
     During the block, the databases that were opened for the run use at most half of the memory
     limit, and spill to the same directory.
@@ -58,9 +58,10 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
                 store.spill(None, None)
 
 
+# Runs a job with a source, a target and a progress function, and returns the report.
 Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]
 
-# These errors are not recorded: the database is unreachable, or the run may have succeeded.
+# Errors that are not recorded: the database is unreachable, or the run may have succeeded.
 UNRECORDED_ERRORS = (
     AccessRefused,
     DatabaseNotFound,
@@ -87,7 +88,7 @@ def run_with_ledger(
 
     Raises
     ------
-    DbanonError : the run failed. Raised even if the failure could not be recorded.
+    DbanonError : the run failed. It is raised even if the failure could not be recorded.
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
@@ -109,18 +110,19 @@ def run_with_ledger(
 def run_in_transactions(
     job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
 ) -> Report:
-    """Run a job in one transaction; between two databases, in one transaction on each.
+    """Run a job in one transaction, or in one on each database if source and target differ.
 
     Parameters
     ----------
-    target : the database to write to; None for that of the source.
+    target : the database to write to; None for the database of the source.
 
     Raises
     ------
     DbanonError : its class says what went wrong; nothing was published.
     """
     require_destination(job, source, target)
-    # Outermost, so that databases remove their spilled files before the directory is deleted.
+    # Provide spill space first, so that databases remove their spilled files before the directory
+    # is deleted.
     with (
         provide_spill_space(job, source, target) as disk,
         open_exporter(job, target or source) as exporter,

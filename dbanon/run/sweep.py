@@ -1,7 +1,7 @@
 """Sweep: make trial releases with several methods and values of k, and measure loss and risk.
 
-Writes nothing. A point is a trial release with its loss and risk. A curve is a method, with or
-without refinement, at several values of k.
+Nothing is written. A *point* is a trial release with its loss and risk. A *curve* is a method, with
+or without refinement, at several values of k.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ OPTIONAL_SECONDS = 4.0
 # A table with at least this many rows per person is regarded as a table of events.
 ROWS_PER_PERSON_OF_EVENTS = 3
 
+# Called with the share done, 0 to 1.
 Tick = Callable[[float], None]
+# Called with a point and the policy of its k.
 OnTried = Callable[[Point, Policy], None]
 
 
@@ -68,14 +70,15 @@ def sweep(
     """Try releases with every requested method and k, the cheapest first.
 
     Methods without refinement come first, values of k in ``KNEE_RANGE`` before others, and large
-    values of k before small ones. The first release is always completed. See ``_TrialQueue``.
+    values of k before small ones. The first release is always completed.
 
     Parameters
     ----------
     microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
-    rare_below : counts of withheld rows below this number are not reported exactly.
+    rare_below : counts of withheld rows below this are not reported exactly.
     report_progress : called with the share done, 0 to 1; an exception ends the sweep.
-    on_tried : called with each point, before the frontier is known, and with the policy of its k.
+    on_tried : called with each point, which does not show yet whether it is on the frontier, and
+        with the policy of its k.
 
     Raises
     ------
@@ -83,9 +86,16 @@ def sweep(
     DbanonError : no release could be tried; the error of the first method.
     """
     records = _RecordsByK(planned, microdata, request, lambda: report_progress(0.0))
-    ks = records.feasible_k()
-    is_numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
-    runner = _TrialRunner(planned, records, ks[0], is_numeric, rare_below, request)
+    ks = records.list_feasible_k()
+    is_numeric = are_numbers(microdata.attributes, records.trees_for(ks[0]))
+    runner = _TrialRunner(
+        planned,
+        records,
+        smallest_k=ks[0],
+        is_numeric=is_numeric,
+        rare_below=rare_below,
+        request=request,
+    )
     methods = dict.fromkeys(request.methods or runner.default_methods())
     points: dict[tuple[str, int], Point] = {}
     errors_by_method: dict[str, DbanonError] = {}
@@ -126,7 +136,7 @@ def sweep(
         measure=runner.measure,
         points=tuple(mark_frontier(ordered_points)),
         rows=runner.microdata.n_records,
-        of=runner.total,
+        of=runner.n_total,
         linked=MAX_LINKED_RECORDS
         if not is_numeric and runner.microdata.n_records > MAX_LINKED_RECORDS
         else None,
@@ -142,20 +152,26 @@ def sweep(
 def measure_parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """The loss of a trial release whose classes may split the rows of a person.
+    """Return the loss of a trial release whose classes may split the rows of a person.
 
-    None if persons have so few rows that this makes little difference, or if it is not possible.
+    None if persons have so few rows that this makes little difference, or if there can be no such
+    release.
     """
     persons = microdata.entities
     if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
         return None
     records = _RecordsByK(planned, microdata, request, lambda: tick(0.0))
-    is_numeric = are_numbers(microdata.attributes, records.trees(point.k))
+    is_numeric = are_numbers(microdata.attributes, records.trees_for(point.k))
     runner = _TrialRunner(
-        planned, records, point.k, is_numeric=is_numeric, rare_below=0, request=request
+        planned,
+        records,
+        smallest_k=point.k,
+        is_numeric=is_numeric,
+        rare_below=0,
+        request=request,
     )
     with suppress(DbanonError):
-        layered_records = with_layers(records.of(point.k), point.k)
+        layered_records = with_layers(records.records_for(point.k), point.k)
         _, release = runner.make_release(
             layered_records, runner.build_policy(point.curve, point.k), tick
         )
@@ -174,7 +190,7 @@ def _pop_first_error(errors_by_method: dict[str, DbanonError]) -> DbanonError:
 
 
 class _Sample(NamedTuple):
-    """A sample of records, and the hierarchies and the number of the records it was taken from."""
+    """A sample of records, with the hierarchies and the number of the records it was taken from."""
 
     records: Microdata
     trees: Mapping[str, Any]
@@ -200,33 +216,33 @@ class _RecordsByK:
         self._request, self._pulse = request, pulse
         self._sample_by_k: dict[int, _Sample] = {}
 
-    def feasible_k(self) -> list[int]:
-        """The values of k for which there are enough records.
+    def list_feasible_k(self) -> list[int]:
+        """Return the values of k for which there are enough records.
 
         Raises
         ------
-        TooFewRecords : there are none.
+        TooFewRecords : there are enough records for no k.
         """
         feasible_ks = []
         for k in self._request.k:
             with suppress(TooFewRecords):
-                self.of(k)
+                self.records_for(k)
                 feasible_ks.append(k)
         if not feasible_ks and self._request.k:
             # No k is feasible: raise that error again.
-            self.of(self._request.k[0])
+            self.records_for(self._request.k[0])
         return feasible_ks
 
-    def of(self, k: int) -> Microdata:
-        """The records for trial releases of this k: a sample, or all."""
+    def records_for(self, k: int) -> Microdata:
+        """Return the records for trial releases of this k: all of them, or a sample."""
         return self._sample_of(k).records
 
-    def trees(self, k: int) -> Mapping[str, Any]:
-        """The hierarchies of the records that the sample was taken from."""
+    def trees_for(self, k: int) -> Mapping[str, Any]:
+        """Return the hierarchies of the records that the sample was taken from."""
         return self._sample_of(k).trees
 
-    def total(self, k: int) -> int:
-        """The number of records that the sample was taken from."""
+    def n_total_for(self, k: int) -> int:
+        """Return the number of records that the sample was taken from."""
         return self._sample_of(k).n_total
 
     def _sample_of(self, k: int) -> _Sample:
@@ -251,8 +267,9 @@ class _RecordsByK:
 class _TrialQueue:
     """The queue of releases to try.
 
-    Refinements that may be recommended, judging by earlier results, come first. Unless the request
-    names methods, other refinements are tried only if they take little time.
+    Methods without refinement come first. Then follow the refined methods that may be recommended,
+    judging by earlier results. Unless the request names methods, other refined methods are tried
+    only if they take little time.
     """
 
     def __init__(self, request: AdviceRequest, methods: Iterable[str], ks: Sequence[int]) -> None:
@@ -279,7 +296,7 @@ class _TrialQueue:
         return release
 
     def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """The first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
+        """Return the first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
 
         The longest release of the same method so far serves as forecast.
         """
@@ -299,12 +316,12 @@ class _TrialQueue:
 
 
 def _is_refined(name: str) -> bool:
-    """True for a method with refinement, such as ``mdav+fast``."""
+    """Return True for a method with refinement, such as ``mdav+fast``."""
     return parse_method_and_refinement(name)[1] is not None
 
 
 def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
-    """The values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
+    """Sort values of k in descending order: first those in ``KNEE_RANGE``, then the others."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
@@ -315,7 +332,7 @@ class _TrialRunner:
     Parameters
     ----------
     is_numeric : True if all quasi-identifiers are numbers.
-    rare_below : counts of withheld rows below this number are not reported exactly.
+    rare_below : counts of withheld rows below this are not reported exactly.
     """
 
     planned: Plan
@@ -328,12 +345,12 @@ class _TrialRunner:
     @property
     def microdata(self) -> Microdata:
         """The records for trial releases of the smallest k."""
-        return self.records.of(self.smallest_k)
+        return self.records.records_for(self.smallest_k)
 
     @property
-    def total(self) -> int:
+    def n_total(self) -> int:
         """The number of records that ``microdata`` is a sample of."""
-        return self.records.total(self.smallest_k)
+        return self.records.n_total_for(self.smallest_k)
 
     @property
     def measure(self) -> str:
@@ -348,10 +365,11 @@ class _TrialRunner:
         TimeLimit : the forecast for all rows exceeds the allowed seconds.
         """
         started = time.process_time()
-        policy, microdata = self.build_policy(name, k), self.records.of(k)
+        policy, microdata = self.build_policy(name, k), self.records.records_for(k)
         seconds_forecast = self._forecast(policy)
         policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
+        # For progress, count the release as 60 % of the work, and its evaluation as the rest.
         clustering, release = self.make_release(microdata, policy, lambda share: tick(0.6 * share))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
@@ -390,17 +408,17 @@ class _TrialRunner:
     def make_release(
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
-        """The classes of records and their released values."""
+        """Find the classes of records and compute their released values."""
         clustering = partition_for(microdata, policy, trees=self.planned.build_trees, tick=tick)
         totals = exact_totals_of(microdata)
         return clustering, recode(microdata, clustering, policy, totals, self.planned.build_trees)
 
     def default_methods(self) -> tuple[str, ...]:
-        """The methods to try if none is named; only one if these would take too long."""
+        """Return the methods to try if the request names none; only one if time is short."""
         usual_methods = default_methods(self.is_numeric)
         fastest = fastest_method(
             usual_methods[:1],
-            self.total,
+            self.n_total,
             self._shape,
             self.request.max_seconds,
             self._distinct_share,
@@ -409,7 +427,8 @@ class _TrialRunner:
 
     @property
     def _shape(self) -> Shape:
-        return Shape.of(self.microdata.attributes, self.records.trees(self.smallest_k))
+        """The number of quasi-identifiers of each kind, on which forecasts depend."""
+        return Shape.of(self.microdata.attributes, self.records.trees_for(self.smallest_k))
 
     @cached_property
     def _distinct_share(self) -> float:
@@ -420,18 +439,21 @@ class _TrialRunner:
         return len(np.unique(rows, axis=0)) / len(rows)
 
     def _forecast(self, policy: Policy) -> ClusteringSeconds | None:
-        """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
-        seconds_forecast = forecast(policy, self.total, self._shape, self._distinct_share)
+        """Forecast the seconds for all rows; raise TimeLimit if they exceed the allowed seconds."""
+        seconds_forecast = forecast(policy, self.n_total, self._shape, self._distinct_share)
         if seconds_forecast is not None and seconds_forecast.seconds > self.request.max_seconds:
             raise TimeLimit(
-                f"The classes of all {self.total} rows would take about {seconds_forecast}, more"
+                f"The classes of all {self.n_total} rows would take about {seconds_forecast}, more"
                 f" than {self.request.max_seconds:g}.",
                 hint="Raise `max_seconds`.",
             )
         return seconds_forecast
 
     def build_policy(self, name: str, k: int) -> Policy:
-        """The policy of a trial release."""
+        """Build the policy of a trial release.
+
+        ``name`` is that of a method with or without refinement, such as ``mdav+fast``.
+        """
         method, refine = parse_method_and_refinement(name)
         options: dict[str, Any] = {}
         if self.is_numeric and find_method(method).takes_categories:
@@ -442,20 +464,24 @@ class _TrialRunner:
             nulls=self.planned.policy.nulls,
             kinds=self.planned.policy.kinds,
             max_suppression=self.shared_policy(k).max_suppression,
-            hierarchies=dict(self.records.trees(k)),
+            hierarchies=dict(self.records.trees_for(k)),
         )
 
     def shared_policy(self, k: int) -> Policy:
-        """The policy that all releases with this k share, with the share of withheld records."""
-        withheld = share_withheld(self.records.of(k))
+        """Build the policy that all releases with this k share.
+
+        Its ``max_suppression`` is the share of withheld records.
+        """
+        withheld = share_withheld(self.records.records_for(k))
         return replace(self.planned.policy, max_suppression=withheld)
 
     def _extrapolate_loss(self, loss: float) -> float | None:
         """Extrapolate the loss from the sample to all rows, for smooth data; None if unknown.
 
-        With m sampled of n records in p columns, loss grows as (m / n)^(2 / p).
+        If m of n records in p columns are sampled, the loss of all rows is (m / n)^(2 / p) times
+        the loss of the sample.
         """
         m, p = self.microdata.n_records, len(self.microdata.numeric)
-        if m == self.total or not self.is_numeric:
+        if m == self.n_total or not self.is_numeric:
             return None
-        return float(loss * (m / self.total) ** (2 / p))
+        return float(loss * (m / self.n_total) ** (2 / p))

@@ -20,10 +20,15 @@ def limit_time(
 ) -> Iterator[PhaseProgress | None]:
     """End the block after a time limit.
 
-    Yields a progress function that the block must call, because it checks the limit. Running
-    database statements end, too: in the main thread by an alarm, in other threads through the
+    Yields a progress function that the block must call, because it checks the limit. A running
+    database statement ends, too: in the main thread by an alarm, in other threads through the
     connection, which is closed if the server does not respond. A commit in progress completes, or
     its outcome is reported as unknown.
+
+    Parameters
+    ----------
+    seconds : the limit of wall time; None for no limit.
+    progress : called by the yielded function; None if nothing follows the progress.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Exact sums per class of records in memory, for trial releases that are never written."""
+"""Compute exact sums per class of records in memory, for releases that are never written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.recoding import ExactTotals
 
 
 def exact_totals_of(microdata: Microdata) -> ExactTotals:
-    """Return a function that sums attributes per class, in integers of the smallest unit of each.
+    """Return a function that sums attributes per class, as integers in each one's smallest unit.
 
     The sums of a published release come from the database; these come from the float64 numbers of
     ``microdata``.
@@ -32,8 +32,8 @@ def exact_totals_of(microdata: Microdata) -> ExactTotals:
                 values = np.where(valid, values, 0.0)
             # Timestamps are stored in microseconds, other numbers unscaled.
             decimals = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
-            units = (values * 10.0**decimals)[partition.members]
-            integers = np.array([int(value) for value in units.tolist()], object)
+            scaled = (values * 10.0**decimals)[partition.members]
+            integers = np.array([int(value) for value in scaled.tolist()], object)
             sums[attribute.name] = np.asarray(np.add.reduceat(integers, partition.starts), object)
         return sums
 

@@ -1,4 +1,4 @@
-"""Count the rows below each node of a hierarchy, and hide the nodes with few rows."""
+"""Count the rows at or below each node of a hierarchy, and hide the nodes with few rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TreeNode:
 
     Parameters
     ----------
-    bar : its label, and its rows as a multiple of ``TreeCounts.bound``; for the root, only the
-        label.
+    bar : the node's label, and its number of rows as a multiple of ``TreeCounts.bound``; for the
+        root, only the label.
     children : the children with enough rows to be shown.
-    others_text : a description of the other children.
+    others_text : a description of the children that have too few rows.
     """
 
     bar: Bar
@@ -48,7 +48,7 @@ class TreeCounts:
     leaves, height : the number of leaves, and of levels above them.
     bound : the smallest number of rows, or persons, that is shown.
     counts_persons : True if persons are counted instead of rows.
-    root : None if fewer rows than ``bound`` have a value.
+    root : the root of the tree; None if fewer rows than ``bound`` have a value.
     """
 
     column: str
@@ -67,11 +67,11 @@ def count_tree(
     k: int,
     entity: str | None = None,
 ) -> TreeCounts:
-    """Count the rows below each node of a column's hierarchy; drop the labels of rare nodes.
+    """Count the rows at or below each node of a column's hierarchy; leave out rare nodes.
 
     Parameters
     ----------
-    k : a label is shown if at least k rows, and at least 5, lie below it.
+    k : a node is shown if at least k rows, and at least 5, lie at or below it.
     entity : column that identifies persons, to count persons instead of rows.
 
     Raises
@@ -90,7 +90,14 @@ def count_tree(
     rows = _count_below(tree, *_count_values(session, relation, attribute, tree, person_column))
     bound = least_displayed_rows(k)
     root = _build_tree(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
-    return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
+    return TreeCounts(
+        column=column,
+        leaves=tree.n_leaves,
+        height=tree.height,
+        bound=bound,
+        counts_persons=bool(entity),
+        root=root,
+    )
 
 
 def _count_values(
@@ -100,34 +107,30 @@ def _count_values(
     tree: Hierarchy,
     person_column: Attribute | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Count rows by leaf, or list each pair of leaf and person once.
+    """Count rows by leaf, or list each pair of a leaf and a person once.
 
-    Returns leaf positions, int32 (v,); the rows of each, int64 (v,); and the code of the person of
-    each, int64 (v,), or None without a person column.
+    Returns three arrays of v entries: the position of a leaf, int32; its number of rows, int64; and
+    the code of a person, int64. The last one is None without a person column.
     """
     text = session.text_of(attribute)
     if person_column is None:
         query = statements.value_counts(relation.relation_to_read, text)
-        value_rows = [
-            (value, int(size)) for value, size in session.rows(query) if value is not None
-        ]
+        pairs = [(value, int(n_rows)) for value, n_rows in session.rows(query) if value is not None]
     else:
         query = statements.persons_of_values(
             relation.relation_to_read, text, session.grouping_sql(person_column)
         )
         person_codes: dict[object, int] = {}
-        value_rows = [
+        pairs = [
             (value, person_codes.setdefault(person, len(person_codes)))
             for value, person in session.rows(query)
         ]
-    texts = spell_as_leaves(
-        tree, [format_leaf(value, attribute) for value, _ in value_rows], attribute
-    )
+    texts = spell_as_leaves(tree, [format_leaf(value, attribute) for value, _ in pairs], attribute)
     leaves = tree.encode(texts, attribute.name)
-    rows_or_persons = np.array([rows_or_person for _, rows_or_person in value_rows], np.int64)
+    rows_or_persons = np.array([rows_or_person for _, rows_or_person in pairs], np.int64)
     if person_column is None:
         return leaves, rows_or_persons, None
-    return leaves, np.ones(len(value_rows), np.int64), rows_or_persons
+    return leaves, np.ones(len(pairs), np.int64), rows_or_persons
 
 
 def _count_below(
@@ -136,7 +139,11 @@ def _count_below(
     rows: NDArray[np.int64],
     persons: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """The rows at or below each of the m nodes, int64 (m,); or the persons, once per node."""
+    """Count the rows at or below each of the m nodes of a hierarchy, int64 (m,).
+
+    If ``persons`` is given, count persons instead, each of them once per node. The other arguments
+    are as returned by ``_count_values``.
+    """
     totals = np.zeros(len(tree.labels), np.int64)
     nodes = tree.leaves[leaves]
     while len(nodes):
@@ -153,7 +160,15 @@ def _count_below(
 
 
 def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNode:
-    """The tree of nodes that may be shown: upper levels first, at most ``MAX_NODES`` nodes."""
+    """Build the tree of nodes that may be shown.
+
+    It has at most ``MAX_NODES`` nodes; upper levels are completed first.
+
+    Parameters
+    ----------
+    rows : int64 (m,), the number of rows, or persons, at or below each node.
+    bar : the bar of the root.
+    """
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents[1:].tolist(), 1):
         children.setdefault(parent, []).append(node)
@@ -182,17 +197,20 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
 def _select_visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """The sibling nodes with enough rows, in the tree's order, and a description of the others."""
+    """Select those of some sibling nodes that have enough rows.
+
+    Returns pairs of a node and its bar, in the tree's order, and a description of the other nodes.
+    """
     nodes = [node for node in nodes if rows[node]]
     frequent_nodes = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
     rare_nodes = [node for node in nodes if rows[node] < least_displayed_rows(k)]
     summary = build_label_distribution(
-        "",
-        Role.QUASI_IDENTIFIER.value,
-        k,
-        [(tree.labels[node], int(rows[node])) for node in frequent_nodes],
-        len(rare_nodes),
-        int(sum(rows[node] for node in rare_nodes)),
+        name="",
+        role=Role.QUASI_IDENTIFIER.value,
+        k=k,
+        labels=[(tree.labels[node], int(rows[node])) for node in frequent_nodes],
+        other_values=len(rare_nodes),
+        other_rows=int(sum(rows[node] for node in rare_nodes)),
     )
     bars = {bar.label: bar for bar in summary.bars}
     shown_nodes = [

@@ -46,7 +46,11 @@ class PrivateVerification:
     ----------
     rows : number of rows, all of them without NULL and within the bounds and lists.
     release_id, guarantee, epsilon : from the ledger's entry.
-    unchanged, digest, output, superseded_at : see ``Verification``.
+    unchanged : True if columns, types and rows are as released; None if the rows could not be
+        compared.
+    digest : the result of comparing the digest of the rows, a constant of ``stores.digest``.
+    output : the release's output.
+    superseded_at : when another release took its name; None for the current release.
     counted : describes the counts, and names what cannot be counted.
     """
 
@@ -76,11 +80,11 @@ class PrivateVerification:
         """None: such a release has no classes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return asdict(self)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
         comparison_text = "yes: columns, types, rows, bounds"
         if not self.unchanged:
             comparison_text = f"columns and bounds, yes; rows not compared: digest {self.digest}"
@@ -114,7 +118,7 @@ class SetCount:
 class Verification:
     """The result of recounting a published relation.
 
-    ``k_requested`` is the requested k, ``k_achieved`` the present size of the smallest class, in
+    ``k_requested`` is the requested k, ``k_achieved`` the current size of the smallest class, in
     rows. ``entity`` is the column whose distinct values k counted when the release was made; it was
     not released, so only rows can be counted now. ``k_rows`` is set for a release that grouped each
     attribute separately: the number of rows that share the rarest combination of values, which the
@@ -191,7 +195,7 @@ class Verification:
         return f"smallest class {self.smallest_class} ({self.counted})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
@@ -250,7 +254,7 @@ def verify(
                 if k is not None:
                     require_classes(entry)
                 return _verify_private(session, release)
-            # Check it as a source is checked, because its owner may have replaced it by a view.
+            # Check the relation like a source: its owner may have replaced it by a view.
             session.find_source(relation)
             names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
@@ -264,7 +268,10 @@ def _verify_classes(
     k: int,
     release: ReleaseRelation | None,
 ) -> Verification:
-    """Recount a relation that has classes; see ``verify`` for the errors."""
+    """Recount the classes of a relation, and compare it with its entry in the ledger, if any.
+
+    ``k`` is the smallest number of rows that a class may have. The errors are those of ``verify``.
+    """
     entry = release.entry if release else None
     comparison = Comparison(session, relation, entry)
     comparison.require_columns(names)
@@ -305,7 +312,7 @@ def _verify_classes(
 
 
 def _require_name(relation: RelationName | str) -> RelationName:
-    """The name of a relation without a ledger entry; raises InvalidParameter for a release id."""
+    """Convert to the name of a relation; raise InvalidParameter for the id of a release."""
     if isinstance(relation, RelationName):
         return relation
     if RELEASE_ID.fullmatch(relation):
@@ -374,7 +381,7 @@ def require_smallest_class(
 
     Raises
     ------
-    RecountFailed : it holds fewer.
+    RecountFailed : the smallest class holds fewer rows.
     """
     if recount.smallest < k:
         raise RecountFailed(
@@ -388,7 +395,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     """Recount a differentially private release, and check its values against their domains."""
     entry, relation_name = release.entry, release.relation
     assert entry.epsilon is not None
-    # Check it as a source is checked, because its owner may have replaced it by a view.
+    # Check the relation like a source: its owner may have replaced it by a view.
     relation = session.find_source(relation_name)
     comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)

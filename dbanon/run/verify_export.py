@@ -27,7 +27,7 @@ class VerifiedExport:
 
     Parameters
     ----------
-    file : its present path.
+    file : the path at which the file was verified.
     entry : the ledger's record of the file and its release.
     """
 
@@ -36,15 +36,15 @@ class VerifiedExport:
 
     @property
     def release_id(self) -> str:
-        """The id of its release."""
+        """The id of the release that published the file."""
         return self.entry.release_id
 
     def to_dict(self) -> dict[str, Any]:
-        """The verification as plain values, for JSON."""
+        """Return the verification as plain values, for JSON."""
         return {"file": self.file, "published": True, **asdict(self.entry)}
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for display."""
+        """Return pairs of label and text, for display."""
         entry = self.entry
         superseded_text = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
         publisher_text = f" by {entry.published_by}" if entry.published_by else ""

@@ -31,7 +31,7 @@ def verify_file(
 ) -> Verification:
     """Recount a Parquet file by GROUP BY.
 
-    Does not check that the file was exported by a release: see ``verify_export``.
+    This does not check that a release exported the file; ``verify_export`` does.
 
     Parameters
     ----------
@@ -79,7 +79,12 @@ def verify_file(
             )
         set_counts = recount_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(
-            session, relation.name, names, arguments.get("models", []), {}, recount
+            session,
+            relation.name,
+            names,
+            recorded_models=arguments.get("models", []),
+            hierarchies={},
+            recount=recount,
         )
     return Verification.from_recount(
         str(path),

@@ -42,7 +42,7 @@ def test_declared_released_and_refreshed(run_sql: Run) -> None:
     with pytest.raises(psycopg.Error, match="would differ from") as failure:
         run_sql(REFRESH)
     assert failure.value.sqlstate == "ZK010"
-    assert failure.value.diag.message_detail == "the rules of app.person are others now."
+    assert failure.value.diag.message_detail == "the rules of app.person have changed."
     run_sql("SELECT dbanon.refresh('release.person', '{rules}')")
 
 

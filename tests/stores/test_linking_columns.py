@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import KeptColumnLinks, KeptColumnTells, LinkingColumnRefused
-from dbanon.release.linkage import MAX_GROUP_SIZE, LinkingColumn, unique_profiles
+from dbanon.release.linkage import MAX_GROUP_SIZE, LinkingColumn, count_unique_profiles
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.recount_statements import unique_profiles as unique_profiles_statement
@@ -172,4 +172,4 @@ def test_groups_of_more_rows_than_one_person_knows_are_not_counted(database: Dat
         query = unique_profiles_statement(relation, profile, group, MAX_GROUP_SIZE)
         [(several, unique)] = session.rows(query)
     assert (int(several), int(unique)) == (3, 1)
-    assert unique_profiles(np.array(groups), np.array(profiles)) == (3, 1)
+    assert count_unique_profiles(np.array(groups), np.array(profiles)) == (3, 1)

@@ -109,7 +109,8 @@ def test_the_report_says_so_first_and_the_ledger_keeps_it(
     counted = report.arguments["joint_rows"]
     label, text = report.rows()[0]
     assert label == TITLE
-    assert f"fewer than k = {K} persons: {counted['below']} of 40." in text
+    assert f"The rows of {counted['below']} of 40 persons" in text
+    assert f"fewer than k = {K} persons." in text
     assert list(report.to_dict())[:2] == ["person_rows", "joint_rows"]
     assert "ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES" in report.guarantee
     arguments = dbanon.show(database.url, "release.people")["arguments"]

@@ -80,11 +80,11 @@ def test_by_a_stored_hierarchy(database: Database, tmp_path: Path) -> None:
     verification = again(database)
     assert verification.unchanged
     assert [model.counted is None for model in verification.models] == [True, False]
-    assert verification.models[0].why_not == "its hierarchy changed since"
+    assert verification.models[0].why_not == "its hierarchy has changed since"
     done = CliRunner().invoke(
         main, ["verify", database.url, "release.people"], env={"COLUMNS": "200"}
     )
-    assert "NOT recounted: its hierarchy changed since" in done.stdout
+    assert "NOT recounted: its hierarchy has changed since" in done.stdout
 
 
 def test_a_hierarchy_that_was_not_stored(database: Database) -> None:

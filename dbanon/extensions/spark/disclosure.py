@@ -235,7 +235,7 @@ class SparkCounts:
             self.group_by_original(name, self.release.layout.retained_columns), self.n_rows
         )
 
-    def hidden(self, name: str) -> float:
+    def hidden_share(self, name: str) -> float:
         """Return the share of released rows whose original value is not released."""
         return self.hidden_rows[self.names.index(name)] / max(self.n_rows, 1)
 

@@ -52,5 +52,11 @@ def _distribution(
 
     kind = attribute_of(name, series).kind
     return build_distribution(
-        name, role, k, kind, persons=counts_persons, values=count_values, labels=count_labels
+        name,
+        role,
+        k,
+        kind,
+        counts_persons=counts_persons,
+        count_values=count_values,
+        count_labels=count_labels,
     )

@@ -26,7 +26,7 @@ from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import DisclosiveColumn
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.linkage import unique_profiles
+from dbanon.release.linkage import count_unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_error, random_order
 from dbanon.sessions.names import RelationName
@@ -284,7 +284,7 @@ class FrameTarget:
         present = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
         profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-        return unique_profiles(np.where(present, groups, -1), profiles)
+        return count_unique_profiles(np.where(present, groups, -1), profiles)
 
     def count_homogeneous_classes(
         self, staged_release: StagedFrameRelease, columns: Sequence[str], name: str

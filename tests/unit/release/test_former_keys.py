@@ -12,7 +12,7 @@ import pytest
 import dbanon
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.words import FORMER_KEYS, also_under_former_key, read_key_or_former_key
-from dbanon.release.words import describe_attacks, describe_counts, nearness
+from dbanon.release.words import describe_attacks, describe_counts, describe_nearness
 
 POINTS = np.random.default_rng(3).normal(size=(60, 2))
 
@@ -89,7 +89,7 @@ def test_entries_of_earlier_versions_are_read(names: list[str]) -> None:
     assert read_key_or_former_key(entry("disclosive_columns", [1]), "disclosive_columns") == [1]
     pairs = describe_counts(entry("method_counts", {"core points": 7}))
     assert pairs[-1][1] == "core points: 7"
-    assert "(pairs)" in nearness({"above": 0.1, **entry("method", "pairs")})
+    assert "(pairs)" in describe_nearness({"above": 0.1, **entry("method", "pairs")})
     attack = {"risk": None, "note": "too few"}
     figures = {"attacks": {**entry("results", {"singling_out": attack}), "linked": [["a"], ["b"]]}}
     assert any("none: too few" in text for _, text in describe_attacks(figures))
