@@ -17,8 +17,8 @@ from dbanon.doors.jobfile.init import (
     VIEW,
     RoleDecisions,
     find_free_output_name,
-    job_file_for,
     propose_column,
+    render_job_file,
 )
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_job_from_file
 from dbanon.doors.releases import list_hierarchies, releases
@@ -314,7 +314,7 @@ def save_job_file(
         target=find_target_url(bench, choice),
         further_keys=build_further_keys(choice),
     )
-    text = job_file_for(
+    text = render_job_file(
         start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decisions=decisions
     )
     path = start.directory / choice.file
