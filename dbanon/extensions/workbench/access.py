@@ -1,6 +1,6 @@
 """Access control: only a browser on this machine that has the key may use the workbench.
 
-Other pages, programs and accounts can reach a port of the loopback, too. So a request must name
+Other pages, programs and accounts can reach loopback ports, too. So a request must name
 this host and port (against DNS rebinding), come from one of the workbench's own pages
 (``Sec-Fetch-Site``, ``Origin``) and carry the cookie. A request that changes something also needs
 a key that only those pages have.
@@ -46,7 +46,7 @@ class Access:
 
     Parameters
     ----------
-    port : the port that it listens on.
+    port : the port that the workbench listens on.
     path : the prefix of all pages; it cannot be guessed.
     key : the key in the printed address; a browser that sends it gets the cookie.
     cookie : the value of the cookie.
@@ -81,7 +81,7 @@ class Access:
     def find_refusal(
         self, headers: Mapping[str, Sequence[str]], path: str
     ) -> RefusedRequest | None:
-        """Return why to refuse a request regardless of its sender; None if it may go on.
+        """Return why to refuse a request before its cookie is checked; None to accept it so far.
 
         Parameters
         ----------
@@ -109,7 +109,13 @@ class Access:
     def find_form_refusal(
         self, headers: Mapping[str, Sequence[str]], sent_key: str
     ) -> RefusedRequest | None:
-        """Return why to refuse a form from a browser with the cookie; None if it may go on."""
+        """Return why to refuse a form from a browser that has the cookie; None to accept it.
+
+        Parameters
+        ----------
+        headers : from lower-case name to all values.
+        sent_key : the key that the form contains.
+        """
         origins = headers.get("origin", ())
         allowed_origins = {f"http://{host}" for host in headers.get("host", ())}
         if "sec-fetch-site" in headers:

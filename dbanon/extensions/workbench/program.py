@@ -45,7 +45,9 @@ def run_workbench(start: Start, *, port: int, on_ready: Callable[[str], None]) -
     access = Access(server.port)
     routes = Routes(bench, access)
     server.answer = routes.answer
-    server_thread = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
+    server_thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True
+    )
     server_thread.start()
     try:
         on_ready(access.address)

@@ -214,7 +214,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("sweep", {"from": 3, "to": 4, "method": "exact"}, "from the listed methods"),
     ("choose", {"point": "gaa_cp/4"}, "the trial releases"),
     ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
-    ("sweep", {"nulls": "none"}, "NULLs may become one of"),
+    ("sweep", {"nulls": "none"}, "The treatment of NULLs must be one of"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "must not have a schema"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
