@@ -377,7 +377,7 @@ class Routes:
         return task.step
 
     def _begin_tree_recount(self) -> None:
-        """Begin to recount the trees for a larger k, unless a task is running or recounting failed."""
+        """Recount the trees for a larger k in a task, unless a task is running or this failed."""
         tasks = self.bench.tasks
         has_failed = (
             tasks.current is not None
