@@ -78,7 +78,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
         elsewhere.write_text("mine")
         make()
         page = client.sent("job", form)
-        assert "which this workbench did not write" in page
+        assert "and this workbench did not write it" in page
         assert mine.read_text() == "mine"
         mine.unlink()
     client.done("job", form)
@@ -109,7 +109,7 @@ def test_a_tree_never_replaces_foreign_files(client: Client, tmp_path: Path) -> 
     data = tmp_path / f"people.tree-{position}.csv"
     data.write_text("north,1\n")
     form = client.form(client.page("job"), "job") | {"replace": "yes"}
-    assert "which this workbench did not write" in client.sent("job", form)
+    assert "and this workbench did not write it" in client.sent("job", form)
     assert data.read_text() == "north,1\n"
     assert not (tmp_path / "people.yaml").exists()
     data.unlink()
