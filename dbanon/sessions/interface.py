@@ -105,7 +105,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # How releases become visible. With ``transaction``, the session's commit publishes the release
     # and its ledger entry together; with ``swap``, a separate statement at the end of the session
     # renames the release into place, and the ledger entry follows.
-    atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
+    publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
     # How long a swap waits for readers of the table that it replaces, in seconds.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.

@@ -88,7 +88,7 @@ def propose_column(attribute: Attribute, role_proposal: RoleProposal | None) -> 
 
 
 @dataclass(frozen=True)
-class RoleDecisions:
+class UserDecisions:
     """A user's decisions about a job file, which override proposals.
 
     Parameters
@@ -146,7 +146,7 @@ class RoleDecisions:
         return f"{{role: {column.role}{''.join(key_texts)}}}"
 
 
-_NO_DECISIONS = RoleDecisions()
+_NO_DECISIONS = UserDecisions()
 
 _PROPOSED_OPENING = """\
 # dbanon init made this from the columns of {table}. Roles are proposals: decide on each, then:
@@ -209,7 +209,7 @@ def render_job_file(
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
     reading: Reading = DEFAULT_READING,
-    decisions: RoleDecisions = _NO_DECISIONS,
+    decisions: UserDecisions = _NO_DECISIONS,
     nulls: str | None = None,
 ) -> str:
     """Return the text of a job file for a table.
@@ -283,7 +283,7 @@ def render_job_file(
 
 
 def _render_columns(
-    decisions: RoleDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
+    decisions: UserDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
 ) -> str:
     """Render the columns of the job, a line for each, aligned and with comments."""
     column_keys = [_quote_if_needed(column.attribute.name) for column in proposals]
@@ -305,7 +305,7 @@ def _render_url(url: str, variable: str) -> str:
     return _quote_if_needed(escaped_url)
 
 
-def _render_target_url(url: str, decisions: RoleDecisions) -> str:
+def _render_target_url(url: str, decisions: UserDecisions) -> str:
     """Render the URL for releases; empty if they go to the table's database."""
     if decisions.target is not None and not is_row_file_url(url):
         return f"  url: {_render_url(decisions.target, 'DBANON_TARGET')}\n"
@@ -316,7 +316,7 @@ def _render_target_url(url: str, decisions: RoleDecisions) -> str:
     )
 
 
-def _quote_chain_url(url: str, decisions: RoleDecisions) -> str:
+def _quote_chain_url(url: str, decisions: UserDecisions) -> str:
     """Quote for a shell the URL of the database that stores the chain."""
     chain_url = (decisions.target or PROPOSED_TARGET) if is_row_file_url(url) else url
     return quote_url_for_shell(chain_url, has_written_password(chain_url.replace("$", "$$")))
@@ -391,7 +391,7 @@ def _describe_table(
     request: AdviceRequest,
     on_sql: OnSql | None,
     reading: Reading,
-    decisions: RoleDecisions,
+    decisions: UserDecisions,
 ) -> _TableDescription:
     """Describe a table; if it has no rows, only its columns are described."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
@@ -415,11 +415,13 @@ def _describe_table(
         identifiers = [column.attribute.name for column in proposals if column.role == IDENTIFIER]
         entity = role_proposals.entity if role_proposals.entity in identifiers else None
         n_rows = role_proposals.profile.rows
-        person = person_column(role_proposals.profile.columns, identifiers, n_rows)
+        single_row_person_column = person_column(
+            role_proposals.profile.columns, identifiers, n_rows
+        )
         has_chains = "chains" not in session.unsupported_features
         if is_row_file_url(url):
             has_chains = supports_chains(decisions.target or PROPOSED_TARGET)
-        chain = ChainProposal(person, entity, is_supported=has_chains)
+        chain = ChainProposal(single_row_person_column, entity, is_supported=has_chains)
         null_choice = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
@@ -464,7 +466,7 @@ def find_free_output_name(session: Session, table: RelationName) -> str | None:
 
 
 def _render_options(
-    decisions: RoleDecisions, qi_attributes: Sequence[Attribute], n_rows: int, k: int
+    decisions: UserDecisions, qi_attributes: Sequence[Attribute], n_rows: int, k: int
 ) -> str:
     """Render the decided options of the release, or else a proposed method."""
     if decisions.options:

@@ -201,7 +201,7 @@ def _check_event(value: str) -> None:
 
 
 class NoticeSpec(StrictModel):
-    """A notification about how a job ended."""
+    """Which outcomes of the job to report, and the command or webhook that gets the report."""
 
     on: Annotated[list[Annotated[str, validator(_check_event)]], Field(min_length=1)]
     command: Annotated[list[Text], AfterValidator(_check_command), Field(min_length=1)] | None = (

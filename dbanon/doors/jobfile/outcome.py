@@ -47,7 +47,7 @@ OpenUrl = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Notice:
-    """A recipient of notifications: a command or a webhook.
+    """Which outcomes of a job to report, and the command or webhook that gets the report.
 
     Parameters
     ----------

@@ -119,6 +119,8 @@ def run_file_job(
 
     Parameters
     ----------
+    progress : called with a phase and its completed share, 0 to 1.
+    on_sql : called with the text of each SQL statement before it runs.
     skip_unchanged : do nothing if neither source nor job nor release has changed since the job's
         last release.
     accept_types : columns whose type may differ from that of the last release.
@@ -284,7 +286,9 @@ def run_job(
         last release.
     accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
-    progress, on_sql : as for ``anonymize``.
+    progress : True for a progress bar, or a function that is called with a phase and its completed
+        share, 0 to 1.
+    on_sql : called with the text of each SQL statement before it runs.
 
     Raises
     ------

@@ -23,8 +23,8 @@ KEY_PARAMETER, FORM_KEY_PARAMETER = "key", "form"
 
 
 @dataclass(frozen=True)
-class RefusedRequest:
-    """A refused request.
+class Refusal:
+    """The refusal of a request.
 
     Parameters
     ----------
@@ -78,9 +78,7 @@ class Access:
         """Whether this is the key in the printed address."""
         return _are_equal(key, self.key)
 
-    def find_refusal(
-        self, headers: Mapping[str, Sequence[str]], path: str
-    ) -> RefusedRequest | None:
+    def find_refusal(self, headers: Mapping[str, Sequence[str]], path: str) -> Refusal | None:
         """Return why to refuse a request before its cookie is checked; None to accept it so far.
 
         Parameters
@@ -90,11 +88,11 @@ class Access:
         """
         hosts = headers.get("host", ())
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return RefusedRequest(421, "Another host was requested.")
+            return Refusal(421, "Another host was requested.")
         if any(site not in ("same-origin", "none") for site in headers.get("sec-fetch-site", ())):
-            return RefusedRequest(403, "This page was requested by another page.")
+            return Refusal(403, "This page was requested by another page.")
         if not path.startswith(f"{self.path}/"):
-            return RefusedRequest(404, "There is no such page.")
+            return Refusal(404, "There is no such page.")
         return None
 
     def has_cookie(self, headers: Mapping[str, Sequence[str]]) -> bool:
@@ -108,7 +106,7 @@ class Access:
 
     def find_form_refusal(
         self, headers: Mapping[str, Sequence[str]], sent_key: str
-    ) -> RefusedRequest | None:
+    ) -> Refusal | None:
         """Return why to refuse a form from a browser that has the cookie; None to accept it.
 
         Parameters
@@ -122,11 +120,9 @@ class Access:
             # Pages without a referrer send their forms with the origin "null".
             allowed_origins.add("null")
         if len(origins) > 1 or any(origin not in allowed_origins for origin in origins):
-            return RefusedRequest(403, "This form was sent by another page.")
+            return Refusal(403, "This form was sent by another page.")
         if not _are_equal(sent_key, self.form_key):
-            return RefusedRequest(
-                403, "This form belongs to another workbench, or to an earlier one."
-            )
+            return Refusal(403, "This form belongs to another workbench, or to an earlier one.")
         return None
 
 

@@ -15,7 +15,7 @@ from dbanon.doors.html.view import describe_report, mask_small_count
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import (
     VIEW,
-    RoleDecisions,
+    UserDecisions,
     find_free_output_name,
     propose_column,
     render_job_file,
@@ -35,11 +35,11 @@ from dbanon.extensions.workbench.state import (
     JobDecisions,
     PublishedRelease,
     SavedJobFile,
-    Start,
     SweepChoice,
     SweepResult,
     TreeChoice,
     Workbench,
+    WorkbenchArguments,
 )
 from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.extensions.workbench.view import describe_sweep_map
@@ -59,7 +59,7 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @contextmanager
-def open_source(start: Start) -> Iterator[SqlSource]:
+def open_source(start: WorkbenchArguments) -> Iterator[SqlSource]:
     """Open the table's database for reading."""
     store = open_store(
         start.url, reading=start.reading, table=start.table, memory=start.memory_bytes
@@ -68,7 +68,7 @@ def open_source(start: Start) -> Iterator[SqlSource]:
         yield SqlSource(session)
 
 
-def require_table(start: Start) -> None:
+def require_table(start: WorkbenchArguments) -> None:
     """Check, before a page is opened, that the table can be read.
 
     Raises
@@ -104,7 +104,7 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
             column.name: propose_column(column.attribute, table_proposal.roles[column.name]).role
             for column in table_proposal.profile.columns
         }
-        bench.record_change("columns", task.request.page)
+        bench.record_change("columns", task.request.page_id)
     if is_first_profile and start.opened_decisions is not None:
         _apply_decisions(bench, start.opened_decisions, task)
 
@@ -158,7 +158,7 @@ def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: Backg
             trees[column] = ColumnTree(choice, trial_hierarchy, tree, counts, reason)
     with bench.lock:
         bench.trees, bench.chosen_point = trees, None
-        bench.record_decision("trees", task.request.page)
+        bench.record_decision("trees", task.request.page_id)
 
 
 def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
@@ -222,13 +222,13 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
     with bench.lock:
         result = bench.sweeps[bench.build_sweep_key(choice)] = SweepResult(choice)
         bench.sweep_choice, bench.chosen_point = choice, None
-        bench.record_decision("sweep", task.request.page)
+        bench.record_decision("sweep", task.request.page_id)
     with open_source(start) as source:
         result.advice = advise(request, source, task.report_progress, on_tried=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
             bench.chosen_point = result.advice.recommendation.point
-        bench.record_decision("sweep", task.request.page)
+        bench.record_decision("sweep", task.request.page_id)
 
 
 def find_releases_url(bench: Workbench) -> str | None:
@@ -294,14 +294,14 @@ def save_job_file(
     with bench.lock:
         # The form shows these values whether or not the file can be written.
         bench.job_choice, bench.published_release = choice, None
-        bench.record_change("job", task.request.page)
+        bench.record_change("job", task.request.page_id)
         decision_revision = bench.decision_revision
         trees = {
             name: tree for name, tree in bench.trees.items() if name in bench.quasi_identifiers
         }
     start = bench.start
     files = name_tree_files(bench, choice)
-    decisions = RoleDecisions(
+    decisions = UserDecisions(
         roles=bench.roles,
         reasons=bench.reasons,
         hierarchies={
@@ -331,7 +331,7 @@ def save_job_file(
         bench.saved_file = SavedJobFile(
             choice, text, decision_revision, tree_files=tuple(files.values())
         )
-        bench.record_change("saved", task.request.page)
+        bench.record_change("saved", task.request.page_id)
     read_job_file(path)
 
 
@@ -375,7 +375,7 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
         saved_file.plan = pairs
-        bench.record_change("plan", task.request.page)
+        bench.record_change("plan", task.request.page_id)
 
 
 def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
@@ -401,7 +401,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
                 report_html="",
                 warnings=report.warning_texts,
             )
-            bench.record_change("run", task.request.page)
+            bench.record_change("run", task.request.page_id)
 
     result = run_job_from_file(file, job, progress=task.report_progress, on_commit=record_release)
     assert not isinstance(result, SkippedJob)

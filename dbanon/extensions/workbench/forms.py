@@ -337,11 +337,11 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
         "file": lambda: _require_file(choice.file, (".yaml", ".yml"), "job file"),
         "name": lambda: _require_name(choice.name),
         "output": lambda: _require_output(choice.output),
-        "kind": lambda: _require(
+        "kind": lambda: _require_condition(
             choice.kind in kinds, f"A release is made as a {' or as a '.join(kinds)}."
         ),
         "database_file": lambda: _require_file(choice.database_file, (".duckdb",), "database file"),
-        "export": lambda: _require(
+        "export": lambda: _require_condition(
             choice.export in EXPORT_FORMATS,
             "A release is exported as CSV, as Parquet, or not at all.",
         ),
@@ -352,7 +352,7 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
     return choice
 
 
-def _require(condition: bool, message: str) -> None:
+def _require_condition(condition: bool, message: str) -> None:
     if not condition:
         raise InvalidParameter(message)
 
@@ -365,7 +365,7 @@ def _require_schedule(schedule: str) -> None:
 
 
 def _require_name(name: str) -> None:
-    _require(
+    _require_condition(
         is_job_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them."
     )
 

@@ -22,8 +22,8 @@ from dbanon.extensions.workbench.state import (
     JobChoice,
     JobDecisions,
     JobFileCommands,
-    Start,
     TreeChoice,
+    WorkbenchArguments,
 )
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
@@ -61,7 +61,7 @@ _KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> Start:
+def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> WorkbenchArguments:
     """Return the arguments for a workbench that continues with a job file.
 
     Parameters
@@ -95,7 +95,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> S
     options = {**document.get("defaults", {}), **job_keys}
     columns: Mapping[str, Mapping[str, Any]] = job_keys["columns"]
     reads_file = is_row_file_url(job.source)
-    return Start(
+    return WorkbenchArguments(
         url=job.source,
         table=job.job.table,
         commands=commands,

@@ -238,7 +238,7 @@ class Routes:
         shown_revision = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
         section = _REPLACED_SECTIONS.get(request.name)
         if section is not None and self.bench.is_changed_elsewhere(
-            section, shown_revision, request.page
+            section, shown_revision, request.page_id
         ):
             raise _ConflictError
 
@@ -289,7 +289,7 @@ class Routes:
             if (roles, reasons) != (bench.roles, bench.reasons):
                 self._require_current(request)
                 bench.roles, bench.reasons, bench.chosen_point = roles, reasons, None
-                bench.record_decision("columns", request.page)
+                bench.record_decision("columns", request.page_id)
         return "trees"
 
     def _submit_trees(self, request: FormRequest) -> str:
@@ -309,12 +309,12 @@ class Routes:
         repeats_sweep = get_first_value(request.fields, "again") == "yes"
         earlier_sweep = self.bench.sweeps.get(self.bench.build_sweep_key(choice))
         if earlier_sweep is not None and earlier_sweep.advice is not None and not repeats_sweep:
-            self._choose_recommended(choice, request.page)
+            self._choose_recommended(choice, request.page_id)
             return "sweep"
         self._begin_task("Try releases", "sweep", database.run_sweep, choice, request=request)
         return "sweep"
 
-    def _choose_recommended(self, choice: SweepChoice, page: str) -> None:
+    def _choose_recommended(self, choice: SweepChoice, page_id: str) -> None:
         """Choose the release that an earlier sweep recommends."""
         bench = self.bench
         with bench.lock:
@@ -322,13 +322,13 @@ class Routes:
             advice = None if bench.current_sweep is None else bench.current_sweep.advice
             recommendation = None if advice is None else advice.recommendation
             bench.chosen_point = None if recommendation is None else recommendation.point
-            bench.record_decision("sweep", page)
+            bench.record_decision("sweep", page_id)
 
     def _submit_choice(self, request: FormRequest) -> str:
         self._require_current(request)
         fields = request.fields
         if not self.bench.choose_release(
-            get_first_value(fields, "tried"), get_first_value(fields, "point"), request.page
+            get_first_value(fields, "tried"), get_first_value(fields, "point"), request.page_id
         ):
             raise InvalidParameter(
                 "Choose one of the trial releases.",

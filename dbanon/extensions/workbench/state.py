@@ -75,7 +75,7 @@ class JobDecisions:
 
 
 @dataclass(frozen=True)
-class Start:
+class WorkbenchArguments:
     """The arguments of ``dbanon workbench``.
 
     Parameters
@@ -291,7 +291,7 @@ class Workbench:
     inspections : from the name of a release's table or view to what was read of the release.
     """
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: WorkbenchArguments) -> None:
         self.start = start
         # The pages show this URL, which contains no password.
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
@@ -325,27 +325,27 @@ class Workbench:
         """The number of changes."""
         return len(self.history)
 
-    def record_change(self, section: str, page: str = "") -> None:
+    def record_change(self, section: str, page_id: str = "") -> None:
         """Record that the form of a page changed a section."""
         with self.lock:
-            self.history.append((section, page))
+            self.history.append((section, page_id))
 
-    def record_decision(self, section: str, page: str = "") -> None:
+    def record_decision(self, section: str, page_id: str = "") -> None:
         """Record a decision that affects the job file."""
         with self.lock:
             self.opened_decisions = None
             self.decision_revision += 1
-            self.record_change(section, page)
+            self.record_change(section, page_id)
 
-    def is_changed_elsewhere(self, section: str, since_revision: int, page: str) -> bool:
-        """Whether a page other than ``page`` changed a section since a revision.
+    def is_changed_elsewhere(self, section: str, since_revision: int, page_id: str) -> bool:
+        """Whether a page with another id changed a section since a revision.
 
         Changes by the page itself, to which the user may have gone back, are no conflict.
         """
         with self.lock:
             return any(
-                changed_section == section and changing_page != page
-                for changed_section, changing_page in self.history[since_revision:]
+                changed_section == section and changing_page_id != page_id
+                for changed_section, changing_page_id in self.history[since_revision:]
             )
 
     @property
@@ -392,7 +392,7 @@ class Workbench:
         """Return a digest that identifies a sweep in forms that choose one of its releases."""
         return hashlib.sha256(repr(self.build_sweep_key(choice)).encode()).hexdigest()
 
-    def choose_release(self, digest: str, name: str, page: str) -> bool:
+    def choose_release(self, digest: str, name: str, page_id: str) -> bool:
         """Choose a release of the sweep that a page showed; False if it has none with this name.
 
         Parameters
@@ -400,7 +400,7 @@ class Workbench:
         digest : the digest of the sweep, which must have the current columns; empty for the current
             sweep.
         name : the release's method and k, as in ``mdav/5``.
-        page : the id of the page.
+        page_id : the id of the page.
         """
         with self.lock:
             choices = [self.sweep_choice, *(sweep.choice for sweep in self.sweeps.values())]
@@ -411,7 +411,7 @@ class Workbench:
                 for point in sweep.points:
                     if f"{point.curve}/{point.k}" == name:
                         self.sweep_choice, self.chosen_point = choice, point
-                        self.record_decision("sweep", page)
+                        self.record_decision("sweep", page_id)
                         return True
             return False
 

@@ -42,12 +42,12 @@ class FormRequest:
     Parameters
     ----------
     name : the form's name; empty if there is no form.
-    page : a random id of the rendered page that contained it.
+    page_id : a random id of the rendered page that contained it.
     fields : from a field's name to all its values.
     """
 
     name: str = ""
-    page: str = ""
+    page_id: str = ""
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

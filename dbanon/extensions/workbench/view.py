@@ -42,7 +42,7 @@ from dbanon.run.tree_counts import TreeNode
 TemplateValues = dict[str, Any]
 
 
-class Step(NamedTuple):
+class WorkbenchStep(NamedTuple):
     """A page of the workbench.
 
     Parameters
@@ -56,12 +56,12 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("columns", "Columns", "The role of each column"),
-    Step("trees", "Hierarchies", "The labels that values are generalized to"),
-    Step("sweep", "Loss against risk", "Trial releases in memory; nothing is written"),
-    Step("compare", "Compare", "Two releases side by side"),
-    Step("job", "Job file", "Saved, checked, planned"),
-    Step("run", "Run", "The release and its report"),
+    WorkbenchStep("columns", "Columns", "The role of each column"),
+    WorkbenchStep("trees", "Hierarchies", "The labels that values are generalized to"),
+    WorkbenchStep("sweep", "Loss against risk", "Trial releases in memory; nothing is written"),
+    WorkbenchStep("compare", "Compare", "Two releases side by side"),
+    WorkbenchStep("job", "Job file", "Saved, checked, planned"),
+    WorkbenchStep("run", "Run", "The release and its report"),
 )
 ROLE_TEXTS = {
     "quasi_identifier": "quasi-identifier: protected",
