@@ -146,7 +146,7 @@ class ForeignCode(InsufficientRights):
 
 
 class OutcomeUnknown(DbanonError):
-    """The connection was lost at COMMIT: nobody knows whether the transaction was committed."""
+    """The connection was lost at COMMIT, so it is unknown whether the transaction was committed."""
 
     code = "outcome_unknown"
     exit_code = 10

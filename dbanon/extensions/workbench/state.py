@@ -288,7 +288,7 @@ class Workbench:
     roles, reasons, trees : from column name to its role, reason or tree.
     sweeps : from ``build_sweep_key`` to the trial releases of a sweep.
     listed_releases : the current releases; None until they are read.
-    inspections : from the name of a release's table or view to what was read of the release.
+    inspections : from the name of a release's table or view to the data for comparing it.
     """
 
     def __init__(self, start: WorkbenchArguments) -> None:
