@@ -267,7 +267,7 @@ class LedgerMissing(UsageError):
 
 
 class InstallRefused(UsageError):
-    """The SQL side is not installed in this database."""
+    """dbanon's SQL functions are not installed in this database."""
 
     code = "install_refused"
     sqlstate = "55000"
