@@ -24,7 +24,7 @@ NOISE = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 INTRODUCTION = """
 `dbanon.evaluate` takes rows that are paired by their places for unrelated where
-`dbanon.measures.alignment.unrelated` does. It is tried here on releases by class means of normal,
+`dbanon.release.alignment.is_unrelated` does. It is tried here on releases by class means of normal,
 heavy-tailed, correlated and few-valued columns, 1 to 13 of them, by `mdav`, by `mondrian` (up to
 100 rows) and by each column alone, k from 2 to a quarter of the rows (3 of 6 to 10), and on one and
 four normal columns with normal noise of several standard deviations on top: as they are, and with

@@ -33,7 +33,7 @@ from dbanon.errors import (
     SourceChanged,
     TransactionOpen,
 )
-from dbanon.errors.extras import quoted_requirements
+from dbanon.errors.extras import quote_requirements
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import build_private_job
 from dbanon.ledger.budgets import RecordedBudget
@@ -84,7 +84,7 @@ def _server_hint() -> str:
     directory = shlex.quote(str(Path(__file__).parents[2]))
     return (
         f"On the server's machine run: sudo {python} -m pip install --target {directory}"
-        f" {quoted_requirements('dp')}"
+        f" {quote_requirements('dp')}"
     )
 
 

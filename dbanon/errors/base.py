@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from dbanon.errors.redaction import redact
 
-# A function that writes an option in the notation of an interface, from its name and its value or
-# None. A name with () is not an option, but a feature that interfaces offer in different ways.
+# Writes an option as an interface spells it, given its name and its value (None to write no value).
+# A name that ends in () is not an option, but a feature that interfaces offer in different ways.
 Notation = Callable[[str, Any], str]
 
 # An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
@@ -21,9 +21,9 @@ Notation = Callable[[str, Any], str]
 _OPTION = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
-# Replaces SQL's backticks in a hint, where backticks mark options.
+# Stands for SQL's backticks in a hint, because backticks there mark options.
 _SQL_BACKTICK = "\0"
-# Words in hints that apply only to sources with views.
+# Words in hints that are useful only if the source can have views.
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
@@ -53,7 +53,7 @@ class DbanonError(Exception):
         self.message = redact(message or (type(self).__doc__ or "error").partition("\n")[0])
         self.detail = detail and redact(detail)
         self._hint = hint and redact(hint)
-        # The notation of options in the hint; None for that of the interface that prints the error.
+        # Writes the options in the hint; None to let the interface that prints the error do it.
         self.fixed_notation: Notation | None = None
         # Replaces "in a view" in the hint if the source has no views.
         self.view_replacement: str | None = None
@@ -69,7 +69,7 @@ class DbanonError(Exception):
         self._hint = text and redact(text)
 
     def hint_by(self, write_option: Notation) -> str | None:
-        """Return the hint with options in ``fixed_notation`` or else in an interface's notation."""
+        """Return the hint; ``fixed_notation``, or else ``write_option``, writes its options."""
         writer = self.fixed_notation or write_option
 
         def write_match(match: re.Match[str]) -> str:
@@ -115,8 +115,8 @@ def hints_without_views(words: str | None) -> Iterator[None]:
 
     Parameters
     ----------
-    words : where to change rows and types, such as "in a copy of the file"; None for a source
-        with views.
+    words : the replacement, such as "in a copy of the file"; None to keep "in a view", for a source
+        that can have views.
     """
     try:
         yield
@@ -139,14 +139,14 @@ def nearest_names(target: str, names: Iterable[str], limit: int = 3) -> str | No
 
 
 def error_code(error: BaseException) -> str:
-    """Return an error's code; ``interrupted`` or ``unexpected`` for errors of other libraries."""
+    """Return an error's code; ``interrupted`` or ``unexpected`` if it is not one of dbanon's."""
     if isinstance(error, DbanonError):
         return error.code
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether there was too little memory for an object, or for loading a library."""
+    """Return whether memory ran out, for an object or while a library was loaded."""
     import_message = str(error).lower() if isinstance(error, ImportError) else ""
     return (
         isinstance(error, MemoryError)
@@ -162,12 +162,12 @@ def pluralize(count: int, singular: str, plural: str = "") -> str:
 
 def warn_caller(warning: Warning) -> None:
     """Issue a warning that points to the line that called dbanon."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_own_module(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(warning, stacklevel=level)
+    stack_level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_module_to_skip(frame.f_globals.get("__name__", "")):
+        stack_level, frame = stack_level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=stack_level)
 
 
-def _is_own_module(module: str) -> bool:
-    # Frames of contextlib lie between those of dbanon.
+def _is_module_to_skip(module: str) -> bool:
+    # Frames of contextlib lie between those of dbanon, so both are skipped.
     return module.partition(".")[0] == "dbanon" or module == "contextlib"

@@ -7,7 +7,7 @@ import os
 
 from dbanon.errors.base import DbanonError
 
-# A full disk, an exhausted quota, and a limit of file sizes (ulimit -f).
+# A full disk, an exhausted quota, and a limit on file sizes (ulimit -f).
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK_FULL_TEXTS = tuple(os.strerror(number) for number in _DISK_FULL_ERRNOS)
 
@@ -48,7 +48,7 @@ class OutputBusy(DatabaseBusy):
 
 
 class DiskFull(DatabaseFailure):
-    """A disk is full, or a quota or a limit of file sizes is reached."""
+    """A disk is full, or a quota or a limit on file sizes is reached."""
 
     code = "disk_full"
     sqlstate = "53100"
@@ -64,7 +64,12 @@ class DiskFull(DatabaseFailure):
     def in_directory(
         cls, directory: object, error: OSError, consequence: str = " Nothing was published."
     ) -> DiskFull:
-        """Build the error for a file that could not be written in a directory."""
+        """Build the error for a file that could not be written in a directory.
+
+        Parameters
+        ----------
+        consequence : a sentence on what this means for the run, after a space; may be empty.
+        """
         return cls(
             f"A file in {directory} cannot be written: the disk is full, or a quota or a limit of"
             f" file sizes is reached.{consequence}",
@@ -109,7 +114,7 @@ class ForeignFile(InsufficientRights):
 
 
 class AccessRefused(InsufficientRights):
-    """The server does not let this role in."""
+    """The server refuses connections of this role."""
 
     code = "access_refused"
     sqlstate = "28000"
@@ -141,7 +146,7 @@ class ForeignCode(InsufficientRights):
 
 
 class OutcomeUnknown(DbanonError):
-    """The connection was lost at COMMIT: it is not known whether it was committed."""
+    """The connection was lost at COMMIT, so it is unknown whether the transaction was committed."""
 
     code = "outcome_unknown"
     exit_code = 10

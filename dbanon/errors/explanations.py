@@ -22,9 +22,9 @@ class ErrorExplanation(NamedTuple):
     Parameters
     ----------
     code : the code in messages and in JSON.
-    name : of its class in ``dbanon.errors``; None for failures without a class.
-    summary : its default message.
-    text : Markdown on its meaning, its causes and what to do.
+    name : the name of the error's class in ``dbanon.errors``; None for failures without a class.
+    summary : the error's default message.
+    text : Markdown that describes the meaning, the causes, and what to do.
     """
 
     code: str
@@ -46,13 +46,13 @@ def load_sections() -> dict[str, str]:
 
 @cache
 def load_explanations() -> dict[str, ErrorExplanation]:
-    """Build the explanations of all errors that have a section, by sorted code."""
+    """Build the explanations of all errors that have a section, by code and sorted by it."""
     classes = {
         error_class.code: error_class
         for error_class in vars(errors).values()
         if inspect.isclass(error_class) and issubclass(error_class, DbanonError)
     }
-    explanation_of_code = {}
+    explanations_by_code = {}
     for code, text in sorted(load_sections().items()):
         error_class = classes.get(code)
         summary = (
@@ -60,37 +60,42 @@ def load_explanations() -> dict[str, ErrorExplanation]:
             if error_class
             else "Something unexpected failed."
         )
-        explanation_of_code[code] = ErrorExplanation(
-            code,
-            error_class.__name__ if error_class else None,
-            error_class.exit_code if error_class else 1,
-            error_class.sqlstate if error_class else "XX000",
-            summary,
-            text,
+        explanations_by_code[code] = ErrorExplanation(
+            code=code,
+            name=error_class.__name__ if error_class else None,
+            exit_code=error_class.exit_code if error_class else 1,
+            sqlstate=error_class.sqlstate if error_class else "XX000",
+            summary=summary,
+            text=text,
         )
-    return explanation_of_code
+    return explanations_by_code
 
 
 def explain(word: str) -> tuple[ErrorExplanation, ...]:
-    """Find errors by code, class name or SQLSTATE.
+    """Return the explanations of errors with a code, class name or SQLSTATE.
+
+    Parameters
+    ----------
+    word : the code, class name or SQLSTATE; case is ignored.
 
     Raises
     ------
     InvalidParameter : there is no such error; the hint lists the most similar codes.
     """
-    explanation_of_code = load_explanations()
-    folded_word = word.strip().casefold().replace("-", "_")
-    if folded_word in explanation_of_code:
-        return (explanation_of_code[folded_word],)
+    explanations_by_code = load_explanations()
+    normalized_word = word.strip().casefold().replace("-", "_")
+    if normalized_word in explanations_by_code:
+        return (explanations_by_code[normalized_word],)
     matches = tuple(
         explanation
-        for explanation in explanation_of_code.values()
-        if folded_word
+        for explanation in explanations_by_code.values()
+        if normalized_word
         in (explanation.sqlstate.casefold(), (explanation.name or explanation.code).casefold())
     )
     if matches:
         return matches
     raise InvalidParameter(
         f'There is no error "{word}".',
-        hint=nearest_names(folded_word, explanation_of_code) or "dbanon explain lists all codes.",
+        hint=nearest_names(normalized_word, explanations_by_code)
+        or "dbanon explain lists all codes.",
     )

@@ -16,10 +16,10 @@ __all__ = [
     "MissingDependency",
     "error_for_missing_extra",
     "name_missing_extras",
-    "quoted_requirements",
+    "quote_requirements",
 ]
 
-_SQL = ("sqlalchemy>=2.0", "alembic>=1.13")
+_SQL_REQUIREMENTS = ("sqlalchemy>=2.0", "alembic>=1.13")
 # The requirements of each extra, as in pyproject.toml, including nested extras.
 REQUIREMENTS = {
     "arrow": ("pyarrow>=15",),
@@ -33,18 +33,19 @@ REQUIREMENTS = {
     "gs": ("gcsfs>=2024.6",),
     "iceberg": ("pyiceberg[sql-sqlite]>=0.10",),
     "job": ("pydantic>=2.7", "pyyaml>=6"),
-    "mariadb": ("pymysql>=1.1", "cryptography>=42", *_SQL),
+    "mariadb": ("pymysql>=1.1", "cryptography>=42", *_SQL_REQUIREMENTS),
     "plot": ("matplotlib>=3.7",),
-    "postgres": ("psycopg[binary]>=3.2.1", *_SQL),
+    "postgres": ("psycopg[binary]>=3.2.1", *_SQL_REQUIREMENTS),
     "report": ("jinja2>=3.1",),
     "s3": ("s3fs>=2024.6",),
     "sklearn": ("scikit-learn>=1.6",),
-    "spark": ("pyspark>=4.1,<5", "pyarrow>=15", *_SQL),
-    "sqlite": _SQL,
+    "spark": ("pyspark>=4.1,<5", "pyarrow>=15", *_SQL_REQUIREMENTS),
+    "sqlite": _SQL_REQUIREMENTS,
     "xlsx": ("python-calamine>=0.3",),
 }
 
-# The extra that installs a package, and the usual spelling of the package.
+# From the name by which a package is imported to the extra that installs it, and the package's
+# usual spelling.
 _EXTRA_OF_PACKAGE = {
     "alembic": ("sqlite", "Alembic"),
     "click": ("cli", "click"),
@@ -78,10 +79,15 @@ class MissingDependency(UsageError):
 
     @classmethod
     def of_extra(cls, feature: str, package: str, extra: str) -> MissingDependency:
-        """Build the error for a package that an extra installs."""
+        """Build the error for a package that an extra installs.
+
+        Parameters
+        ----------
+        feature : what needs the package; the start of the message.
+        """
         return cls(
             f"{feature} needs the package {package}, which is not installed.",
-            hint=f"Install it with: pip install {quoted_requirements(extra)}",
+            hint=f"Install it with: pip install {quote_requirements(extra)}",
         )
 
     @classmethod
@@ -94,12 +100,12 @@ class MissingDependency(UsageError):
         """Build the error for a missing or too old pyspark or Java."""
         return cls(
             reason,
-            hint="It needs a Java of 17 or 21. Install pyspark with:"
-            f" pip install {quoted_requirements('spark')}",
+            hint="It needs Java 17 or 21. Install pyspark with:"
+            f" pip install {quote_requirements('spark')}",
         )
 
 
-def quoted_requirements(extra: str) -> str:
+def quote_requirements(extra: str) -> str:
     """Return the requirements of an extra as arguments of pip, quoted for a shell."""
     return " ".join(f"'{requirement}'" for requirement in REQUIREMENTS[extra])
 
@@ -117,7 +123,7 @@ def error_for_missing_extra(error: BaseException) -> MissingDependency | None:
 
 @contextmanager
 def name_missing_extras() -> Iterator[None]:
-    """Convert import errors of a block or function to errors with the command that helps.
+    """Convert the import errors of a block or function to errors that name the install command.
 
     Raises
     ------

@@ -13,7 +13,7 @@ class FileMalformed(InvalidParameter):
 
 
 class AmbiguousValues(InvalidParameter):
-    """A column of a file can be read in several ways, and nothing says in which."""
+    """A column of a file can be read in several ways, and no option says in which."""
 
     code = "ambiguous_values"
     sqlstate = "22018"

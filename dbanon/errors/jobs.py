@@ -20,11 +20,12 @@ class MemoryLimit(DbanonError):
     def exceeded(
         cls, subject: str, limit_bytes: int, *, detail: str | None = None, hint: str
     ) -> MemoryLimit:
-        """Build the error that more memory is needed than allowed.
+        """Build the error for a need of more memory than a limit.
 
         Parameters
         ----------
         subject : the start of the message: the subject and its verb, such as ``The run needs``.
+        limit_bytes : the limit.
         """
         amount, unit = limit_bytes, "bytes"
         for larger_unit in ("KiB", "MiB"):

@@ -7,7 +7,7 @@ from dbanon.errors.usage import UsageError
 
 
 class LedgerEntryBroken(UsageError):
-    """The ledger's entry of a release does not hold what dbanon writes there."""
+    """The ledger's entry for a release does not contain what dbanon writes there."""
 
     code = "ledger_entry_broken"
     sqlstate = "XX001"
@@ -21,14 +21,14 @@ class ChainNotFound(UsageError):
 
 
 class ChainExists(UsageError):
-    """There is a chain of this name already."""
+    """A chain of this name already exists."""
 
     code = "chain_exists"
     sqlstate = "42710"
 
 
 class ChainSamePersons(UsageError):
-    """There is a chain over the same persons already; nothing limits what both reveal together."""
+    """A chain over the same persons already exists; nothing limits what both reveal together."""
 
     code = "chain_same_persons"
     sqlstate = "42710"
@@ -42,7 +42,7 @@ class ChainClosed(UsageError):
 
 
 class ChainKeyWrong(UsageError):
-    """The key is not that of the chain, or cannot be read."""
+    """The key is not the chain's key, or cannot be read."""
 
     code = "chain_key_wrong"
     sqlstate = "28000"
@@ -56,7 +56,7 @@ class PseudonymKeyWrong(UsageError):
 
 
 class PseudonymsNotHere(UsageError):
-    """This database makes no pseudonyms: its driver would write the key into statements."""
+    """No pseudonyms are made in this database: its driver would write the key into statements."""
 
     code = "pseudonyms_not_here"
     sqlstate = "0A000"
@@ -91,7 +91,7 @@ class BudgetNotFound(UsageError):
 
 
 class BudgetExists(UsageError):
-    """There is a privacy budget of this name, or an open one of this source, already."""
+    """A privacy budget of this name, or an open one for this source, already exists."""
 
     code = "budget_exists"
     sqlstate = "42710"
@@ -134,7 +134,7 @@ class ModelInfeasible(PrivacyRefusal):
 
 
 class BudgetExhausted(PrivacyRefusal):
-    """The release would spend more than is left of the privacy budget."""
+    """The release would spend more than is left in the privacy budget."""
 
     code = "budget_exhausted"
     sqlstate = "ZK009"
@@ -195,7 +195,7 @@ class TableChanged(DbanonError):
 
 
 class UnexpectedCounts(DbanonError):
-    """The source has other numbers of rows, persons or NULLs than its job expects."""
+    """The numbers of rows, persons or NULLs in the source are not those that its job expects."""
 
     code = "unexpected_counts"
     exit_code = 6
@@ -281,7 +281,7 @@ class ChainModelBroken(PrivacyRefusal):
 
 
 class ChainTurnover(PrivacyRefusal):
-    """Many members of a chain left and as many newcomers came: ids may be written differently."""
+    """Many members of a chain left and as many newcomers joined: ids may be written differently."""
 
     code = "chain_turnover"
     sqlstate = "ZK006"

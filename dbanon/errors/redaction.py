@@ -1,6 +1,6 @@
 """Redaction of credentials in texts before they are displayed or logged.
 
-In doubt it hides a value: even a harmless one after a name such as ``token=``.
+When in doubt, it hides a value: even a harmless one after a name such as ``token=``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 
-# A name that contains one of these words has a secret value. They are used by S3, Google Cloud
+# A name that contains one of these words has a secret value. The words are used by S3, Google Cloud
 # Storage, Azure, DuckDB, libpq, PyMySQL, ODBC and web services. Case, _, - and dots are ignored.
 _SECRET_WORDS = re.compile(
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"
 )
 _SECRET_NAMES = frozenset(("sig", "auth", "sas"))
-# Names of secrets only in the query of a URL; elsewhere, `key="id"` names a column.
+# These names have secret values only in the query of a URL; elsewhere, `key="id"` names a column.
 _SECRET_ARGUMENTS = frozenset(("key", "hexkey", "textkey", "accessid", "googleaccessid"))
 
 _NAME_CHARACTER = r"[\w.%\-\[\]]"
@@ -59,19 +59,25 @@ def has_credentials(url: str) -> bool:
 
 def _redact_authorities(text: str) -> str:
     """Redact the text between ``scheme://user:`` and the last @ that may end a password."""
-    parts, end = [], 0
+    parts = []
+    redacted_end = 0
     for match in _AUTHORITY.finditer(text):
-        if match.start() < end:
+        if match.start() < redacted_end:
             continue
-        password_start, password_end = _password_span(text, match.end())
+        password_start, password_end = _find_password(text, match.end())
         if password_start < password_end:
-            parts += [text[end:password_start], HIDDEN]
-            end = password_end
-    return "".join([*parts, text[end:]])
+            parts += [text[redacted_end:password_start], HIDDEN]
+            redacted_end = password_end
+    return "".join([*parts, text[redacted_end:]])
 
 
-def _password_span(text: str, start: int) -> tuple[int, int]:
-    """Return start and end of the password after ``scheme://``; equal if there is none."""
+def _find_password(text: str, start: int) -> tuple[int, int]:
+    """Return the start and end of a URL's password; they are equal if there is none.
+
+    Parameters
+    ----------
+    start : the position after ``scheme://``.
+    """
     word_end = _match_end(_WORD, text, start)
     last_at_sign = text.rfind("@", start, word_end)
     colon = text.find(":", start, last_at_sign if last_at_sign >= 0 else word_end)
@@ -93,8 +99,9 @@ def _match_end(pattern: re.Pattern[str], text: str, start: int) -> int:
 
 
 def _redact_value(match: re.Match[str]) -> str:
+    """Return the text of an assignment, with its value hidden if that is secret."""
     name, value = match["name"] or match["key"], match["value"] or match["text"]
-    if not (_is_secret(match, name) or _contains_secret(value)):
+    if not (_has_secret_name(match, name) or _contains_secret(value)):
         return match[0]
     quote = value[0] if value[0] in "'\"{" else ""
     end = "}" if quote == "{" else quote
@@ -102,7 +109,7 @@ def _redact_value(match: re.Match[str]) -> str:
     return f"{start}{quote}{HIDDEN}{end}"
 
 
-def _is_secret(match: re.Match[str], name: str) -> bool:
+def _has_secret_name(match: re.Match[str], name: str) -> bool:
     normalized_name = re.sub(r"[\W_]", "", _decode(name)).lower()
     preceding_character = match.string[match.start() - 1 : match.start()]
     return (

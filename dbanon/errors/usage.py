@@ -74,7 +74,7 @@ class DatabaseNotFound(UsageError):
 
 
 class PoolerUnsuitable(UsageError):
-    """The pooler in front of the database does not pass on what a run needs."""
+    """The pooler in front of the database does not support what a run needs."""
 
     code = "pooler_unsuitable"
     sqlstate = "08P01"
@@ -195,7 +195,12 @@ class RangeUnsuitable(UsageError):
 
 
 class _ErrorWithProblems(UsageError):
-    """An error in a text of the user, possibly with several problems."""
+    """An error in a text that the user wrote.
+
+    Attributes
+    ----------
+    problems : all problems of the text; each can be converted to a message by ``str``.
+    """
 
     def __init__(
         self,
@@ -227,7 +232,7 @@ class ValueNotInOrder(UsageError):
 
 
 class MixedTypes(UsageError):
-    """A column holds values of a type other than it declares."""
+    """A column holds values of another type than its declared one."""
 
     code = "mixed_types"
     sqlstate = "22P02"
@@ -262,7 +267,7 @@ class LedgerMissing(UsageError):
 
 
 class InstallRefused(UsageError):
-    """The SQL side is not installed in this database."""
+    """dbanon's SQL functions are not installed in this database."""
 
     code = "install_refused"
     sqlstate = "55000"
@@ -328,7 +333,7 @@ class JobFileInvalid(_ErrorWithProblems):
 
 
 class FormulaInText(UsageError):
-    """A spreadsheet would run a text of a CSV file as a formula."""
+    """A spreadsheet would run a text in the CSV file as a formula."""
 
     code = "formula_in_text"
 
@@ -361,21 +366,21 @@ class EngineUnsuitable(UsageError):
 
 
 class ViewsNotHere(UsageError):
-    """This database does not release views: no statement replaces a marked view there."""
+    """Views cannot be released here: this database cannot replace a view in one step."""
 
     code = "views_not_here"
     sqlstate = "0A000"
 
 
 class ChainsNotHere(UsageError):
-    """This database keeps no chains: a release and its state cannot share a transaction in it."""
+    """Chains cannot be kept here: a release and the chain's state cannot share a transaction."""
 
     code = "chains_not_here"
     sqlstate = "0A000"
 
 
 class BudgetsNotHere(UsageError):
-    """This database keeps no privacy budgets, so dbanon makes no synthetic rows in it."""
+    """Privacy budgets cannot be kept here, so dbanon makes no synthetic rows in this database."""
 
     code = "budgets_not_here"
     sqlstate = "0A000"

@@ -44,7 +44,7 @@ class RowsNotAnonymous(PrivacyWarning):
 
 
 class RowsLinkable(PrivacyWarning):
-    """The rows are in the order of their originals: anyone who has these can pair every row."""
+    """The rows are in the order of their originals: anyone who has those can pair every row."""
 
 
 class WorkersNotPrivate(UserWarning):
@@ -60,11 +60,11 @@ class CodesAveraged(UserWarning):
 
 
 class ColumnsRenamed(UserWarning):
-    """Duplicate columns in a file were numbered, as was requested."""
+    """Duplicate column names in a file were numbered, as requested."""
 
 
 class DaysAsNumbers(UserWarning):
-    """Whole numbers look like days, yyyymmdd, and numbers between two of them may not be days."""
+    """Whole numbers look like dates (yyyymmdd); numbers between two of them may not be dates."""
 
 
 class CommitConfirmed(UserWarning):
@@ -80,7 +80,7 @@ class ExportPending(UserWarning):
 
 
 class ReleaseNotNoted(UserWarning):
-    """A chain's last release was not recorded next to its key, which detects restored backups."""
+    """A chain's last release was not recorded next to its key, so a restore may go unnoticed."""
 
 
 class ReleaseNotPublished(UserWarning):
@@ -92,7 +92,7 @@ class RulesOfAnotherTable(UserWarning):
 
 
 class SchemaCreated(UserWarning):
-    """The output's schema was missing, and was created; a wrong spelling creates one, too."""
+    """The output's schema did not exist and was created; a misspelled name creates one, too."""
 
 
 class TablesLeft(UserWarning):

@@ -26,7 +26,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
-# The number of records that are shuffled at a time.
+# The approximate number of records that are shuffled at a time.
 _SHUFFLE_ROWS = 32_768
 
 # The comment on a released relation starts with this, followed by the release id.
@@ -49,7 +49,8 @@ class Locator:
         empty otherwise.
     columns_to_check : key columns that the run must check for NULLs and duplicates, because the
         database does not guarantee that they have none.
-    comparison_sql : SQL of the mapped columns as the key map stores them; empty if it is the same.
+    comparison_sql : SQL of the mapped columns as the key map stores them; empty if the map stores
+        the columns themselves.
     """
 
     expressions: tuple[str, ...]
@@ -65,12 +66,14 @@ class ColumnReading:
 
     Parameters
     ----------
-    type_option : the option that sets its type; empty for none.
-    kind : the type in terms of ``types``; empty if the values do not determine it.
-    decision : name and value of the option that would set its type in other files; None for none.
-    pattern, parse_option : the pattern of most texts, and the option that would parse it; empty for
-        none.
-    n_matching, n_values : how many texts have the pattern, and how many there are.
+    name : the name of the column.
+    type_option : the option that set the column's type; empty if none did.
+    kind : the type as the option ``types`` names it; empty if the values do not determine it.
+    decision : name and value of the option that would set this type in other files; None if there
+        is none.
+    pattern, parse_option : the pattern of most texts, and the option that would parse it; empty if
+        the texts have no known pattern.
+    n_matching, n_values : the number of texts with the pattern, and of all texts.
     """
 
     name: str
@@ -91,7 +94,7 @@ class FilteredRelation(RelationName):
     Parameters
     ----------
     condition : SQL written by the job's owner.
-    columns : the columns to read; the database role may lack rights to others.
+    columns : the columns to read; the database role may lack the right to read others.
     system_columns : system columns to read that the schema does not list, such as ctid.
     """
 
@@ -101,7 +104,7 @@ class FilteredRelation(RelationName):
 
     @property
     def quoted(self) -> str:
-        """The query in parentheses; line breaks around the condition end comments in it."""
+        """The query in parentheses. Line breaks around the condition end any comments in it."""
         # A key column may have the same name as the row address.
         names = [f"{name} AS {name}" for name in self.system_columns]
         names += [quote(name) for name in self.columns]
@@ -150,7 +153,7 @@ class Relation:
         )
 
     def with_attributes(self, attributes: Sequence[Attribute]) -> Relation:
-        """Return the source with these attributes replacing those of the same names."""
+        """Return the source with these attributes in place of those that have the same names."""
         replacements = {attribute.name: attribute for attribute in attributes}
         new_attributes = tuple(
             replacements.get(attribute.name, attribute) for attribute in self.schema.attributes
@@ -158,7 +161,7 @@ class Relation:
         return replace(self, schema=Schema(new_attributes))
 
     def with_columns(self, names: Sequence[str]) -> Relation:
-        """Return the source with these columns added to those read from the selected rows."""
+        """Return the source with these columns added to those that the selected rows have."""
         if self.selected_rows is None:
             return self
         columns = tuple(dict.fromkeys([*self.selected_rows.columns, *names]))
@@ -172,7 +175,7 @@ class Relation:
 
     @property
     def relation_to_read(self) -> RelationName:
-        """What FROM clauses name: the selected rows, the copy, or the relation itself."""
+        """The relation for FROM clauses: the selected rows, the copy, or the relation itself."""
         return self.selected_rows or self.copy or self.name
 
     @property
@@ -182,7 +185,7 @@ class Relation:
 
     @property
     def where_clause(self) -> str:
-        """WHERE clause, over the alias s, that excludes withheld rows; empty without any."""
+        """WHERE clause, over the alias s, that excludes withheld rows; empty if there are none."""
         return f" WHERE {self.completeness_condition}" if self.required_columns else ""
 
     @property
@@ -240,8 +243,8 @@ class Output:
     staging_name : the name of that table until it has been recounted.
     kind : ``table`` or ``view``.
     release_id : the release's id, which is part of the comment that marks the relation.
-    replaced_kind : kind of the relation that is replaced, or None.
-    creates_schema : whether the schema is missing, so that the release creates it.
+    replaced_kind : the kind of the relation that is replaced; None if there is none.
+    creates_schema : whether the output's schema is missing, so that the release creates it.
     """
 
     name: RelationName
@@ -261,8 +264,8 @@ class ExistingRelation:
     ----------
     kind : ``table``, ``view`` or ``relation``.
     mark : its comment, which begins with ``MARK`` for releases; None if it has no comment.
-    oid, owner : its object ID and its owning role; None if the database has no such thing.
-    owner_oid : the object ID of the owning role.
+    oid, owner, owner_oid : its object ID, its owning role, and that role's object ID; None if the
+        database has no such IDs or roles.
     """
 
     kind: str
@@ -272,6 +275,7 @@ class ExistingRelation:
     owner_oid: int | None = None
 
 
+# Salts of digests are from 1 to this number.
 MAX_SALT = 2**62
 
 
@@ -299,19 +303,20 @@ def shuffled_classes(
     classes : int64 (n_classes,), each class once, in the order of output.
     """
     members, starts = partition.members, partition.starts
-    batch_size = max(_SHUFFLE_ROWS * len(classes) // max(len(members), 1), 1)
-    for start in range(0, len(classes), batch_size):
-        batch = classes[start : start + batch_size]
+    classes_per_batch = max(_SHUFFLE_ROWS * len(classes) // max(len(members), 1), 1)
+    for start in range(0, len(classes), classes_per_batch):
+        batch = classes[start : start + classes_per_batch]
         random_words = np.frombuffer(os.urandom(8 * int(partition.sizes[batch].sum())), np.uint64)
         yield kernels.shuffled_classes(members, starts, batch, random_words, start)
 
 
 def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
-    """Look up the attributes of an explicit key.
+    """Return the attributes of the key columns that the job names.
 
     Raises
     ------
     ColumnNotFound : a column of the key does not exist.
+    InvalidParameter : a column is named twice.
     """
     if len(set(key)) != len(key):
         raise InvalidParameter("The row key names a column twice.")
@@ -337,7 +342,8 @@ def with_key_locator(
         it is; other keys are numbered by a key map.
     needs_uniqueness_check : whether a single integer key must be checked for NULLs and duplicates;
         mapped keys are always checked.
-    comparison_sql : as in ``Locator``.
+    comparison_sql : SQL of the key columns as the key map stores them; empty if the map stores the
+        columns themselves.
     """
     key = tuple(attribute.name for attribute in attributes)
     if is_single_integer:
@@ -429,7 +435,8 @@ def prepend_class_and_position(batches: Iterable[tuple[Any, ...]]) -> Iterator[t
 
     Parameters
     ----------
-    batches : as for ``load_rows``.
+    batches : triples: the class of each row, int32 (n_rows,); its position in the release,
+        int32 (n_rows,); and the rows.
     """
     for classes, positions, rows in batches:
         for class_number, position, row in zip(
@@ -439,7 +446,7 @@ def prepend_class_and_position(batches: Iterable[tuple[Any, ...]]) -> Iterator[t
 
 
 def passthrough_error() -> InvalidParameter:
-    """Return the error for ``kept_columns="client"`` where passthrough is not supported."""
+    """Return the error for ``kept_columns="client"`` if passthrough columns are not supported."""
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
         " PostgreSQL database.",
@@ -475,7 +482,7 @@ def job_running_error(
 
     Parameters
     ----------
-    how_to_end : a sentence for the hint; empty for none.
+    how_to_end : a sentence on how to end the other process, after a space; may be empty.
     """
     holder_sentence = (
         "" if holder is None or holder == LockHolder() else f" It is held by {holder}."

@@ -1,4 +1,4 @@
-"""The part of a session that differs between databases and that a new store must implement."""
+"""The methods of a session that differ between databases, which a new store implements."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # How releases become visible. With ``transaction``, the session's commit publishes the release
     # and its ledger entry together; with ``swap``, a separate statement at the end of the session
     # renames the release into place, and the ledger entry follows.
-    atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
+    publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
     # How long a swap waits for readers of the table that it replaces, in seconds.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
@@ -186,7 +186,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
 
     def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        """Return those of the columns that this role may read; all if there are no roles."""
+        """Return those of these columns that this role may read; all of them without roles."""
         return frozenset(columns)
 
     def refine_attributes(
@@ -205,7 +205,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """SQL for a column's values as text that sorts by code point."""
 
     def grouping_sql(self, attribute: Attribute) -> str:
-        """SQL for a column's values, over the alias s, by which GROUP BY tells them apart."""
+        """SQL, over the alias s, that GROUP BY uses to distinguish a column's values."""
         if attribute.kind is Kind.OTHER:
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
@@ -216,9 +216,8 @@ class SessionInterface(PassthroughInterface, ABC):
         Parameters
         ----------
         text : SQL of the text.
-        pattern : the regular expression.
-
-        The expression contains no quote or backslash, so no setting changes its meaning.
+        pattern : the regular expression. It contains no quote or backslash, so that no setting of
+            the database changes its meaning.
         """
         return f"{text} ~ '{pattern}'"
 
@@ -247,7 +246,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield chunks: keys, int64 (n_rows, n_key_columns), and the rows with these columns."""
+        """Yield chunks of rows: their keys, int64 (n_rows, n_key_columns), and these columns."""
 
     def read_batches(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -309,7 +308,13 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        """Create and fill the staging table of class values."""
+        """Create and fill the staging table of class values.
+
+        Parameters
+        ----------
+        columns : the released values, one per class in each column.
+        n_classes : the number of classes.
+        """
 
     @abstractmethod
     def load_rows(
@@ -414,7 +419,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Publish the written table: rename it, or point the view to it.
 
-        Other sessions see it once this one ends without an error.
+        Other sessions see the release once this session ends without an error.
         """
 
     @abstractmethod
@@ -544,7 +549,7 @@ class SessionInterface(PassthroughInterface, ABC):
             first_name = unsupported_names[0]
             raise InvalidName(
                 "This database cannot have a view, or a query of chosen rows, with a column of"
-                f" this name: {', '.join(unsupported_names)}. It would call it column1, column2 ….",
+                f" this name: {', '.join(unsupported_names)}. It would name it column1, column2 ….",
                 hint="Release a table of all rows, or give the column another name in a view and"
                 f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
@@ -554,7 +559,7 @@ class SessionInterface(PassthroughInterface, ABC):
         self.run(f"DROP VIEW {relation.quoted}")
 
     def find_orphaned_tables(self) -> list[RelationName]:
-        """Return tables that cluster workers left behind and whose driver no longer runs."""
+        """Return tables that workers of a cluster left behind; their driver no longer runs."""
         return []
 
     def drop_table(self, relation: RelationName) -> None:

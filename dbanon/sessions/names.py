@@ -101,7 +101,7 @@ def require_length(identifier: str, limit: int | None, label: str) -> None:
 
     Parameters
     ----------
-    limit : maximum length in bytes, None for no limit.
+    limit : maximum length in bytes; None for no limit.
     label : the kind of name, for the error message.
 
     Raises
@@ -121,7 +121,7 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
     Parameters
     ----------
-    limit : maximum length in bytes, None for no limit.
+    limit : maximum length in bytes; None for no limit.
     """
     suffix = "_r" + release_id.replace("-", "")[:12]
     base_name = name.name
@@ -165,7 +165,7 @@ def _quote_part_if_needed(part: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Write a value as a SQL literal; a list as an array of texts."""
+    """Write a value as a literal in PostgreSQL's SQL; a list becomes an array of texts."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -212,7 +212,7 @@ def _array_element(value: Any) -> str:
 
 
 def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
-    """Return the error for a release with ``--strict`` into a missing schema.
+    """Return the error for a strict release into a missing schema.
 
     Parameters
     ----------

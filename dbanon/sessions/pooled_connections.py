@@ -26,5 +26,5 @@ def open_pooled_connection(connect: Callable[[], Connection]) -> Connection:
     raise DatabaseUnreachable(
         "The engine's pool had no free connection within its timeout.",
         hint="Close unused connections, enlarge the pool (pool_size, max_overflow), or pass a URL"
-        " instead, so that dbanon opens a connection of its own.",
+        " instead, so that dbanon opens its own connection.",
     )

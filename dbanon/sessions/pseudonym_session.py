@@ -123,7 +123,7 @@ class PseudonymSession(SessionInterface):
     """The part of a session that chains and pseudonyms need."""
 
     bytes_type: ClassVar[str] = "BLOB"
-    # Appended to a subquery so that its expressions are computed once per row.
+    # SQL that is appended to a subquery so that its expressions are computed only once per row.
     compute_once_clause: ClassVar[str] = ""
     # Whether the staged key is for an HMAC, which hashes with the inner and then the outer block.
     _hashes_twice = True
@@ -164,31 +164,32 @@ class PseudonymSession(SessionInterface):
 
     @contextmanager
     def prepare_tagging(self) -> Iterator[None]:
-        """Tune the database in the block for computing a tag for each of many rows."""
+        """While the block runs, tune the database for computing the tags of many rows."""
         yield
 
     @contextmanager
     def prepare_sorting(self) -> Iterator[None]:
-        """Tune the database in the block for joining or grouping by nearly sorted keys."""
+        """While the block runs, tune the database for joining or grouping by nearly sorted keys."""
         yield
 
     @contextmanager
     def prepare_lookup(self) -> Iterator[None]:
-        """Tune the database in the block for looking up few of the rows that it has just read."""
+        """While the block runs, tune the database for looking up a few of the rows just read."""
         yield
 
     def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        """Return kind, name and query of ``PRESENT_PERSONS``, ``ABSENT_MEMBERS`` and their inputs.
+        """Return how to create ``PRESENT_PERSONS``, ``ABSENT_MEMBERS`` and what they depend on.
 
-        The kind is TABLE or VIEW.
+        Each relation is described by its kind (TABLE or VIEW), name and query.
 
         Parameters
         ----------
-        persons : query of the persons in the source: ``person``, ``tag`` and ``columns``.
-        columns : the names of the other columns of ``persons``.
-        members : query of all members of the chain: ``tag``, ``cell`` and ``left_at``.
+        persons : query of the persons in the source, with columns ``person``, ``tag`` and
+            ``columns``.
+        columns : the names of the further columns of ``persons``.
+        members : query of all members of the chain, with columns ``tag``, ``cell`` and ``left_at``.
         """
         person_columns = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
         return [
@@ -222,7 +223,7 @@ class PseudonymSession(SessionInterface):
         )
 
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
-        """Return a FROM clause that joins rows to the values of their cells, and a random sort key.
+        """Return a FROM clause that joins rows with their cells' values, and a random sort key.
 
         The aliases are r for rows and v for values. Rows with equal values may be adjacent, but the
         order must not reveal which of them are in the same cell.
@@ -237,7 +238,7 @@ class PseudonymSession(SessionInterface):
         )
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        """SQL for a hash of columns with a new random salt, over the alias s.
+        """SQL for a hash of columns, over the alias s, with a new random salt at each call.
 
         Rows that differ in any byte have different hashes. Returns None if not supported.
 
@@ -280,9 +281,10 @@ class PseudonymSession(SessionInterface):
         """SQL for the natural logarithm of a positive SQL number."""
         return f"ln({number})"
 
-    # Whether the next six methods are supported, which exchange columns as arrays. The columns hold
-    # no NULL, and values of a fixed width: ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of
-    # 16 bytes, or ``text`` of 4 bytes.
+    # Whether ``fetch``, ``load``, ``append``, ``secret_code``, ``load_cells`` and ``insert_cells``
+    # are supported. They exchange columns as arrays, without NULLs, and with values of a fixed
+    # width: ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes, or ``text`` of 4
+    # bytes.
     supports_arrays: ClassVar[bool] = False
     # SQL for the tag of a row without a person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
@@ -302,15 +304,15 @@ class PseudonymSession(SessionInterface):
         raise NotImplementedError
 
     def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
-        """Add rows to a table; columns as in ``load``."""
+        """Add rows to a table, from the name, type and values of each column."""
         raise NotImplementedError
 
     def secret_code(self, hashed: str) -> str:
-        """SQL that hashes a hash with a secret: equal inputs stay equal, others are unpredictable.
+        """SQL for a keyed hash of a hash; without the key, it is unpredictable.
 
         Parameters
         ----------
-        hashed : SQL of the input.
+        hashed : SQL of the hash to be hashed.
         """
         raise NotImplementedError
 
@@ -360,7 +362,7 @@ class PseudonymSession(SessionInterface):
         return np.array(rows, np.int64).reshape(len(rows), len(source.required_locator.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
-        """Stage the two key blocks of a hash in a way that never logs values.
+        """Stage the two key blocks of a hash in a way that never logs their values.
 
         Parameters
         ----------

@@ -86,7 +86,7 @@ def create_release_persons(
     ----------
     identifiers_table : the staging table with the dictionary of person identifiers.
     hash_sql : SQL for an identifier's hash, over the alias s.
-    suffix : SQL that follows the table's name, as ``SessionInterface.staging_suffix``.
+    suffix : SQL that follows the table's name.
     """
     columns, aliases = _number_expressions(keys)
     return (
@@ -103,7 +103,7 @@ def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, grouping_key
 
     Parameters
     ----------
-    keys : as in ``recount_classes``, for the staged rows.
+    keys : for each column of a class, SQL over the alias s that distinguishes its values.
     text : SQL of the value as text.
     grouping_key : SQL that is equal for values that count as one.
     """
@@ -136,7 +136,7 @@ def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text
 
     Parameters
     ----------
-    keys : as in ``recount_classes``.
+    keys : for each column of a class, SQL over the alias s that distinguishes its values.
     text : SQL of the sensitive column as text.
     """
     columns, aliases = _number_expressions(keys)
@@ -155,8 +155,8 @@ def count_homogeneous_classes(
 
     Parameters
     ----------
-    keys : as in ``recount_classes``, for the columns that define classes.
-    value : one element of such ``keys``, for the column whose values are examined.
+    keys : for each column of a class, SQL over the alias s that distinguishes its values.
+    value : the same for the column whose values are examined.
     """
     columns, aliases = _number_expressions(keys)
     value_names = [f"g{index}" for index in range(len(value))]
@@ -185,8 +185,8 @@ def unique_profiles(
 
     Parameters
     ----------
-    keys : as in ``recount_classes``, for the columns of the profile.
-    group : one element of such ``keys``, for the column whose values are counted.
+    keys : for each column of the profile, SQL over the alias s that distinguishes its values.
+    group : the same for the column whose values are counted.
     max_rows : groups with more rows are skipped, because their sums of squares might overflow.
     """
     names = [f"g{index}" for index in range(len(group))]

@@ -1,7 +1,7 @@
 """The part of a session that declared rules need: a table's owner, and comments on its columns.
 
-A rule declares for a column of a table how releases treat it, such as as a quasi-identifier. Only
-the owner of the table may declare rules.
+A rule declares how releases treat a column of a table, for example as a quasi-identifier. Only the
+owner of the table may declare rules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RulesSession(SessionInterface):
         """Update the oids in a table's rules to the current ones, if the database has oids."""
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        """Summarize a table, without reading it, so that a later run can detect changes.
+        """Summarize a table's state without reading its rows, to let later runs detect changes.
 
         The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
         rows inserted, updated and deleted; ``since``, when the database began to count these; and

@@ -109,7 +109,11 @@ class PersonsSession(SessionInterface):
     ) -> None:
         """Stage the hashes of the persons in each class; call ``recount_entities`` before.
 
-        The parameters are those of ``create_release_persons``.
+        Parameters
+        ----------
+        keys : for each column of a class, SQL over the alias s that distinguishes its values.
+        identifiers_table : the staging table with the dictionary of person identifiers.
+        hash_sql : SQL for an identifier's hash, over the alias s.
         """
         self.run(
             recount_statements.create_release_persons(
@@ -125,7 +129,7 @@ class PersonsSession(SessionInterface):
     ) -> tuple[int, int, int] | None:
         """Count persons by their joint history: the classes in which they are in several releases.
 
-        Returns None if this database cannot count them; the client then does.
+        Returns None if this database cannot count them, so that the client must do it.
 
         Parameters
         ----------
@@ -137,14 +141,19 @@ class PersonsSession(SessionInterface):
         return None
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        """Record the staged persons of a release by a function of the database.
+        """Record the staged persons of a release by calling a function of the database.
 
         Returns False if this is not supported.
         """
         return False
 
     def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
-        """Count the persons in each combination of values of these columns of the staged rows."""
+        """Count the persons in each class of the staged rows.
+
+        Parameters
+        ----------
+        keys : for each column of a class, SQL over the alias s that distinguishes its values.
+        """
         rows = self.rows(recount_statements.recount_entities(keys))
         return EntityCount(
             persons=int(self.rows(recount_statements.count_entities())[0][0]),
@@ -302,6 +311,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
 
         Parameters
         ----------
+        chunk_rows : the number of rows to read at a time.
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
         disk : spills values to disk; None keeps them in memory.
@@ -348,21 +358,25 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         return int(self.rows(query)[0][0])
 
     def _require_unique_keys(self, source: Relation, keys: Sequence[str]) -> None:
-        nulls, repeated = self.rows(statements.key_problems(source.relation_to_read, keys))[0]
-        if nulls or repeated:
+        """Check that the key columns have no NULLs and no duplicates; raises DuplicateKeys."""
+        n_null_rows, n_repeated_keys = self.rows(
+            statements.key_problems(source.relation_to_read, keys)
+        )[0]
+        if n_null_rows or n_repeated_keys:
             raise DuplicateKeys(
-                f"The key of {source.name} is not unique: {pluralize(repeated, 'key')} more than"
-                f" once, {pluralize(nulls, 'row')} with NULL in the key.",
+                f"The key of {source.name} is not unique: {pluralize(n_repeated_keys, 'key')}"
+                f" more than once, {pluralize(n_null_rows, 'row')} with NULL in the key.",
                 hint='Name columns that are unique for each row: `key=["…"]`.',
             )
 
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
-        """Number the values of every non-numeric attribute, and return the sorted dictionaries.
+        """Stage a dictionary for every non-numeric attribute, and return the dictionaries.
 
-        The database then transfers a code for each row, and each distinct value only once. The
-        values of identifiers are not transferred: their dictionaries are empty.
+        A dictionary has the distinct values of a column in sorted order; the number of a value is
+        its code. The database then transfers a code for each row, and each value only once. The
+        values of identifiers are not transferred: their dictionaries are returned empty.
         """
         dictionaries: list[tuple[str, ...]] = []
         for position, attribute in enumerate(attributes):
@@ -420,7 +434,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Stage the class of every released record under random class numbers, if not yet staged.
+        """Stage the class of every released record as a random number, if not yet staged.
 
         The records are staged in key order, which makes the join with the source fast. Each has a
         random position, which determines the row order of the release.
@@ -487,12 +501,15 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def parts_by_class(
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
-        """Return the columns to stage, such as both bounds of a range, ordered by class number."""
+        """Return the columns to stage, ordered by class number.
+
+        A released column can have several parts, such as both bounds of a range.
+        """
         order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.parts]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """Return the SQL type of a column's ranges, wide enough for these borders.
+        """Return the SQL type of a column's ranges, wide enough for these borders (arrays).
 
         Raises
         ------

@@ -1,6 +1,9 @@
 """SQL statements that all databases share. Values are bind parameters.
 
 Aliases of tables: s source, m key map, l labels, c class values, r copied rows.
+
+In all functions, ``from_source`` is the FROM clause of the source with its key map, and
+``key_expressions`` is the SQL of the key columns.
 """
 
 from __future__ import annotations
@@ -63,8 +66,9 @@ def create_key_map(
     ----------
     sort_keys : SQL of the key columns that sorts them bytewise, so that numbers follow the record
         order on every database.
-    comparison_sql : SQL of the key columns in the form that the map stores and joins compare; empty
-        for the columns themselves.
+    suffix : SQL that follows the table's name.
+    comparison_sql : SQL of the key columns as the map stores them and joins compare them; empty for
+        the columns themselves.
     """
     values = ", ".join(
         f"{value} AS key{position}"
@@ -80,7 +84,10 @@ def create_key_map(
 def create_values(
     source: str, position: int, text: str, column: str, suffix: str = "", condition: str = ""
 ) -> str:
-    """CREATE a temporary table with the dictionary of a column; see ``numbered_values``."""
+    """CREATE a temporary table with the dictionary of the column at this position.
+
+    The other parameters are those of ``numbered_values``; ``suffix`` follows the table's name.
+    """
     create = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
     return f"{create} {numbered_values(source, text, column, condition)}"
 
@@ -113,9 +120,9 @@ def distinct_values(relation: RelationName, column: str, text: str, condition: s
     )
 
 
-def count_incomplete(relation: RelationName, complete: str) -> str:
-    """Count the rows that do not satisfy the condition ``complete``."""
-    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({complete})"
+def count_incomplete(relation: RelationName, completeness_condition: str) -> str:
+    """Count the rows that do not satisfy a condition over the alias s."""
+    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({completeness_condition})"
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
@@ -130,7 +137,7 @@ def values_table(position: int) -> str:
 
 
 def join_values(position: int, text: str) -> str:
-    """JOIN each row with the dictionary entry of its value, which has the code."""
+    """JOIN each row with the dictionary's entry for its value, which contains the code."""
     alias = f"d{position}"
     # The text comes first so that its collation decides about equality.
     return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {text} = {alias}.value"
@@ -142,7 +149,13 @@ def code_column(position: int) -> str:
 
 
 def join_key_map(keys: Sequence[str], comparison_sql: Sequence[str] = ()) -> str:
-    """JOIN each source row with its number; ``comparison_sql`` as in ``create_key_map``."""
+    """JOIN each source row with its number in the key map.
+
+    Parameters
+    ----------
+    comparison_sql : SQL of the key columns as the map stores them; empty for the columns
+        themselves.
+    """
     join_condition = " AND ".join(
         f"{value} = m.key{position}"
         for position, value in enumerate(_comparison_sql(keys, comparison_sql))
@@ -239,9 +252,10 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:
     """Count the groups of rows with equal values of a column, by group size.
 
-    The result has a row for each size, and another one for the group of NULL: whether it is that
-    group, the size in rows, the number of groups, how many of them have few persons, and for each
-    of ``originals`` how many groups have a single value of it. Only NULLs count as a single value.
+    The result has a row for each size, and another one for the group of NULL. Its columns are:
+    whether it is the group of NULL, the size in rows, the number of groups, how many of them have
+    few persons, and for each of ``originals`` how many groups have a single value of it. If all
+    values of a group are NULL, they count as a single value.
 
     Parameters
     ----------
@@ -250,7 +264,7 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condi
     originals : SQL of other columns.
     few_condition : SQL aggregate that is true for a group of few persons.
     """
-    single_value = "".join(
+    single_value_flags = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
         f" AND min({original}) = max({original})) THEN 1 ELSE 0 END AS a{position}"
         for position, original in enumerate(originals)
@@ -259,7 +273,7 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condi
     return (
         f"SELECT missing, size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT"
         f" CASE WHEN count({value}) = 0 THEN 1 ELSE 0 END AS missing, count(*) AS size,"
-        f" CASE WHEN {few_condition} THEN 1 ELSE 0 END AS few{single_value} FROM {from_rows}"
+        f" CASE WHEN {few_condition} THEN 1 ELSE 0 END AS few{single_value_flags} FROM {from_rows}"
         f" GROUP BY {value}) AS g GROUP BY missing, size"
     )
 
@@ -309,7 +323,7 @@ def count_sample_values(sample: str, values: Sequence[str]) -> str:
 
 
 def any_null(columns: Iterable[str]) -> str:
-    """The condition that at least one of these quoted columns is NULL."""
+    """SQL condition that at least one of these quoted columns is NULL."""
     return " OR ".join(f"{column} IS NULL" for column in columns)
 
 
@@ -363,7 +377,7 @@ def rare_values(relation: RelationName, text: str, min_rows: int) -> str:
 
 
 def reader_recount_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The query that is shown to readers so that they can recount a release themselves."""
+    """The query with which readers can recount a release themselves."""
     names = quote_list(quasi_identifiers)
     return (
         "SELECT min(size) AS smallest_class, count(*) AS classes, sum(size) AS rows\n"
@@ -373,7 +387,7 @@ def reader_recount_query(relation: RelationName, quasi_identifiers: Sequence[str
 
 
 def insert_rows(relation: RelationName, columns: Sequence[str], n_rows: int) -> str:
-    """INSERT with bind parameters for this many rows."""
+    """INSERT with bind parameters for ``n_rows`` rows."""
     placeholders = "(" + ", ".join("?" for _ in columns) + ")"
     values = ", ".join([placeholders] * n_rows)
     return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES {values}"

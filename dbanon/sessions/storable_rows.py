@@ -15,7 +15,9 @@ def storable_rows(
     to_storable: Callable[[Any], Any],
     first_value_index: int = 2,
 ) -> Iterator[tuple[Any, ...]]:
-    """Convert rows of class, position and retained values to what a database can store.
+    """Convert the values of rows to values that a database can store.
+
+    A row begins with its class and position, which retained values follow.
 
     Parameters
     ----------

@@ -23,7 +23,11 @@ class Store(Protocol):
     def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
         """Open a transaction that commits at the end of the block and rolls back on an exception.
 
-        For a database that is a file, ``create`` creates it, and removes it again on an exception.
+        Parameters
+        ----------
+        write : whether the transaction may change anything.
+        create : for a database that is a file, whether to create it if it is missing; on an
+            exception it is removed again.
         """
 
     def planning(self, *, staging: bool, create: bool = False) -> AbstractContextManager[Session]:
@@ -32,7 +36,8 @@ class Store(Protocol):
         Parameters
         ----------
         staging : whether temporary tables may be created, which reading needs.
-        create : whether a later run would create a missing file; it counts as an empty database.
+        create : whether a later run would create a missing database file, which then counts as an
+            empty database.
         """
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:

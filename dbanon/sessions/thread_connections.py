@@ -17,12 +17,12 @@ from typing import Protocol, TypeVar
 
 from dbanon.errors import DatabaseUnreachable
 
-# Seconds from the request to end: when waiting connections are cut, and when all work must have
-# stopped.
+# Seconds after a run was asked to end: until waiting connections are cut, and until all work must
+# have stopped.
 CUT_SECONDS, END_SECONDS = 1.2, 3.0
-# The most seconds for opening a connection after that request.
+# Maximum seconds for opening a connection after the run was asked to end.
 CONNECT_SECONDS = 1.0
-# The fewest seconds that a server gets to answer.
+# Minimum seconds that a server gets to answer.
 MIN_SECONDS = 0.2
 
 Connection = TypeVar("Connection")
@@ -51,13 +51,14 @@ class _CuttableSocket:
         self.wire = wire
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._open = True
+        self._is_open = True
         self._shutdown_mode = socket.SHUT_RDWR
         self.was_cut = False
 
     def cut(self) -> None:
+        """Shut the socket down unless it is closed, which unblocks any read from it."""
         with self._lock:
-            if self._open:
+            if self._is_open:
                 self.was_cut = True
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(self._shutdown_mode)
@@ -73,7 +74,7 @@ class _CuttableSocket:
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
-            self._open = False
+            self._is_open = False
             self._socket.close()
 
 
@@ -82,13 +83,13 @@ class ThreadConnections:
 
     Parameters
     ----------
-    is_server_silent : a server did not answer in time and has not been reached since.
-    is_committed : the release is committed, so that the time limit no longer applies.
+    is_server_silent : whether a server did not answer in time and has not been reached since.
+    is_committed : whether the release is committed, so that the time limit no longer applies.
     """
 
     def __init__(self) -> None:
         self._sockets: dict[int, _CuttableSocket] = {}
-        self._depth = 0
+        self._scope_depth = 0
         self._requested_at: float | None = None
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
@@ -97,15 +98,15 @@ class ThreadConnections:
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """Collect connections in the block; leaving the outermost block resets everything."""
-        self._depth += 1
+        self._scope_depth += 1
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
             self.request_end()
             raise
         finally:
-            self._depth -= 1
-            if not self._depth:
+            self._scope_depth -= 1
+            if not self._scope_depth:
                 while self._sockets:
                     self._sockets.popitem()[1].close()
                 self._requested_at, self.is_server_silent, self.is_committed = None, False, False
@@ -117,14 +118,14 @@ class ThreadConnections:
 
     def request_end(self) -> None:
         """Ask the run to end; called by signal handlers and other threads."""
-        if self._depth and self._requested_at is None:
+        if self._scope_depth and self._requested_at is None:
             self._requested_at = time.monotonic()
             for socket in list(self._sockets.values()):
                 socket.cut_after(CUT_SECONDS)
 
     @contextlib.contextmanager
     def limit_time(self, seconds: float) -> Iterator[None]:
-        """From another thread, ask the run in the block to end after this many seconds."""
+        """Ask the run in the block to end after this many seconds, from another thread."""
         outer_timer = self._limit_timer
         self._limit_timer = threading.Timer(seconds, self._cancel_statements)
         self._limit_timer.daemon = True
@@ -138,7 +139,7 @@ class ThreadConnections:
 
     def lift_limit(self) -> None:
         """Lift the time limit once the release is committed."""
-        if not self._depth:
+        if not self._scope_depth:
             return
         self.is_committed = True
         if self._limit_timer is not None:
@@ -153,7 +154,7 @@ class ThreadConnections:
 
     @contextlib.contextmanager
     def cut_new_connections_after(self, seconds: float) -> Iterator[None]:
-        """Cut connections that are opened in the block at ``seconds`` from now."""
+        """Cut connections that are opened in the block when ``seconds`` from now have passed."""
         outer_deadline, self._deadline = self._deadline, time.monotonic() + seconds
         try:
             yield
@@ -169,7 +170,7 @@ class ThreadConnections:
 
     def register(self, wire: Wire) -> None:
         """Register a connection in a scope so that it can be cut when the run has to end."""
-        if self._depth and id(wire) not in self._sockets:
+        if self._scope_depth and id(wire) not in self._sockets:
             socket = self._sockets[id(wire)] = _CuttableSocket(wire)
             if (seconds_left := self._seconds_left()) is not None:
                 socket.cut_after(seconds_left)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import MissingDependency
-from dbanon.errors.extras import quoted_requirements
+from dbanon.errors.extras import quote_requirements
 
 
 class Noise(Protocol):
@@ -60,7 +60,7 @@ class OpenDpNoise:
         except (ImportError, OSError) as error:
             raise MissingDependency(
                 "Differential privacy needs OpenDP for its noise, which is not installed.",
-                hint=f"Install it with: pip install {quoted_requirements('dp')}",
+                hint=f"Install it with: pip install {quote_requirements('dp')}",
             ) from error
         mod.enable_features("contrib")
         integer_vectors = domains.vector_domain(domains.atom_domain(T="i64"))

@@ -14,7 +14,7 @@ import click
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.jobfile.models import json_schema
+from dbanon.doors.jobfile.models import build_json_schema
 from dbanon.doors.plpython_options import describe_option
 from dbanon.doors.sql_script import functions_script
 from dbanon.errors.explanations import ErrorExplanation, load_explanations
@@ -131,7 +131,7 @@ def _automatic(directive: str, name: str) -> str:
 
 def job_keys() -> str:
     """Every key of a job file, from its JSON Schema."""
-    schema = json_schema()
+    schema = build_json_schema()
     parts = [
         "# Keys of a job file in full",
         "What `dbanon schema` prints, as tables. [Job files](../docs/jobs.md) explains them.",

@@ -565,7 +565,7 @@ REST = (
         lambda w: _without("deltalake", _into(f"delta:{delta(w)}"))(w),
         [_install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)],
     ),
-    StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_installed, _spark]),
+    StoreSteps("It needs Java 17 or 21.", _without("pyspark", _spark), [_installed, _spark]),
     StoreSteps(
         "Give it more memory, or anonymize in blocks.",
         patched(run_with_ledger, "run", mock.Mock(side_effect=MemoryError), lambda w: w.table()),

@@ -155,7 +155,7 @@ COMMANDS = (
         run_file("a", words="--job zzz"),
         [run_file("a", words="--job a")],
     ),
-    Steps("Name one: job, one of {}.", run_job("a", "b"), [run_job("a", "b", job="a")]),
+    Steps("Name one of them as job: {}.", run_job("a", "b"), [run_job("a", "b", job="a")]),
     Steps(
         "There is no default. docs/chains.md says",
         create_chain("zzz"),

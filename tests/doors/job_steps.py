@@ -20,7 +20,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError
 from dbanon.extensions.workbench.open import open_job_file
 from dbanon.extensions.workbench.program import run_workbench
-from dbanon.extensions.workbench.state import JobFileCommands, Start
+from dbanon.extensions.workbench.state import JobFileCommands, WorkbenchArguments
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import (
@@ -253,7 +253,7 @@ def serve(*, choose_port: bool) -> Act:
         with closing(socket.socket()) as other:
             other.bind(("127.0.0.1", 0))
             port = int(other.getsockname()[1]) if choose_port else 0
-        start = Start(world.url, "people", commands, directory=world.path)
+        start = WorkbenchArguments(world.url, "people", commands, directory=world.path)
         return run_workbench(start, port=port, on_ready=fails(KeyboardInterrupt()))
 
     return act

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.errors.extras import REQUIREMENTS, quoted_requirements
+from dbanon.errors.extras import REQUIREMENTS, quote_requirements
 from tests.doors import without
 from tests.prerequisites import import_or_skip
 
@@ -108,7 +108,7 @@ def test_a_database_names_the_extra_it_needs(extra: str, having: tuple[str, ...]
     for name, database, code, hint in without.result_of(_CALLS.format(calls=calls), having):
         where = f"{name} {database} {hint}"
         assert code == "missing_dependency", where
-        assert f"pip install {quoted_requirements(extra)}" in hint, where
+        assert f"pip install {quote_requirements(extra)}" in hint, where
 
 
 def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_rows_of_names_need_pandas() -> None:
     ]
     for name, _, code, hint in without.result_of(_CALLS.format(calls=calls)):
         assert code == "missing_dependency", (name, hint)
-        assert quoted_requirements("frame") in hint
+        assert quote_requirements("frame") in hint
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ def test_a_command_names_the_extra_it_needs(
     code, stderr = command(*words, having=having)
     assert code == 2
     assert stderr.startswith("Error [missing_dependency]: ")
-    assert f"pip install {quoted_requirements(extra)}" in stderr
+    assert f"pip install {quote_requirements(extra)}" in stderr
     assert "Traceback" not in stderr
 
 
@@ -291,7 +291,7 @@ except dbanon.errors.MissingDependency as error:
 """,
         ("frame",),
     )
-    assert f"pip install {quoted_requirements(extra)}" in hints
+    assert f"pip install {quote_requirements(extra)}" in hints
 
 
 @pytest.mark.slow
@@ -310,4 +310,4 @@ except MissingDependency as error:
     import_or_skip("pyspark")
     name, hint = without.result_of(code, ("spark",))
     assert name == "anonymize_table"
-    assert f"pip install {quoted_requirements('postgres')}" in hint
+    assert f"pip install {quote_requirements('postgres')}" in hint

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 import dbanon
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
@@ -94,7 +94,7 @@ def client_doors(url: str, relation: str) -> Iterator[tuple[str, Callable[[], ob
     yield "anonymize", lambda: dbanon.anonymize(url, output="release.o", **where)
     yield "verify", lambda: verify(open_store(url), parse_relation(relation), ["n"], 2)
     yield "advise", lambda: dbanon.advise(url, table=relation)
-    yield "init", lambda: job_file_for(url, relation, key=["id"])
+    yield "init", lambda: render_job_file(url, relation, key=["id"])
     yield "plan", lambda: dbanon.plan(url, output="release.o", **where)
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.advice.forms import find_form_of_texts, forms, is_identifying
 from dbanon.doors.cli.main import main
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 from dbanon.errors import PersonsBelowK
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -105,7 +105,7 @@ def test_what_init_writes_releases_none_of_them(
     monkeypatch.setenv("DBANON_URL", database.url)
     load(database)
     file = tmp_path / "job.yaml"
-    file.write_text(job_file_for(database.url, "visits", k=3))
+    file.write_text(render_job_file(database.url, "visits", k=3))
     text = file.read_text()
     for name in IDENTIFIERS:
         assert re.search(rf"^      {name}: +{{role: identifier}}", text, re.M), name

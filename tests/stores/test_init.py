@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people
 
@@ -118,7 +118,7 @@ def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_pa
     columns = dict.fromkeys(names, database.types["integer"])
     rows = [[i + j for j in range(len(names))] for i in range(12)]
     database.load("T #1", columns, rows)
-    text = job_file_for(database.url, '"T #1"')
+    text = render_job_file(database.url, '"T #1"')
     text = text.replace("role: drop", "role: quasi_identifier")
     file = tmp_path / "job.yaml"
     file.write_text(text)

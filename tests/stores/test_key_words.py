@@ -103,7 +103,7 @@ TRUTH = ("true", "false")
 def test_sqlite_has_no_view_with_a_column_named_as_truth_is(
     sqlite_file: SqliteDatabase, word: str
 ) -> None:
-    """It would call it ``column1``, whatever is written."""
+    """It would name it ``column1``, whatever is written."""
     load(sqlite_file, ["age", word])
     before = sqlite_file.state()
     for options in (

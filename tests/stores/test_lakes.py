@@ -30,7 +30,7 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
-from dbanon.errors.extras import quoted_requirements
+from dbanon.errors.extras import quote_requirements
 from dbanon.stores import origins_lake
 from dbanon.stores.lake_catalog import get_catalog, open_catalogs
 from tests.stores.catalogs import load_catalog
@@ -206,7 +206,7 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("dbanon.stores.objects.import_module", import_without_package)
     with pytest.raises(MissingDependency, match=r"needs the package") as refused:
         dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
-    assert quoted_requirements(lake.partition(":")[0]) in str(refused.value.hint)
+    assert quote_requirements(lake.partition(":")[0]) in str(refused.value.hint)
 
 
 def test_blocks_share_a_catalog_and_the_last_one_closes_it(

@@ -18,7 +18,7 @@ import dbanon
 from dbanon import errors
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 from dbanon.extensions.mariadb import dialect, publication
 from dbanon.run.open import open_store
 from tests.mariadb_server import Readers
@@ -532,7 +532,7 @@ def test_what_init_gives_runs_as_it_is(
     load_people(mariadb)
     monkeypatch.setenv("DBANON_URL", mariadb.url)
     file = tmp_path / "job.yaml"
-    file.write_text(job_file_for(mariadb.url, "people", k=4))
+    file.write_text(render_job_file(mariadb.url, "people", k=4))
     [job] = read_job_file(file).jobs
     assert job.job.output_kind == "table"
     completed = CliRunner().invoke(main, ["check", str(file)])

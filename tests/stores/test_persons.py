@@ -17,7 +17,7 @@ import pytest
 
 import dbanon
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 from dbanon.errors import PersonsBelowK, TooFewPersons
 from dbanon.release.attribute_disclosure import FewPersons
 from tests.conftest import CAMPAIGN
@@ -294,7 +294,7 @@ def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatc
     nulls = [(*row[:5], None, row[6]) if row[0] % 40 == 0 else row for row in stays()]
     load(database, nulls)
     file = tmp_path / "job.yaml"
-    file.write_text(job_file_for(database.url, "people"))
+    file.write_text(render_job_file(database.url, "people"))
     text = file.read_text()
     assert "entity: patient_id" in text
     assert "classes of one person each" in " ".join(text.split())
@@ -312,7 +312,7 @@ def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatc
 
 def test_init_of_whole_rows_says_nothing_of_nulls(duckdb_file: DuckdbDatabase) -> None:
     duckdb_file.load("people", {"age": "INTEGER"}, [(20 + i % 9,) for i in range(60)])
-    text = job_file_for(duckdb_file.url, "people")
+    text = render_job_file(duckdb_file.url, "people")
     assert "entity:" not in text
     assert "nulls:" not in text
 
@@ -322,7 +322,7 @@ def test_stays_of_a_hospital(duckdb_file: DuckdbDatabase) -> None:
     stays = hospital_stays(rows=6_000, patients=2_300)
     kinds = dict.fromkeys(COLUMNS, "TEXT")
     duckdb_file.load("stays", kinds, stays)
-    text = job_file_for(duckdb_file.url, "stays")
+    text = render_job_file(duckdb_file.url, "stays")
     assert "entity: Patienten-Nr" in text
     assert re.search(r'"?Patienten-Nr"?: +\{role: identifier\}', text)
     assert re.search(r'"?Fallnr"?: +\{role: identifier\}', text)

@@ -103,9 +103,9 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
 def schema() -> None:
     """Print the JSON Schema of job files, which editors use to check them."""
     with report_errors("table"):
-        from dbanon.doors.jobfile.models import schema_text
+        from dbanon.doors.jobfile.models import render_json_schema
 
-        click.echo(schema_text(), nl=False)
+        click.echo(render_json_schema(), nl=False)
 
 
 @click.command(epilog=ROWS_HELP)
@@ -123,11 +123,12 @@ def init(
 ) -> None:
     """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
     with report_errors("table"), handle_signals():
-        from dbanon.doors.jobfile.init import job_file_for
+        from dbanon.doors.jobfile.init import render_job_file
 
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         click.echo(
-            job_file_for(url, table, k=k, key=key, reading=reading_options, nulls=nulls), nl=False
+            render_job_file(url, table, k=k, key=key, reading=reading_options, nulls=nulls),
+            nl=False,
         )
 
 

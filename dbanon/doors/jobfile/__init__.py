@@ -1,1 +1,1 @@
-"""Job files: what runs unattended, read, checked and run. pydantic and PyYAML stay in this room."""
+"""Reads, checks and runs job files. Only this package imports pydantic and PyYAML."""

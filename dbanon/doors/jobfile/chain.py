@@ -65,11 +65,12 @@ class ChainProposal:
 
         Parameters
         ----------
-        url : of the database that stores the chain, quoted for a shell.
-        to_comment, to_yaml : render text as a comment of a job, and as a YAML scalar.
+        url : the URL of the database that stores the chain, quoted for a shell.
+        to_comment : renders a text as comment lines of a job.
+        to_yaml : renders a text as a YAML scalar.
         is_commented_out : True to write the keys as a comment, so that the job runs without a
             chain.
-        file_url : of the source if that is a file; None for a table of the chain's database.
+        file_url : the URL of the source if it is a file; None for a table of the chain's database.
         """
         identifying_column = self.entity or self.person_column
         if identifying_column is None:
@@ -78,8 +79,8 @@ class ChainProposal:
                 " recognized in this table: name it, or every run except the first will warn"
             )
         name = derive_chain_name(parse_relation(table).name)
-        create_text = build_create_chain_command(table, identifying_column, url, file_url)
-        command_line = f"    #   {escape_unprintable(create_text)}"
+        create_command = build_create_chain_command(table, identifying_column, url, file_url)
+        command_comment = f"    #   {escape_unprintable(create_command)}"
         chain_keys = f'name: {name}, key: "file:{name}.key"'
         chain_line = f"chain: {{{chain_keys}}}\n"
         new_chain_line = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
@@ -93,7 +94,7 @@ class ChainProposal:
                     " create a chain that releases at most N rows of each person, and name it here."
                     f" Without a chain, {_SECOND_RELEASE_REFUSED}"
                 )
-                + f"{command_line} --max-rows-per-person N\n    # {chain_line}"
+                + f"{command_comment} --max-rows-per-person N\n    # {chain_line}"
             )
         if is_commented_out:
             return (
@@ -134,11 +135,11 @@ def find_chain_to_create(job: Job, source: Store, target: Store | None) -> Chain
     assert job.chain is not None
     if key_exists(job.chain.key):
         return None
-    database, source_files = chain_store(source, target)
+    database, file_store = chain_store(source, target)
     try:
         chain_names = {chain.name for chain in list_chains(database)}
     except DatabaseNotFound:
-        if source_files is None:
+        if file_store is None:
             raise
         # The database for the releases of a file does not exist before the first release.
         chain_names = set()
@@ -150,16 +151,16 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
 
     Raises
     ------
-    DbanonError : as ``dbanon.create_chain``; nothing was created.
+    DbanonError : for the reasons given for ``dbanon.create_chain``; nothing was created.
     """
     if find_chain_to_create(job, source, target) is None:
         return
-    database, source_files = chain_store(source, target)
+    database, file_store = chain_store(source, target)
     assert job.chain is not None
     assert job.entity is not None
     rules = ChainRules(**job.chain.rules)
     key = key_path(job.chain.key)
-    create(database, job.chain.name, job.table, job.entity, rules, key, file_store=source_files)
+    create(database, job.chain.name, job.table, job.entity, rules, key, file_store=file_store)
 
 
 def quote_url_for_shell(url: str, has_password: bool) -> str:

@@ -38,7 +38,7 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     allowed_keys = {kind: KINDS[kind].key, **KINDS[kind].options}
     for key, key_value in value.items():
         if key not in allowed_keys:
-            raise validation_error(f"{kind} takes no other keys than " + ", ".join(allowed_keys))
+            raise validation_error(f"{kind} allows only the keys " + ", ".join(allowed_keys))
         if not allowed_keys[key].is_valid(key_value):
             raise validation_error(f"{key} must be {allowed_keys[key].expected}")
     with as_validation_errors():
@@ -71,21 +71,24 @@ Hierarchy = Annotated[
 ]
 
 
-def build_number_type(description: str, minimum: float, *, above: bool) -> Any:
-    """Return the type of a number with a lower limit."""
+def build_number_type(description: str, minimum: float, *, excludes_minimum: bool) -> Any:
+    """Return the type of a number that is at least, or with ``excludes_minimum`` above, a limit."""
     parameter = Parameter(
-        "", float, REQUIRED, Option(description, minimum=minimum, excludes_minimum=above)
+        name="",
+        type=float,
+        default=REQUIRED,
+        option=Option(description, minimum=minimum, excludes_minimum=excludes_minimum),
     )
     return build_option_type(parameter)
 
 
 def _build_number_option_type(name: str) -> Any:
-    """Return the type of a column's value in an option that maps columns to numbers."""
+    """Return the type of one column's value of a job option that maps columns to numbers."""
     [parameter] = [parameter for parameter in all_parameters(Job) if parameter.name == name]
     return build_number_type(
         parameter.help,
         float(parameter.option.minimum or 0),
-        above=parameter.option.excludes_minimum,
+        excludes_minimum=parameter.option.excludes_minimum,
     )
 
 
@@ -97,7 +100,7 @@ def _check_distance(value: Any) -> Any:
     return value
 
 
-# The column name with which a privacy model is checked, since the spec does not know its column.
+# A column name for checking a privacy model, whose keys in the file do not name its column.
 _PLACEHOLDER_COLUMN = "column"
 
 
@@ -105,7 +108,7 @@ class ModelSpec(StrictModel):
     """A privacy model that every class must satisfy."""
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: build_number_type("The required level.", 0, above=True)  # type: ignore[valid-type]
+    level: build_number_type("The required level.", 0, excludes_minimum=True)  # type: ignore[valid-type]
     l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
     distance: Annotated[
         Any,
@@ -136,7 +139,7 @@ class IdentifierColumn(StrictModel):
 
 
 class QuasiIdentifierColumn(StrictModel):
-    """Could re-identify a person together with others: released with one value for each class."""
+    """Could re-identify a person if combined with other columns; each class is given one value."""
 
     role: Literal["quasi_identifier"]
     hierarchy: Hierarchy | None = None
@@ -154,7 +157,7 @@ class SensitiveColumn(StrictModel):
 
 
 class KeepColumn(StrictModel):
-    """Released as it is, for a reason."""
+    """Released as it is, for the reason given."""
 
     role: Literal["keep"]
     reason: Text
@@ -188,7 +191,7 @@ COLUMN_MODELS = (
     PseudonymColumn,
     DropColumn,
 )
-ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_MODELS)  # type: ignore[union-attr]
+ROLES = tuple(model.model_fields["role"].annotation.__args__[0] for model in COLUMN_MODELS)  # type: ignore[union-attr]
 Column = Annotated[
     IdentifierColumn
     | QuasiIdentifierColumn
@@ -217,7 +220,13 @@ def _parse_hierarchy(
 def parse_hierarchies(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> dict[str, Any] | None:
-    """Parse the hierarchies of a job's columns; None if one was refused."""
+    """Parse the hierarchies of a job's columns; None if any was refused.
+
+    Parameters
+    ----------
+    columns : from column name to its ``Column``.
+    path : the path of the job in the document.
+    """
     hierarchies = {
         name: _parse_hierarchy(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
         for name, column in columns.items()
@@ -229,7 +238,13 @@ def parse_hierarchies(
 def build_models(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> tuple[Model, ...] | None:
-    """Build the privacy models of a job's columns; None if one was refused."""
+    """Build the privacy models of a job's columns; None if any was refused.
+
+    Parameters
+    ----------
+    columns : from column name to its ``Column``.
+    path : the path of the job in the document.
+    """
     models: list[Model] = []
     is_valid = True
     for name, column in columns.items():

@@ -1,4 +1,4 @@
-"""Reads the values of a job file and their line numbers, by the core schema of YAML 1.2.
+"""Reads the values of a job file and their line numbers, following the core schema of YAML 1.2.
 
 PyYAML follows YAML 1.1: it reads ``010`` as 8, ``no`` as false and a column named ``on`` as True.
 If a key occurs twice, the second silently replaces the first. This module therefore uses only
@@ -29,17 +29,29 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL_OR_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-# Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently, with the
-# explanation in the error.
+# Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently, each with an
+# explanation that follows "this is" in the error.
 _AMBIGUOUS_SCALARS = (
-    (re.compile(r"(?i:y|n|yes|no|on|off)"), "true or false to some programs, text to others"),
-    (re.compile(r"[-+]?0[0-9]+"), "a number to base 8 to some programs, to base 10 to others"),
-    (re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*"), "a number to some programs, text to others"),
-    (re.compile(r"[-+]?0[bx][0-9a-fA-F_]+|0o[0-7]+"), "a number to some programs, text to others"),
-    (re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?"), "a number to base 60 to some programs"),
-    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?"), "a date to some programs"),
+    (
+        re.compile(r"(?i:y|n|yes|no|on|off)"),
+        "read as true or false by some programs, as text by others",
+    ),
+    (re.compile(r"[-+]?0[0-9]+"), "read in base 8 by some programs, in base 10 by others"),
+    (
+        re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*"),
+        "read as a number by some programs, as text by others",
+    ),
+    (
+        re.compile(r"[-+]?0[bx][0-9a-fA-F_]+|0o[0-7]+"),
+        "read as a number by some programs, as text by others",
+    ),
+    (
+        re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?"),
+        "read as a number in base 60 by some programs",
+    ),
+    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?"), "read as a date by some programs"),
     (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "not a usable number"),
-    (re.compile(r"=|<<"), "special to some programs"),
+    (re.compile(r"=|<<"), "given a special meaning by some programs"),
 )
 
 
@@ -49,8 +61,8 @@ class JobFileProblem:
 
     Parameters
     ----------
-    line : from 1.
-    path : of keys and indexes, as text.
+    line : the line number, from 1.
+    path : the keys and list indexes that lead to the problem, as text such as ``jobs.0.name``.
     text : the description of the problem.
     """
 
@@ -68,9 +80,9 @@ class Document:
 
     Parameters
     ----------
-    content : dicts, lists and scalars, as the file nests them.
-    lines : from the path of a key or list item to its line, from 1.
-    problems : recorded so far.
+    content : the file's mappings, lists and scalars as dicts, lists and Python values.
+    lines : maps the path of each key or list item to its line number, from 1.
+    problems : the problems that have been recorded so far.
     """
 
     file: Path
@@ -165,20 +177,21 @@ class _Reader:
 
     def read_document(self) -> Any:
         """Return the value of the only document."""
-        next(self._events)
+        next(self._events)  # the start of the stream
         start = next(self._events)
         if isinstance(start, yaml.StreamEndEvent):
             self._document.add_problem((), "is empty", 1)
             return None
         content = self._read_node(next(self._events), ())
-        next(self._events)
+        next(self._events)  # the end of the document
         next_event = next(self._events)
         if not isinstance(next_event, yaml.StreamEndEvent):
             line = next_event.start_mark.line + 1
-            self._document.add_problem((), "there is a second document: write one", line)
+            self._document.add_problem((), "there is a second document: write only one", line)
         return content
 
     def _read_node(self, event: Any, path: KeyPath) -> Any:
+        """Return the value that begins with an event, consuming all of its events."""
         line = event.start_mark.line + 1
         self._document.lines.setdefault(path, line)
         if len(path) > _MAX_DEPTH:
@@ -212,7 +225,7 @@ class _Reader:
             if key in mapping:
                 first_line = self._document.lines.get(value_path, line)
                 self._document.add_problem(
-                    value_path, f"this key is already in line {first_line}", line
+                    value_path, f"this key already appears on line {first_line}", line
                 )
                 # Check the second value as well, under a separate path.
                 value_path = (*path, key, "(again)")

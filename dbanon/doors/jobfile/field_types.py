@@ -54,13 +54,13 @@ def require_variable_syntax(text: str) -> None:
             )
 
 
-def date_variables(day: date) -> dict[str, str]:
-    """Return the variables of the run's date, which the environment may override."""
+def build_date_variables(day: date) -> dict[str, str]:
+    """Return the variables that depend on the run's date; the environment may override them."""
     return {"year": f"{day:%Y}", "month": f"{day:%m}"}
 
 
 def expand_variables(text: str, environment: Mapping[str, str]) -> str:
-    """Expand the variables of a text once; their values are not expanded again.
+    """Expand the variables of a text. Variables within their values are not expanded.
 
     Raises
     ------
@@ -101,7 +101,7 @@ JOB_NAME_SCHEMA_PATTERN = r"^[^\s!-/:-@\[-`{-~][^\s!-,./:-@\[-^`{-~]{0,62}$"
 # Job names become part of file names, which are limited to 255 bytes.
 _MAX_NAME_BYTES = 126
 
-# Options that a file writes as keys of columns, with the name of that key or role.
+# Options that a file spells as keys or roles of columns: from option to that key or role.
 COLUMN_KEYS = {
     "quasi_identifiers": "quasi_identifier",
     "sensitive": "sensitive",
@@ -116,9 +116,9 @@ COLUMN_KEYS = {
     "models": "models",
 }
 _ROLE_OPTIONS = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
-# Options that have another name in a job file.
+# Options that have another name in a job file: from option to that name.
 RENAMED_KEYS = {"exports": "export"}
-# Options that have separate keys in a job or in its output.
+# Options that ``JobSpec`` or ``Output`` declares itself, some of them in another form.
 JOB_LEVEL_OPTIONS = (
     "table",
     "output",
@@ -130,7 +130,7 @@ JOB_LEVEL_OPTIONS = (
     "output_kind",
     "if_exists",
 )
-# Options that are keys of a job's ``output``, with the name of that key.
+# Options that are keys of a job's ``output``: from option to that key.
 _OUTPUT_KEYS = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
     option.name: option
@@ -185,7 +185,7 @@ def _require_relation(value: str) -> None:
 def require_no_variable(value: str) -> None:
     """Refuse a text with ``${…}`` where variables are not expanded."""
     if "${" in value:
-        raise validation_error("takes no ${…}")
+        raise validation_error("must not contain ${…}")
 
 
 def is_job_name(value: str) -> bool:
@@ -229,7 +229,13 @@ Condition = Annotated[str, validator(require_condition)]
 
 
 def spell_in_job_file(name: str, value: Any) -> str:
-    """Spell an option for a hint as in a job file: as a key, or as a column's role."""
+    """Spell an option for a hint as in a job file: as a key, or as a column's role.
+
+    Parameters
+    ----------
+    name : an option, or a function that a hint mentions, with parentheses.
+    value : the value to show; None to name only the key.
+    """
     if name == "problems()":
         return "dbanon hierarchy check"
     if name == "declare_again()":

@@ -17,13 +17,13 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
-from dbanon.doors.jobfile.field_types import date_variables, describe_error, expand_variables
+from dbanon.doors.jobfile.field_types import build_date_variables, describe_error, expand_variables
 from dbanon.doors.jobfile.models import (
     EngineSpec,
     JobFileSpec,
     JobSpec,
     build_chain,
-    entity_options,
+    build_entity_options,
 )
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
@@ -51,7 +51,7 @@ from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
-# Options that apply to methods for synthetic rows as well as to others.
+# Options of methods for synthetic rows that other methods have, too.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
@@ -66,22 +66,23 @@ _VALID_TOP_KEYS = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 @dataclass(frozen=True)
 class FileJob:
-    """A job of a file. "With variables" means that ``${VAR}`` has not been expanded yet.
+    """A job of a file. "With variables" means that each ``${VAR}`` may not have been expanded yet.
 
     Parameters
     ----------
-    name : of the job, used for its lock, log lines and file names.
-    job : the job as every interface runs it.
+    name : the job's name, which is also used for its lock, log lines and file names.
+    job : the job in the form that all interfaces share.
     source, target : URLs with variables; without a target, releases go to the source's database.
         With ``reads_file``, ``source`` is a path relative to the job file.
     keep_last : number of releases of the output view to keep, including the current one; None for
         all.
     retries : maximum number of repetitions after a database failure.
-    report : path of its report, with variables, ``{job}`` and ``{release}``; None for no report.
-    notices : who is notified when it ends.
-    schedule : cron schedule, for information only; None if the file has none.
+    report : path of the job's report, with variables, ``{job}`` and ``{release}``; None for no
+        report.
+    notices : recipients to notify when the job ends.
+    schedule : cron schedule, for information only; None if the job states none.
     engine : cluster that runs the job, with variables; None for this process.
-    creates_chain : whether its first run creates the chain that it names.
+    creates_chain : whether the job's first run creates the chain that the job names.
     """
 
     name: str
@@ -147,7 +148,7 @@ class JobFile:
         ------
         JobFileInvalid : a variable has no value.
         """
-        variables = date_variables(day or datetime.now().astimezone().date())
+        variables = build_date_variables(day or datetime.now().astimezone().date())
         variables |= os.environ if environment is None else environment
         expansion = _Expansion(Document(self.file), variables)
         jobs = tuple(map(expansion.expand_job, self.jobs))
@@ -156,7 +157,7 @@ class JobFile:
         return replace(self, jobs=jobs, metrics=metrics)
 
 
-# Text or optional text: None stays None.
+# A text or an optional text; methods that expand it return None for None.
 _Text = TypeVar("_Text", str, "str | None")
 
 
@@ -168,7 +169,7 @@ class _Expansion:
 
     Parameters
     ----------
-    document : records the problems.
+    document : the document to which problems are added.
     variables : from name to value.
     """
 
@@ -230,8 +231,8 @@ class _Expansion:
             target=self.expand_url(job.target, "target"),
             report=self.expand_path(job.report, "report"),
             job=job.job.with_paths(
-                lambda path: self.expand_path(path, "export"),
-                lambda text: self.expand_text(text, "chain"),
+                map_path=lambda path: self.expand_path(path, "export"),
+                map_text=lambda text: self.expand_text(text, "chain"),
             ),
         )
 
@@ -314,9 +315,9 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
     if hierarchies is None or models is None or exports is None:
         return None
     options = {
-        name: getattr(keys, name)
-        for keys in (spec.defaults, job_spec)
-        for name in _find_set_options(keys)
+        name: getattr(options_spec, name)
+        for options_spec in (spec.defaults, job_spec)
+        for name in _find_set_options(options_spec)
     }
     on_new_column, retries = (options.pop(name, None) for name in ("on_new_column", "retries"))
     engine = _build_engine(options.pop("engine", None))
@@ -325,7 +326,8 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         document.add_problem((*path, "k"), "is missing: write it here, or in defaults")
         return None
     if is_private:
-        # The file's defaults may be for other methods, but the job's own options must fit.
+        # Defaults that this method does not have are ignored, since they may be for other jobs. The
+        # job's own options are all kept, and are refused later if the method does not have them.
         options = {name: getattr(job_spec, name) for name in _find_set_options(job_spec)} | {
             name: value
             for name, value in options.items()
@@ -341,7 +343,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "output_kind": "table" if job_spec.output.view is None else "view",
             "if_exists": job_spec.output.if_exists,
             "where": job_spec.where,
-            **entity_options(job_spec.entity),
+            **build_entity_options(job_spec.entity),
             "chain": build_chain(job_spec.chain),
             "expect": build_expectations(job_spec.expect),
             "key": tuple(job_spec.key),
@@ -493,7 +495,7 @@ def _build_output_name(spec: JobFileSpec, job_spec: JobSpec) -> str:
 def _build_exports(
     document: Document, job_spec: JobSpec, path: tuple[str | int, ...]
 ) -> tuple[Export, ...] | None:
-    """Build the exports of a job, with its name in their paths; None if one was refused."""
+    """Build the exports of a job, with its name in their paths; None if any was refused."""
     exports = []
     for index, spec in enumerate(job_spec.export):
         fields = spec.model_dump()

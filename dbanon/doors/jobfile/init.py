@@ -43,12 +43,11 @@ from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
-    from dbanon.data.schema import Attribute
     from dbanon.sessions.base import OnSql
 
 
-# Roles of advice that are also roles in a job file. Columns with other proposals get the role
-# ``drop`` until someone decides.
+# Roles that dbanon proposes and that are also roles in a job file. Columns with other proposed
+# roles are dropped until someone decides.
 _PROPOSED_ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP_ROLE = "drop"
 # The kinds of output.
@@ -64,7 +63,7 @@ class ColumnProposal:
     Parameters
     ----------
     role : a role of job files.
-    comment : the column's type, and the reason for the role; written behind the column's line.
+    comment : the column's type, and the reason for the role; written at the end of its line.
     """
 
     attribute: Attribute
@@ -89,7 +88,7 @@ def propose_column(attribute: Attribute, role_proposal: RoleProposal | None) -> 
 
 
 @dataclass(frozen=True)
-class RoleDecisions:
+class UserDecisions:
     """A user's decisions about a job file, which override proposals.
 
     Parameters
@@ -97,11 +96,13 @@ class RoleDecisions:
     roles : from column name to a role of job files; other columns keep the proposed role.
     reasons : from the name of a column of role ``keep`` to the reason for keeping it.
     hierarchies : from quasi-identifier to its hierarchy, in the form of job files.
-    options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
+    options : ``method``, ``refine``, ``recoding``, ``nulls`` and ``max_suppression``, by name.
         If empty, the file gets a proposed method and a proposed treatment of NULLs.
     name, output : names of the job and of its output; None for the table's name.
-    output_kind : ``view`` or ``table``; always a table in databases without views of releases.
-    target : URL of the database for releases; None for the source's, or the one proposed for files.
+    output_kind : ``view`` or ``table``; ignored in databases without views of releases, which get a
+        table.
+    target : URL of the database for releases; None for the source's database or, if the source is
+        a file, for a proposed one.
     further_keys : other keys of the job, such as ``report`` and ``export``.
     """
 
@@ -115,9 +116,11 @@ class RoleDecisions:
     target: str | None = None
     further_keys: Mapping[str, Any] = field(default_factory=dict)
 
-    def decide_column(self, attribute: Attribute, role: RoleProposal | None) -> ColumnProposal:
+    def decide_column(
+        self, attribute: Attribute, role_proposal: RoleProposal | None
+    ) -> ColumnProposal:
         """Return the decided role of a column, or else the proposed one."""
-        proposal = propose_column(attribute, role)
+        proposal = propose_column(attribute, role_proposal)
         decided_role = self.roles.get(attribute.name, proposal.role)
         if decided_role == proposal.role:
             return proposal
@@ -143,7 +146,7 @@ class RoleDecisions:
         return f"{{role: {column.role}{''.join(key_texts)}}}"
 
 
-_NO_DECISIONS = RoleDecisions()
+_NO_DECISIONS = UserDecisions()
 
 _PROPOSED_OPENING = """\
 # dbanon init made this from the columns of {table}. Roles are proposals: decide on each, then:
@@ -156,7 +159,7 @@ _DECIDED_OPENING = """\
 _FIRST_LINES = """\
 {opening}#
 # role: identifier         identifies a person; never released
-#       quasi_identifier   could re-identify a person together with others: generalized or averaged
+#       quasi_identifier   could re-identify a person, with other columns: generalized or averaged
 #       sensitive          released as it is, and counted as sensitive
 #       keep               released as it is; needs a reason: "…"
 #       by                 groups that are anonymized separately; released as it is
@@ -176,11 +179,11 @@ jobs:
 """
 _METHOD_LINES = f"""\
   # {NUMBER_METHODS[0]}, or {CATEGORY_METHODS[0]} if not all quasi-identifiers are numbers or dates
-{{}}  method: {{}}
+{{forecast_comment}}  method: {{method}}
 """
 _FILE_TARGET_LINES = """\
   # Releases of a file go to a separate database, which the first release creates
-  url: {}
+  url: {url}
 """
 _OUTPUT_LINES = """\
     output:
@@ -193,12 +196,12 @@ _EXPECT_COMMENT = (
     "A source that differs by more than this from the last release of this job, such as a truncated"
     " file, is refused. share_null limits NULLs (docs/jobs.md#expectations)"
 )
-# YAML needs a question mark before longer keys.
+# In characters. YAML needs a question mark before longer keys.
 _MAX_SIMPLE_KEY_LENGTH = 1000
 _KEEP_LAST_LINE = "      keep_last: 2\n"
 
 
-def job_file_for(
+def render_job_file(
     url: str,
     table: str,
     *,
@@ -206,18 +209,20 @@ def job_file_for(
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
     reading: Reading = DEFAULT_READING,
-    decisions: RoleDecisions = _NO_DECISIONS,
+    decisions: UserDecisions = _NO_DECISIONS,
     nulls: str | None = None,
 ) -> str:
-    """Write the text of a job file for a table.
+    """Return the text of a job file for a table.
 
     Parameters
     ----------
-    url : of the table's database. If it has a password, the text contains a variable instead.
-    key : columns whose values identify a row, for views.
+    url : the URL of the table's database. If it contains a password, the job file gets a variable
+        instead.
+    key : columns whose values identify a row; needed if the source is a view.
     reading : the format of a CSV file.
     decisions : a user's decisions, which override proposals.
-    nulls : the treatment of NULLs in quasi-identifiers; None for the one with the least loss.
+    nulls : the treatment of NULLs in quasi-identifiers; None to propose the one with the least
+        loss.
 
     Raises
     ------
@@ -251,10 +256,10 @@ def job_file_for(
         row_keys=(f"    key: [{', '.join(map(_quote_if_needed, key))}]\n" if key else "")
         + description.render_row_keys(decisions.options)
         + description.chain.render_lines(
-            _chain_url_for_shell(url, decisions),
+            _quote_chain_url(url, decisions),
             table,
-            _to_comment,
-            _quote_if_needed,
+            to_comment=_render_comment,
+            to_yaml=_quote_if_needed,
             is_commented_out=decisions is not _NO_DECISIONS,
             file_url=url if is_row_file_url(url) else None,
         )
@@ -278,7 +283,7 @@ def job_file_for(
 
 
 def _render_columns(
-    decisions: RoleDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
+    decisions: UserDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
 ) -> str:
     """Render the columns of the job, a line for each, aligned and with comments."""
     column_keys = [_quote_if_needed(column.attribute.name) for column in proposals]
@@ -300,18 +305,18 @@ def _render_url(url: str, variable: str) -> str:
     return _quote_if_needed(escaped_url)
 
 
-def _render_target_url(url: str, decisions: RoleDecisions) -> str:
+def _render_target_url(url: str, decisions: UserDecisions) -> str:
     """Render the URL for releases; empty if they go to the table's database."""
     if decisions.target is not None and not is_row_file_url(url):
         return f"  url: {_render_url(decisions.target, 'DBANON_TARGET')}\n"
     if not is_row_file_url(url):
         return ""
     return _FILE_TARGET_LINES.format(
-        _render_url(decisions.target or PROPOSED_TARGET, "DBANON_TARGET")
+        url=_render_url(decisions.target or PROPOSED_TARGET, "DBANON_TARGET")
     )
 
 
-def _chain_url_for_shell(url: str, decisions: RoleDecisions) -> str:
+def _quote_chain_url(url: str, decisions: UserDecisions) -> str:
     """Quote for a shell the URL of the database that stores the chain."""
     chain_url = (decisions.target or PROPOSED_TARGET) if is_row_file_url(url) else url
     return quote_url_for_shell(chain_url, has_written_password(chain_url.replace("$", "$$")))
@@ -319,15 +324,16 @@ def _chain_url_for_shell(url: str, decisions: RoleDecisions) -> str:
 
 @dataclass(frozen=True)
 class _TableDescription:
-    """A description of a table.
+    """What a table's proposed job file depends on.
 
     Parameters
     ----------
     entity : the column that identifies persons; None if each row is a person.
     roles : the proposed role of each column, by name.
-    nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
+    null_choice : the treatment of NULLs in quasi-identifiers; None if they have no NULLs or the
+        user decided on options.
     kinds : from the name of a quasi-identifier that looks like codes to its kind.
-    chain : what decides whether to propose a chain.
+    chain : the facts that decide whether to propose a chain.
     reading : if the source is a file, its format, with a type for each column.
     output : the proposed name of the output; None for the table's name.
     """
@@ -335,7 +341,7 @@ class _TableDescription:
     attributes: tuple[Attribute, ...]
     roles: Mapping[str, RoleProposal] = field(default_factory=dict)
     entity: str | None = None
-    nulls: NullChoice | None = None
+    null_choice: NullChoice | None = None
     n_rows: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
@@ -347,21 +353,21 @@ class _TableDescription:
 
         Parameters
         ----------
-        decided_options : options of the release; if there are any, they determine the treatment of
-            NULLs.
+        decided_options : options that the user decided on; if there are any, no treatment of NULLs
+            is proposed.
         """
         lines = ""
         if self.entity:
             lines = (
-                _to_comment(describe_entity(self.entity))
+                _render_comment(describe_entity(self.entity))
                 + f"    entity: {_quote_if_needed(self.entity)}\n"
             )
-        if self.nulls is not None and not decided_options:
-            max_suppression = self.nulls.max_suppression
-            comment = f"NULLs in quasi-identifiers: {self.nulls}"
+        if self.null_choice is not None and not decided_options:
+            max_suppression = self.null_choice.max_suppression
+            comment = f"NULLs in quasi-identifiers: {self.null_choice}"
             if max_suppression:
-                comment += f". With it up to {max_suppression:.0%} of the rows are suppressed"
-            lines += _to_comment(comment) + f"    nulls: {self.nulls.nulls}\n"
+                comment += f". With it, up to {max_suppression:.0%} of the rows are suppressed"
+            lines += _render_comment(comment) + f"    nulls: {self.null_choice.nulls}\n"
             lines += f"    max_suppression: {max_suppression}\n" if max_suppression else ""
         return lines
 
@@ -375,7 +381,7 @@ class _TableDescription:
         has_entity = bool(self.entity) or (proposes_chain and self.chain.is_part_of_job)
         persons_key = f", persons: {_EXPECTED_CHANGE}" if has_entity else ""
         return (
-            _to_comment(_EXPECT_COMMENT)
+            _render_comment(_EXPECT_COMMENT)
             + f"    expect: {{rows: {_EXPECTED_CHANGE}{persons_key}}}\n"
         )
 
@@ -385,9 +391,9 @@ def _describe_table(
     request: AdviceRequest,
     on_sql: OnSql | None,
     reading: Reading,
-    decisions: RoleDecisions,
+    decisions: UserDecisions,
 ) -> _TableDescription:
-    """Describe a table; without rows, only its columns."""
+    """Describe a table; if it has no rows, only its columns are described."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)
@@ -409,16 +415,18 @@ def _describe_table(
         identifiers = [column.attribute.name for column in proposals if column.role == IDENTIFIER]
         entity = role_proposals.entity if role_proposals.entity in identifiers else None
         n_rows = role_proposals.profile.rows
-        person = person_column(role_proposals.profile.columns, identifiers, n_rows)
+        single_row_person_column = person_column(
+            role_proposals.profile.columns, identifiers, n_rows
+        )
         has_chains = "chains" not in session.unsupported_features
         if is_row_file_url(url):
             has_chains = supports_chains(decisions.target or PROPOSED_TARGET)
-        chain = ChainProposal(person, entity, is_supported=has_chains)
-        nulls = None
+        chain = ChainProposal(single_row_person_column, entity, is_supported=has_chains)
+        null_choice = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
             can_merge = decisions is not _NO_DECISIONS or not chain.is_part_of_job
-            nulls = propose_nulls(
+            null_choice = propose_nulls(
                 request, role_proposals.profile, entity, source, can_merge=can_merge
             )
         columns = session.describe_file_columns(relation)
@@ -434,7 +442,7 @@ def _describe_table(
             attributes,
             roles=role_proposals.roles,
             entity=entity,
-            nulls=nulls,
+            null_choice=null_choice,
             n_rows=n_rows,
             kinds=kinds,
             chain=chain,
@@ -446,8 +454,8 @@ def _describe_table(
 def find_free_output_name(session: Session, table: RelationName) -> str | None:
     """Return a free name for the output view; None if it can have the source table's name.
 
-    It can, unless the schema of releases has a table of this name. A view of this name is that of
-    earlier releases.
+    It can have that name unless the schema for releases already has a table with it. An existing
+    view with it was made by earlier releases, and the job replaces it.
     """
     candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
     for name in candidates:
@@ -458,7 +466,7 @@ def find_free_output_name(session: Session, table: RelationName) -> str | None:
 
 
 def _render_options(
-    decisions: RoleDecisions, qi_attributes: Sequence[Attribute], n_rows: int, k: int
+    decisions: UserDecisions, qi_attributes: Sequence[Attribute], n_rows: int, k: int
 ) -> str:
     """Render the decided options of the release, or else a proposed method."""
     if decisions.options:
@@ -478,10 +486,10 @@ def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> s
     comment = ""
     if duration:
         comment = f"  # Forecast: finding the classes of {n_rows:,} rows takes {duration}\n"
-    return _METHOD_LINES.format(comment, method)
+    return _METHOD_LINES.format(forecast_comment=comment, method=method)
 
 
-def _to_comment(text: str) -> str:
+def _render_comment(text: str) -> str:
     """Render a text as comment lines of a job."""
     lines = wrap(f"{text}.", 94, break_on_hyphens=False)
     return "".join(f"    # {escape_unprintable(line)}\n" for line in lines)

@@ -1,6 +1,6 @@
 """The pydantic models of a job file; options are validated as declared in ``Job``.
 
-The JSON Schema, which editors use to check job files, is a file in the wheel.
+Their JSON Schema, with which editors check job files, is in ``job.schema.json``.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import RULES_NOT_READ
 from dbanon.stores.folders import is_row_file_url
 
-_REQUIRED_FIELDS: Any = {
+_REQUIRED_CHAIN_FIELDS: Any = {
     "name": (Annotated[str, validator(require_chain_name)], ...),
     # The location of the secret key, never the key itself.
     "key": (Annotated[ExpandedText, validator(require_key_form)], ...),
 }
-_OPTIONAL_FIELDS: Any = {
+_OPTIONAL_CHAIN_FIELDS: Any = {
     option.name: (build_option_type(option), None)
     for option in (*parameters(Chain), *parameters(ChainRules))
-    if option.name not in _REQUIRED_FIELDS
+    if option.name not in _REQUIRED_CHAIN_FIELDS
 }
 # The first run creates the chain, if neither the chain nor its key file exists.
-_CREATE_FIELD: Any = {"create": (bool, False)}
+_CREATE_CHAIN_FIELD: Any = {"create": (bool, False)}
 
 
 class _ChainKeys(StrictModel):
@@ -81,7 +81,11 @@ class _ChainKeys(StrictModel):
 
 # A chain's rules are fixed when it is created. A run is refused if the file states other rules.
 ChainSpec: Any = create_model(
-    "ChainSpec", __base__=_ChainKeys, **_REQUIRED_FIELDS, **_OPTIONAL_FIELDS, **_CREATE_FIELD
+    "ChainSpec",
+    __base__=_ChainKeys,
+    **_REQUIRED_CHAIN_FIELDS,
+    **_OPTIONAL_CHAIN_FIELDS,
+    **_CREATE_CHAIN_FIELD,
 )
 
 
@@ -89,7 +93,7 @@ def build_chain(spec: Any) -> Chain | None:
     """Build the chain that a job names, with variables in its key; None if it names no chain."""
     if spec is None:
         return None
-    keys = spec.model_fields_set - _CREATE_FIELD.keys()
+    keys = spec.model_fields_set - _CREATE_CHAIN_FIELD.keys()
     return Chain.from_plain({name: getattr(spec, name) for name in keys})
 
 
@@ -98,7 +102,7 @@ FORMAT_VERSIONS = (1,)
 
 def _check_url(value: str) -> None:
     # A URL that starts with a variable is checked after its expansion. Any scheme is accepted,
-    # since it depends on the installed drivers which schemes exist.
+    # because the installed drivers determine which schemes exist.
     if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
         raise validation_error(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
@@ -126,7 +130,7 @@ class Source(StrictModel):
 
 
 class Target(StrictModel):
-    """The database that releases are written to, if not the source's, and their schema."""
+    """The database for releases, if it is not the source's, and the schema for releases."""
 
     url: Annotated[ExpandedText, validator(_check_target_url)] | None = None
     schema_: Annotated[Text | None, Field(alias="schema")] = None
@@ -186,7 +190,7 @@ def _require_known_placeholders(word: str) -> None:
 def _check_webhook(value: str) -> None:
     # A webhook URL may contain a secret, which does not belong in a file.
     if not re.fullmatch(r"\$\{[A-Za-z_]\w*(\?[^{}]*)?\}", value, re.ASCII):
-        raise validation_error("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
+        raise validation_error("must be a single environment variable, as in ${DBANON_WEBHOOK}")
 
 
 def _check_event(value: str) -> None:
@@ -197,7 +201,7 @@ def _check_event(value: str) -> None:
 
 
 class NoticeSpec(StrictModel):
-    """A notification about how a job ended."""
+    """Which outcomes of the job to report, and the command or webhook that gets the report."""
 
     on: Annotated[list[Annotated[str, validator(_check_event)]], Field(min_length=1)]
     command: Annotated[list[Text], AfterValidator(_check_command), Field(min_length=1)] | None = (
@@ -228,13 +232,13 @@ class _JobOptions(Options):  # type: ignore[misc]
 
 
 class Defaults(_JobOptions):
-    """Options of all jobs that do not set them."""
+    """Options for all jobs that do not set them."""
 
 
 def _require_local_path(value: str) -> None:
     require_path(value)
     if "://" in value:
-        raise validation_error("must be a file of this machine")
+        raise validation_error("must be a file on this machine")
 
 
 def _check_report_path(value: str) -> None:
@@ -249,9 +253,9 @@ def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _allow_declared_columns(schema: dict[str, Any]) -> None:
-    """Let the JSON Schema of ``columns`` also accept the word that stands for declared rules.
+    """Let the JSON Schema of ``columns`` also accept the word for declared rules.
 
-    This changes the schema in place.
+    Changes the schema in place.
     """
     columns_schema = dict(schema)
     title = columns_schema.pop("title", None)
@@ -303,7 +307,8 @@ class JobSpec(_JobOptions):
                 )
             return self
         roles = {name: column.role for name, column in self.columns.items()}
-        entity_columns = list(filter(None, (entity_options(self.entity)["entity"],)))
+        entity = build_entity_options(self.entity)["entity"]
+        entity_columns = [entity] if entity else []
         for text in find_contradictions(
             roles, entity_columns, self.key, has_chain=self.chain is not None
         ):
@@ -322,7 +327,7 @@ class JobSpec(_JobOptions):
             raise validation_error("expect.share_null must name columns of the job")
 
 
-def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
+def build_entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
     """Convert the entity column and its normalization into options of a job."""
     if isinstance(entity, EntitySpec):
         return {"entity": entity.column, "entity_normalize": entity.normalize}
@@ -332,13 +337,14 @@ def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
 def find_contradictions(
     roles: Mapping[str, str], entity_columns: Sequence[str], key: Sequence[str], *, has_chain: bool
 ) -> Iterator[str]:
-    """Describe the contradictions between a job's keys, a text for each.
+    """Yield a text for each contradiction between a job's keys.
 
     Parameters
     ----------
     roles : from column name to role.
     entity_columns : the column that identifies the person of a row; empty if rows are persons.
     key : columns that make rows unique.
+    has_chain : whether the job names a chain.
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
@@ -364,7 +370,7 @@ def _check_metrics_path(value: str) -> None:
 
 
 class JobFileSpec(StrictModel):
-    """A file of jobs."""
+    """A job file."""
 
     version: Annotated[
         int,
@@ -378,10 +384,10 @@ class JobFileSpec(StrictModel):
     jobs: Annotated[list[JobSpec], Field(min_length=1)]
 
 
-FILE = Path(__file__).with_name("job.schema.json")
+SCHEMA_FILE = Path(__file__).with_name("job.schema.json")
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file, draft 2020-12."""
     schema = JobFileSpec.model_json_schema(by_alias=True)
     return {
@@ -391,10 +397,10 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def schema_text() -> str:
+def render_json_schema() -> str:
     """Render the schema for printing and for the schema file."""
-    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+    return json.dumps(build_json_schema(), indent=2, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":
-    FILE.write_text(schema_text(), encoding="utf-8")
+    SCHEMA_FILE.write_text(render_json_schema(), encoding="utf-8")

@@ -47,13 +47,14 @@ OpenUrl = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Notice:
-    """A recipient of notifications: a command or a webhook.
+    """Which outcomes of a job to report, and the command or webhook that gets the report.
 
     Parameters
     ----------
-    on : the events (of ``EVENTS``) and error codes to notify about.
-    command : a program and its arguments, with placeholders for ``FIELDS``; empty for none.
-    webhook : an https URL, or None.
+    on : the events, from ``EVENTS``, and error codes to notify about.
+    command : a program and its arguments, with placeholders for ``FIELDS``; empty if the
+        recipient is a webhook.
+    webhook : an https URL; None if the recipient is a command.
     """
 
     on: tuple[str, ...]
@@ -67,10 +68,12 @@ class Outcome:
 
     Parameters
     ----------
-    ended_at : seconds since 1970.
-    release_id : of the new or unchanged release; None if the job failed.
-    report : of the new release; None if there is no new release.
-    code, exit_code : of the error that ended the job; None and 0 if it did not fail.
+    job : the job's name.
+    ended_at : the time when the job ended, in seconds since 1970.
+    release_id : the id of the new or unchanged release; None if the job failed.
+    report : the report of the new release; None if there is no new release.
+    code : the code of the error that ended the job; None if it did not fail.
+    exit_code : the exit code of that error, ``NOTHING_TO_DO``, or 0 for a new release.
     """
 
     job: str
@@ -113,18 +116,19 @@ class Outcome:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The values of ``FIELDS`` for commands and webhooks."""
+        """From each name in ``FIELDS`` to its value, for commands and webhooks."""
         values = (self.job, self.code or "", str(self.exit_code), self.release_id or "")
         return dict(zip(FIELDS, values, strict=True))
 
 
 def error_codes() -> set[str]:
     """Return the codes of all errors that a job may end with."""
-    codes, classes = {"unexpected"}, [DbanonError]
-    while classes:
-        error_class = classes.pop()
+    codes = {"unexpected"}
+    remaining_classes = [DbanonError]
+    while remaining_classes:
+        error_class = remaining_classes.pop()
         codes.add(error_class.code)
-        classes += error_class.__subclasses__()
+        remaining_classes += error_class.__subclasses__()
     return codes
 
 
@@ -184,7 +188,7 @@ def _fill_placeholders(argument: str, fields: dict[str, str]) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Treats redirects as errors: the target may belong to someone else, or not use https."""
+    """Treats redirects as errors: their target may belong to someone else, or not use https."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -219,9 +223,9 @@ METRICS = {
         " job runs, or if it was killed."
     ),
     "last_exit_code": "Exit code of the job's last run: 0 done, 99 nothing to do.",
-    "duration_seconds": "Seconds of the last release, by phase.",
+    "duration_seconds": "Duration of the last release in seconds, by phase.",
     "rows": "Rows of the last release.",
-    "k_counted": "The smallest class that was counted in the last release.",
+    "k_counted": "Size of the smallest class that was counted in the last release.",
     "information_loss": "Information loss of the last release, 0 to 1.",
     "suppressed_ratio": (
         "Share of rows that the last release suppresses. Fewer than k rows count as k."
@@ -271,7 +275,7 @@ def write_metrics(
 
 
 def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[SampleKey, str]:
-    """Return the samples after replacing those of a job by the ones of its outcome."""
+    """Return the samples with those of the outcome's job replaced by its new ones."""
     job, report = outcome.job, outcome.report
     updated = dict(samples)
     begin_samples = {

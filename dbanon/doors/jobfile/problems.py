@@ -28,6 +28,7 @@ from dbanon.doors.jobfile.models import (
 )
 from dbanon.errors import nearest_names
 
+# From pydantic's type of an error to the text of the problem.
 _ERROR_TEXTS = {
     "missing": "is missing",
     "string_type": "must be text",
@@ -40,7 +41,7 @@ _ERROR_TEXTS = {
     "model_type": "must be keys with values",
     "model_attributes_type": "must be keys with values",
     "too_short": "must not be empty",
-    "union_tag_not_found": "role is missing: one of " + ", ".join(ROLES),
+    "union_tag_not_found": "role is missing: write one of " + ", ".join(ROLES),
     "union_tag_invalid": "role must be one of " + ", ".join(ROLES),
 }
 # The model of each path; * matches any key or index.
@@ -61,10 +62,10 @@ _MODELS_BY_PATH: dict[tuple[str, ...], type[BaseModel]] = {
 
 def record_validation_errors(document: Document, error: ValidationError) -> None:
     """Record pydantic's errors, except at paths with an earlier problem."""
-    noted_paths = {problem.path for problem in document.problems}
+    problem_paths = {problem.path for problem in document.problems}
     for pydantic_error in error.errors(include_input=False, include_url=False):
         path = _locate(document, pydantic_error["loc"], pydantic_error["type"])
-        if describe_path(path) not in noted_paths and not (
+        if describe_path(path) not in problem_paths and not (
             path and str(path[-1]).startswith(INVALID_KEY_PREFIX)
         ):
             document.add_problem(path, _describe(document, path, pydantic_error))
@@ -72,10 +73,11 @@ def record_validation_errors(document: Document, error: ValidationError) -> None
 
 def record_missing_values(document: Document) -> None:
     """Record keys without a value, except options that accept null."""
-    noted_paths = {problem.path for problem in document.problems}
+    problem_paths = {problem.path for problem in document.problems}
     for path in _find_nulls(document.content, ()):
+        # Options are at defaults.NAME and jobs.INDEX.NAME.
         is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
-        if describe_path(path) not in noted_paths and not (is_option and path[-1] in NULLABLE):
+        if describe_path(path) not in problem_paths and not (is_option and path[-1] in NULLABLE):
             document.add_problem(path, "has no value")
 
 
@@ -123,7 +125,7 @@ def _find_nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str |
 def _locate(
     document: Document, location: Sequence[str | int], error_type: str
 ) -> tuple[str | int, ...]:
-    """Convert pydantic's location to a path in the file, dropping the tags of unions."""
+    """Convert pydantic's location to a path in the file, dropping steps that the file lacks."""
     path: list[str | int] = []
     value = document.content
     for index, key in enumerate(location):
@@ -141,11 +143,10 @@ def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any
     """Describe a validation error without quoting a value."""
     error_type, context = pydantic_error["type"], pydantic_error.get("ctx", {})
     if error_type == "extra_forbidden":
-        suggestions = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
-        return "unknown key" + (
-            f"; {suggestions[0].lower()}{suggestions[1:]}" if suggestions else ""
-        )
+        suggestion = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
+        return "unknown key" + (f"; {suggestion[0].lower()}{suggestion[1:]}" if suggestion else "")
     if error_type == "refused":
+        # Raised by dbanon's own checks, as a ``validation_error``.
         return str(context["text"])
     if error_type == "literal_error":
         return f"must be {context['expected']}"
@@ -157,6 +158,7 @@ def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any
 
 def _allowed_keys(document: Document, path: Sequence[str | int]) -> list[str]:
     """Return the keys that are allowed at a path."""
+    # In the path of a column (jobs, index, columns, name), the fourth key is any column's name.
     path_pattern = tuple(
         "*" if isinstance(key, int) or (index == 3 and path[2] == "columns") else key
         for index, key in enumerate(path)
@@ -176,7 +178,7 @@ def record_contradictions(document: Document, job: Any, index: int) -> None:
     Parameters
     ----------
     job : the unchecked content of the job.
-    index : of the job in the file.
+    index : the job's position in the file, from 0.
     """
     columns = job.get("columns") if isinstance(job, dict) else None
     if not isinstance(columns, dict):
@@ -195,8 +197,8 @@ def record_contradictions(document: Document, job: Any, index: int) -> None:
     entity = job.get("entity")
     entity = entity.get("column") if isinstance(entity, dict) else entity
     entity_columns = [entity] if isinstance(entity, str) else []
-    noted_problems = {(problem.path, problem.text) for problem in document.problems}
+    recorded_problems = {(problem.path, problem.text) for problem in document.problems}
     for text in find_contradictions(roles, entity_columns, key_columns, has_chain="chain" in job):
         path = ("jobs", index)
-        if (describe_path(path), text) not in noted_problems:
+        if (describe_path(path), text) not in recorded_problems:
             document.add_problem(path, text)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 # The exit code of database failures; only these are retried.
 _RETRIED_EXIT_CODE = 4
-# Environment variable with a secret that keys fingerprints of sources.
+# Environment variable with a secret that is part of the key for hashing sources to fingerprints.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
 _RELEASE_PLACEHOLDER = "{release}"
 _RELEASE_ID_PATTERN = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -77,7 +77,7 @@ class SkippedJob:
 
     Parameters
     ----------
-    release_id : of its last release, which a run would reproduce.
+    release_id : the id of the job's last release, which a run would reproduce.
     """
 
     release_id: str
@@ -88,7 +88,7 @@ def open_stores(
 ) -> tuple[ClientStore, ClientStore | None]:
     """Open the stores of the source and of the target.
 
-    The target's is None if both are the same database.
+    The target's store is None if releases go to the database of the source.
     """
     if isinstance(job.job, Job):
         source = open_source(job.source, on_sql, job.job, job.target)
@@ -119,6 +119,8 @@ def run_file_job(
 
     Parameters
     ----------
+    progress : called with a phase and its completed share, 0 to 1.
+    on_sql : called with the text of each SQL statement before it runs.
     skip_unchanged : do nothing if neither source nor job nor release has changed since the job's
         last release.
     accept_types : columns whose type may differ from that of the last release.
@@ -131,7 +133,8 @@ def run_file_job(
     ------
     JobRunning : another process runs the job.
     InvalidParameter : jobs of a chain or a cluster cannot be skipped.
-    DbanonError : the error of the last attempt; nothing was published.
+    DbanonError : the error of the last attempt; nothing was published, unless it is an
+        OutcomeUnknown.
     """
     if skip_unchanged:
         job.job.require_option_allowed("skip_unchanged")
@@ -144,7 +147,7 @@ def run_file_job(
     source, target = open_stores(job, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(job.job, Job):
-        job = replace(job, job=replace(job.job, fingerprint_key=_fingerprint_key(source)))
+        job = replace(job, job=replace(job.job, fingerprint_key=_build_fingerprint_key(source)))
     with (target or source).job_lock(job.name):
         on_begin()
         if job.creates_chain and isinstance(job.job, Job):
@@ -153,7 +156,7 @@ def run_file_job(
             try:
                 job = _apply_rules(job, source)
                 if skip_unchanged:
-                    last_release_id = _unchanged_release(job, source, target)
+                    last_release_id = _find_unchanged_release_id(job, source, target)
                     if last_release_id is not None:
                         return SkippedJob(last_release_id)
                 report = _run_once(job, source, target, progress)
@@ -208,7 +211,10 @@ def _run_once(
 
 
 def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
-    """Drop the tables of earlier releases that the job does not keep, and their reports."""
+    """Drop the tables of earlier releases that the job does not keep, and their reports.
+
+    Return the names of the dropped tables.
+    """
     output = parse_relation(job.job.output)
     try:
         n_superseded = job.max_superseded
@@ -224,16 +230,18 @@ def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
         return ()
 
 
-def _fingerprint_key(source: ClientStore) -> bytes:
+def _build_fingerprint_key(source: ClientStore) -> bytes:
     """Return the key of the source's fingerprint, from which later runs detect changed rows.
 
-    It is made of the secret in the environment, if there is one, and the database's URL.
+    The key consists of the secret in the environment, if there is one, and the database's URL.
     """
     return f"{os.environ.get(FINGERPRINT_KEY, '')}\0{source.url}".encode()
 
 
-def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | None) -> str | None:
-    """Return the last release if a run would reproduce it and its report exists; else None."""
+def _find_unchanged_release_id(
+    job: FileJob, source: ClientStore, target: ClientStore | None
+) -> str | None:
+    """Return the id of the last release if a run would reproduce it and its report exists."""
     assert isinstance(job.job, Job)
     try:
         last_release_id = find_unchanged_release(job.job, source, target)
@@ -254,7 +262,7 @@ def with_new_run_id(job: FileJob) -> Job | PrivateJob:
 
 
 def find_columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the columns that were not copied that have no role in the file."""
+    """Return the columns in ``not_copied`` that have no role in the file."""
     return tuple(name for name in not_copied if name not in (job.job.roles or ()))
 
 
@@ -278,13 +286,16 @@ def run_job(
         last release.
     accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
-    progress, on_sql : as for ``anonymize``.
+    progress : True for a progress bar, or a function that is called with a phase and its completed
+        share, 0 to 1.
+    on_sql : called with the text of each SQL statement before it runs.
 
     Raises
     ------
     JobFileInvalid : the file is invalid.
     JobRunning : another process runs the job.
-    DbanonError : its class says what went wrong; nothing was published.
+    DbanonError : its class says what went wrong; nothing was published, unless it is an
+        OutcomeUnknown.
     """
     file = read_job_file(path).with_variables()
     selected_job = _select_job(file, job)
@@ -307,11 +318,11 @@ def run_job_from_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJ
     Parameters
     ----------
     job : one of the file's jobs.
-    options : those of ``run_file_job``, except ``on_begin``.
+    options : keyword arguments of ``run_file_job``, except ``on_begin``.
 
     Raises
     ------
-    DbanonError : as ``run_file_job``.
+    DbanonError : the error that ``run_file_job`` raised.
     """
     try:
         result = run_file_job(
@@ -348,7 +359,8 @@ def _select_job(file: JobFile, name: str | None) -> FileJob:
     if len(selected_jobs) > 1:
         names = ", ".join(job.name for job in selected_jobs)
         raise InvalidParameter(
-            f"The job file has {len(selected_jobs)} jobs.", hint=f"Name one: job, one of {names}."
+            f"The job file has {len(selected_jobs)} jobs.",
+            hint=f"Name one of them as job: {names}.",
         )
     return selected_jobs[0]
 
@@ -365,7 +377,7 @@ def plan_file_job(
 
     Raises
     ------
-    DbanonError : as ``dbanon.plan``.
+    DbanonError : the job cannot be planned, or its run would be refused.
     """
     job.job.require_option_allowed("plan")
     assert isinstance(job.job, Job)
@@ -384,7 +396,7 @@ def plan_file_job(
 
 
 def find_missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
-    """Return the rights that a job's role lacks, as GRANT statements."""
+    """Return the rights that the database roles of a job lack, as GRANT statements."""
     source, target = open_stores(job, on_sql)
     job = _apply_rules(job, source)
     with source.session(write=False) as session:
@@ -404,7 +416,7 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], n_jobs: int) -> Db
     Parameters
     ----------
     errors : pairs of the failed job's name and its error.
-    n_jobs : number of jobs to run.
+    n_jobs : number of jobs that were to be run.
     """
     if not errors:
         return None
@@ -462,7 +474,7 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
 
 
 def _find_reports(template: str) -> dict[str, Path]:
-    """Find the files that match a path with ``{release}``, by release id."""
+    """Return the files that match a path with ``{release}``, by release id."""
     prefix, *suffixes = template.split(_RELEASE_PLACEHOLDER)
     # The id may occur in the path several times.
     suffix_pattern = "(?P=release)".join(map(re.escape, suffixes))

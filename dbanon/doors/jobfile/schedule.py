@@ -49,8 +49,7 @@ def require_schedule(value: str) -> None:
     ------
     PydanticCustomError : names the wrong field.
     """
-    fields = value.split(" ")
-    fields = [field for field in fields if field]
+    fields = [field for field in value.split(" ") if field]
     if len(fields) != len(_FIELDS) or value != value.strip():
         raise validation_error('must be five fields as in cron: "0 3 1 * *"')
     _, _, days, months, _ = (

@@ -64,7 +64,7 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies sources; otherwise they are read in place.
     """
 
-    atomic = "swap"
+    publication_mode = "swap"
     digest_method = mariadb_dialect.DIGEST_METHOD
     display_key = staticmethod(display_key)
     name_limit = 64

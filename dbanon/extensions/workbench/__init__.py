@@ -1,4 +1,4 @@
-"""The workbench: a page of this machine that leads from a table to a job file and its release."""
+"""The workbench: a local web page that leads from a table to a job file and its release."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Access control: only a browser on this machine that has the key may use the workbench.
 
-Other pages, programs and accounts can reach a port of the loopback, too. So a request must name
+Other pages, programs and accounts can reach loopback ports, too. So a request must name
 this host and port (against DNS rebinding), come from one of the workbench's own pages
 (``Sec-Fetch-Site``, ``Origin``) and carry the cookie. A request that changes something also needs
 a key that only those pages have.
@@ -23,8 +23,8 @@ KEY_PARAMETER, FORM_KEY_PARAMETER = "key", "form"
 
 
 @dataclass(frozen=True)
-class RefusedRequest:
-    """A refused request.
+class Refusal:
+    """The refusal of a request.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Access:
 
     Parameters
     ----------
-    port : the port that it listens on.
+    port : the port that the workbench listens on.
     path : the prefix of all pages; it cannot be guessed.
     key : the key in the printed address; a browser that sends it gets the cookie.
     cookie : the value of the cookie.
@@ -78,10 +78,8 @@ class Access:
         """Whether this is the key in the printed address."""
         return _are_equal(key, self.key)
 
-    def find_refusal(
-        self, headers: Mapping[str, Sequence[str]], path: str
-    ) -> RefusedRequest | None:
-        """Return why to refuse a request regardless of its sender; None if it may go on.
+    def find_refusal(self, headers: Mapping[str, Sequence[str]], path: str) -> Refusal | None:
+        """Return why to refuse a request before its cookie is checked; None to accept it so far.
 
         Parameters
         ----------
@@ -90,11 +88,11 @@ class Access:
         """
         hosts = headers.get("host", ())
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return RefusedRequest(421, "Another host was requested.")
+            return Refusal(421, "Another host was requested.")
         if any(site not in ("same-origin", "none") for site in headers.get("sec-fetch-site", ())):
-            return RefusedRequest(403, "This page was requested by another page.")
+            return Refusal(403, "This page was requested by another page.")
         if not path.startswith(f"{self.path}/"):
-            return RefusedRequest(404, "There is no such page.")
+            return Refusal(404, "There is no such page.")
         return None
 
     def has_cookie(self, headers: Mapping[str, Sequence[str]]) -> bool:
@@ -108,19 +106,23 @@ class Access:
 
     def find_form_refusal(
         self, headers: Mapping[str, Sequence[str]], sent_key: str
-    ) -> RefusedRequest | None:
-        """Return why to refuse a form from a browser with the cookie; None if it may go on."""
+    ) -> Refusal | None:
+        """Return why to refuse a form from a browser that has the cookie; None to accept it.
+
+        Parameters
+        ----------
+        headers : from lower-case name to all values.
+        sent_key : the key that the form contains.
+        """
         origins = headers.get("origin", ())
         allowed_origins = {f"http://{host}" for host in headers.get("host", ())}
         if "sec-fetch-site" in headers:
             # Pages without a referrer send their forms with the origin "null".
             allowed_origins.add("null")
         if len(origins) > 1 or any(origin not in allowed_origins for origin in origins):
-            return RefusedRequest(403, "This form was sent by another page.")
+            return Refusal(403, "This form was sent by another page.")
         if not _are_equal(sent_key, self.form_key):
-            return RefusedRequest(
-                403, "This form belongs to another workbench, or to an earlier one."
-            )
+            return Refusal(403, "This form belongs to another workbench, or to an earlier one.")
         return None
 
 

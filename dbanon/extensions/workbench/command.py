@@ -51,7 +51,7 @@ def workbench(
         from dbanon.doors.cli.run import save_report
         from dbanon.extensions.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.extensions.workbench.program import run_workbench
-        from dbanon.extensions.workbench.state import JobFileCommands, Start
+        from dbanon.extensions.workbench.state import JobFileCommands, WorkbenchArguments
 
         def print_address(address: str) -> None:
             click.echo(address)
@@ -69,7 +69,7 @@ def workbench(
         elif not table:
             raise click.UsageError("Name the table to read: --table app.people.")
         else:
-            start = Start(
+            start = WorkbenchArguments(
                 url,
                 table,
                 commands,

@@ -10,26 +10,30 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.figures import format_figure
 from dbanon.doors.html.view import PictureNumbers, describe_distribution, mask_small_count
 from dbanon.extensions.workbench.state import Workbench
-from dbanon.extensions.workbench.view import Row, is_same_point
+from dbanon.extensions.workbench.view import TemplateValues, is_same_point
 from dbanon.release.distribution import Distribution
 from dbanon.run.inspect_release import ReleaseInspection
 
+# In a page, a trial release has this prefix, its curve (method and refinement) and k. A published
+# release has the other prefix and its output.
+TRIAL_PREFIX, RELEASE_PREFIX = "t/", "r/"
 
-def compare(bench: Workbench, left: str, right: str) -> Row:
-    """Build the page that compares two releases, which are trials or published.
+
+def describe_comparison(bench: Workbench, left: str, right: str) -> TemplateValues:
+    """Build the content of the page that compares two releases, which are trials or published.
 
     Parameters
     ----------
-    left, right : ``t/`` with method and k of a trial, or ``r/`` with the name of a release; any
-        other text stands for the next one that the page offers.
+    left, right : the releases to compare, each with its prefix; for any other text, a release that
+        the page offers is chosen.
     """
     sweep = bench.current_sweep
     points = sorted([] if sweep is None else sweep.points, key=lambda point: (point.curve, point.k))
-    trials = {f"t/{point.curve}/{point.k}": point for point in points}
+    trials = {f"{TRIAL_PREFIX}{point.curve}/{point.k}": point for point in points}
     choices = [(name, f"tried: {point.curve}, k = {point.k}") for name, point in trials.items()]
     choices += [
         (
-            f"r/{release.output}",
+            f"{RELEASE_PREFIX}{release.output}",
             f"released: {release.output}, {release.method}, k = {release.k_requested}",
         )
         for release in bench.listed_releases or ()
@@ -46,7 +50,9 @@ def compare(bench: Workbench, left: str, right: str) -> Row:
     descriptions = [
         _describe_trial(trials[name])
         if name in trials
-        else _describe_release(bench.inspections.get(name.partition("/")[2]), picture_numbers)
+        else _describe_release(
+            bench.inspections.get(name.removeprefix(RELEASE_PREFIX)), picture_numbers
+        )
         for name in (left, right)
         if name
     ]
@@ -76,12 +82,12 @@ def compare(bench: Workbench, left: str, right: str) -> Row:
     }
 
 
-def _list_keys(descriptions: Sequence[Row], part: str) -> list[str]:
-    """List the keys that a part of the descriptions has in any of them, in order."""
-    return list(dict.fromkeys(key for description in descriptions for key in description[part]))
+def _list_keys(descriptions: Sequence[TemplateValues], section: str) -> list[str]:
+    """List the keys in a section of any of the descriptions, in the order of appearance."""
+    return list(dict.fromkeys(key for description in descriptions for key in description[section]))
 
 
-def _describe_trial(point: Point) -> Row:
+def _describe_trial(point: Point) -> TemplateValues:
     return {
         "measure": "",
         "columns": {},
@@ -98,7 +104,9 @@ def _describe_trial(point: Point) -> Row:
     }
 
 
-def _describe_release(inspection: ReleaseInspection | None, picture_numbers: PictureNumbers) -> Row:
+def _describe_release(
+    inspection: ReleaseInspection | None, picture_numbers: PictureNumbers
+) -> TemplateValues:
     if inspection is None:
         return {"measure": "", "columns": {}, "distributions": {}, "figures": {}}
     report = inspection.recorded.report
@@ -124,10 +132,10 @@ def _describe_release(inspection: ReleaseInspection | None, picture_numbers: Pic
         },
         "distributions": {
             column.name: describe_distribution(column, picture_numbers)
-            for column in _quasi_identifiers(inspection.distributions)
+            for column in _select_quasi_identifiers(inspection.distributions)
         },
     }
 
 
-def _quasi_identifiers(columns: Sequence[Distribution]) -> list[Distribution]:
+def _select_quasi_identifiers(columns: Sequence[Distribution]) -> list[Distribution]:
     return [column for column in columns if column.role == Role.QUASI_IDENTIFIER.value]

@@ -1,4 +1,4 @@
-"""What a workbench's tasks do in databases, by the functions that the commands call."""
+"""The functions that a workbench's tasks run; they call those that dbanon's commands call."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dbanon.doors.html.view import describe_report, mask_small_count
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import (
     VIEW,
-    RoleDecisions,
+    UserDecisions,
     find_free_output_name,
-    job_file_for,
     propose_column,
+    render_job_file,
 )
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_job_from_file
 from dbanon.doors.releases import list_hierarchies, releases
@@ -35,11 +35,11 @@ from dbanon.extensions.workbench.state import (
     JobDecisions,
     PublishedRelease,
     SavedJobFile,
-    Start,
     SweepChoice,
     SweepResult,
     TreeChoice,
     Workbench,
+    WorkbenchArguments,
 )
 from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.extensions.workbench.view import describe_sweep_map
@@ -59,7 +59,7 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @contextmanager
-def open_source(start: Start) -> Iterator[SqlSource]:
+def open_source(start: WorkbenchArguments) -> Iterator[SqlSource]:
     """Open the table's database for reading."""
     store = open_store(
         start.url, reading=start.reading, table=start.table, memory=start.memory_bytes
@@ -68,7 +68,7 @@ def open_source(start: Start) -> Iterator[SqlSource]:
         yield SqlSource(session)
 
 
-def require_table(start: Start) -> None:
+def require_table(start: WorkbenchArguments) -> None:
     """Check, before a page is opened, that the table can be read.
 
     Raises
@@ -80,11 +80,11 @@ def require_table(start: Start) -> None:
 
 
 def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
-    """Profile the columns, and take the proposed roles until the user decides otherwise.
+    """Profile the columns, and apply the proposed roles until the user decides otherwise.
 
     Raises
     ------
-    DbanonError : as ``dbanon init``.
+    DbanonError : an error of ``dbanon init``.
     """
     start = bench.start
     task.report_progress("columns", 0.0)
@@ -96,7 +96,7 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
     stored_names: tuple[str, ...] = ()
     if not is_row_file_url(start.url):
         stored_names = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
-    is_first = bench.role_proposals is None
+    is_first_profile = bench.role_proposals is None
     with bench.lock:
         bench.role_proposals, bench.stored_hierarchies = table_proposal, stored_names
         bench.free_output_name = free_name
@@ -104,15 +104,15 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
             column.name: propose_column(column.attribute, table_proposal.roles[column.name]).role
             for column in table_proposal.profile.columns
         }
-        bench.record_change("columns", task.request.page)
-    if is_first and start.opened_decisions is not None:
-        _take_decisions(bench, start.opened_decisions, task)
+        bench.record_change("columns", task.request.page_id)
+    if is_first_profile and start.opened_decisions is not None:
+        _apply_decisions(bench, start.opened_decisions, task)
 
 
-def _take_decisions(
+def _apply_decisions(
     bench: Workbench, decisions_of_file: JobDecisions, task: BackgroundTask
 ) -> None:
-    """Take the decisions from a job file; its trees are built from the table's current values."""
+    """Apply the decisions of a job file, building its trees from the table's current values."""
     path = bench.start.directory / decisions_of_file.choice.file
     with bench.lock:
         roles = {
@@ -122,10 +122,8 @@ def _take_decisions(
         bench.reasons = {
             name: text for name, text in decisions_of_file.reasons.items() if name in roles
         }
-        bench.job_choice, bench.file_digests[path] = (
-            decisions_of_file.choice,
-            _digest(decisions_of_file.text),
-        )
+        bench.job_choice = decisions_of_file.choice
+        bench.file_digests[path] = _compute_digest(decisions_of_file.text)
         bench.saved_file = SavedJobFile(
             decisions_of_file.choice, decisions_of_file.text, decision_revision=-1
         )
@@ -136,10 +134,8 @@ def _take_decisions(
     }
     build_trees(bench, trees, task)
     with bench.lock:
-        bench.opened_decisions, bench.saved_file.decision_revision = (
-            decisions_of_file,
-            bench.decision_revision,
-        )
+        bench.opened_decisions = decisions_of_file
+        bench.saved_file.decision_revision = bench.decision_revision
 
 
 def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: BackgroundTask) -> None:
@@ -162,7 +158,7 @@ def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: Backg
             trees[column] = ColumnTree(choice, trial_hierarchy, tree, counts, reason)
     with bench.lock:
         bench.trees, bench.chosen_point = trees, None
-        bench.record_decision("trees", task.request.page)
+        bench.record_decision("trees", task.request.page_id)
 
 
 def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
@@ -186,7 +182,10 @@ def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
 def _build_tree(
     source: SqlSource, relation: Relation, column: str, choice: TreeChoice, directory: Path
 ) -> tuple[Hierarchy | HierarchySpec, Hierarchy, str]:
-    """Return the builder or tree for trial releases, the tree, and why it was suggested."""
+    """Return the builder or tree for trial releases, the tree, and why it was suggested.
+
+    The reason is empty for trees that the workbench did not suggest.
+    """
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
         suggested = suggestion(source.list_distinct_values(relation, attribute))
@@ -207,9 +206,10 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
 
     Raises
     ------
-    DbanonError : as ``dbanon advise``.
+    DbanonError : an error of ``dbanon advise``.
     """
     start = bench.start
+    # The fields of ``SweepChoice`` are options of ``AdviceRequest``.
     request = AdviceRequest(
         table=start.table,
         key=start.key,
@@ -220,18 +220,18 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
         **vars(choice),
     )
     with bench.lock:
-        result = bench.sweeps[bench.sweep_key(choice)] = SweepResult(choice)
+        result = bench.sweeps[bench.build_sweep_key(choice)] = SweepResult(choice)
         bench.sweep_choice, bench.chosen_point = choice, None
-        bench.record_decision("sweep", task.request.page)
+        bench.record_decision("sweep", task.request.page_id)
     with open_source(start) as source:
         result.advice = advise(request, source, task.report_progress, on_tried=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
             bench.chosen_point = result.advice.recommendation.point
-        bench.record_decision("sweep", task.request.page)
+        bench.record_decision("sweep", task.request.page_id)
 
 
-def releases_url(bench: Workbench) -> str | None:
+def find_releases_url(bench: Workbench) -> str | None:
     """Return the URL of the database for releases; None if it is a file that does not exist yet."""
     start = bench.start
     if not start.needs_database_file:
@@ -245,7 +245,7 @@ def releases_url(bench: Workbench) -> str | None:
 def list_releases(bench: Workbench, task: BackgroundTask) -> None:
     """List the current releases."""
     task.report_progress("releases", 0.0)
-    url = releases_url(bench)
+    url = find_releases_url(bench)
     all_releases = [] if url is None else releases(url)
     with bench.lock:
         bench.listed_releases = [
@@ -260,19 +260,19 @@ def inspect_releases(bench: Workbench, outputs: list[str], task: BackgroundTask)
 
     Parameters
     ----------
-    outputs : the names of the releases.
+    outputs : the names of the releases' tables or views.
 
     Raises
     ------
-    DbanonError : as ``dbanon report``.
+    DbanonError : an error of ``dbanon report``.
     """
-    url = releases_url(bench)
+    url = find_releases_url(bench)
     for output in outputs:
         task.report_progress("release", 0.0)
         if url is not None:
-            release = inspect_release(open_store(url), parse_relation(output))
+            inspection = inspect_release(open_store(url), parse_relation(output))
             with bench.lock:
-                bench.inspections[output] = release
+                bench.inspections[output] = inspection
 
 
 def save_job_file(
@@ -288,20 +288,20 @@ def save_job_file(
     ------
     OutputExists : another file has the name, and must not be replaced.
     JobFileInvalid : the decisions contradict each other; the file is written, to be corrected.
-    DbanonError : as ``dbanon init``.
+    DbanonError : an error of ``dbanon init``.
     """
     task.report_progress("job file", 0.0)
     with bench.lock:
         # The form shows these values whether or not the file can be written.
         bench.job_choice, bench.published_release = choice, None
-        bench.record_change("job", task.request.page)
+        bench.record_change("job", task.request.page_id)
         decision_revision = bench.decision_revision
         trees = {
             name: tree for name, tree in bench.trees.items() if name in bench.quasi_identifiers
         }
     start = bench.start
     files = name_tree_files(bench, choice)
-    decisions = RoleDecisions(
+    decisions = UserDecisions(
         roles=bench.roles,
         reasons=bench.reasons,
         hierarchies={
@@ -314,26 +314,28 @@ def save_job_file(
         target=find_target_url(bench, choice),
         further_keys=build_further_keys(choice),
     )
-    text = job_file_for(
+    text = render_job_file(
         start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decisions=decisions
     )
     path = start.directory / choice.file
     tree_texts = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
-    # The form's box to replace a file applies to the job file, not to files of trees.
+    # The form's checkbox to replace a file applies to the job file, not to files of trees.
     for tree_path in tree_texts:
         _require_replaceable(tree_path, bench)
     if not replace_file:
         _require_replaceable(path, bench)
     for file, content in (tree_texts | {path: text}).items():
         write_private_file(content, file)
-        bench.file_digests[file] = _digest(content)
+        bench.file_digests[file] = _compute_digest(content)
     with bench.lock:
-        bench.saved_file = SavedJobFile(choice, text, decision_revision, tuple(files.values()))
-        bench.record_change("saved", task.request.page)
+        bench.saved_file = SavedJobFile(
+            choice, text, decision_revision, tree_files=tuple(files.values())
+        )
+        bench.record_change("saved", task.request.page_id)
     read_job_file(path)
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -341,13 +343,16 @@ def _require_replaceable(path: Path, bench: Workbench) -> None:
     """Check that there is no file, or that this workbench wrote it; raises OutputExists."""
     if os.path.lexists(path):
         digest = bench.file_digests.get(path)
-        if path.is_symlink() or digest is None or _digest(path.read_text("utf-8")) != digest:
+        if (
+            path.is_symlink()
+            or digest is None
+            or _compute_digest(path.read_text("utf-8")) != digest
+        ):
             raise OutputExists(
-                f"There is already a file {path.name}, which this workbench did not write,"
-                " or"
-                " which was changed since.",
-                hint="Choose another name for the job file, or remove this file. A box on the page"
-                " lets the workbench replace a job file.",
+                f"The file {path.name} already exists, and this workbench did not write it, or it"
+                " has been changed since.",
+                hint="Choose another name for the job file, or remove this file. A checkbox on the"
+                " page lets the workbench replace a job file.",
             )
 
 
@@ -356,7 +361,7 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
 
     Raises
     ------
-    DbanonError : as ``dbanon plan``.
+    DbanonError : an error of ``dbanon plan``.
     """
     task.report_progress("plan", 0.0)
     saved_file = _require_saved_file(bench)
@@ -370,7 +375,7 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
         saved_file.plan = pairs
-        bench.record_change("plan", task.request.page)
+        bench.record_change("plan", task.request.page_id)
 
 
 def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
@@ -378,7 +383,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
 
     Raises
     ------
-    DbanonError : as ``dbanon run``.
+    DbanonError : an error of ``dbanon run``.
     """
     saved_file = _require_saved_file(bench)
     commands = bench.start.commands
@@ -390,37 +395,41 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
         report = completed_job.report
         with bench.lock:
             bench.published_release = PublishedRelease(
-                report.output, report.release_id, (), "", report.warning_texts
+                report.output,
+                report.release_id,
+                headline=(),
+                report_html="",
+                warnings=report.warning_texts,
             )
-            bench.record_change("run", task.request.page)
+            bench.record_change("run", task.request.page_id)
 
     result = run_job_from_file(file, job, progress=task.report_progress, on_commit=record_release)
     assert not isinstance(result, SkippedJob)
     commands.save_report(job, result.report)
     if isinstance(result.report, Report):
-        _read_report(bench, result.report, job.target or job.source)
+        _render_report(bench, result.report, job.target or job.source)
 
 
-def _read_report(bench: Workbench, report: Report, url: str) -> None:
-    """Recount a release's classes, and render its report."""
+def _render_report(bench: Workbench, report: Report, url: str) -> None:
+    """Recount a release's classes, and store its rendered report in the workbench."""
     store, name = open_store(url), parse_relation(report.output)
-    release, recount = inspect_release(store, name), verify(store, name)
+    inspection, recount = inspect_release(store, name), verify(store, name)
     assert isinstance(recount, Verification)
-    result, chosen = bench.current_sweep, bench.chosen_point
-    tradeoff = (
-        describe_sweep_map(result, chosen) if result is not None and chosen is not None else None
-    )
-    text = render_page(report, inspection=release, recount=recount, tradeoff=tradeoff)
+    sweep_result, chosen_point = bench.current_sweep, bench.chosen_point
+    tradeoff = None
+    if sweep_result is not None and chosen_point is not None:
+        tradeoff = describe_sweep_map(sweep_result, chosen_point)
+    report_html = render_page(report, inspection=inspection, recount=recount, tradeoff=tradeoff)
     headline = describe_report(report, (), tradeoff=None, inspection=None)["headline"]
     with bench.lock:
         bench.published_release = PublishedRelease(
             report.output,
             report.release_id,
             headline=headline,
-            report_html=text,
+            report_html=report_html,
             warnings=report.warning_texts,
         )
-        bench.listed_releases, bench.inspections = None, {report.output: release}
+        bench.listed_releases, bench.inspections = None, {report.output: inspection}
 
 
 def _require_saved_file(bench: Workbench) -> SavedJobFile:

@@ -1,6 +1,7 @@
-"""Reads forms: each value is one of the offered choices, a number within limits, or a simple name.
+"""Reads forms: a value is an offered choice, a number within limits, a simple name, or a reason.
 
-Fields name columns by their index, so that no column name can be the name of a field.
+The name of a field contains the index of a column, not its name, so that a column's name cannot be
+mistaken for a field's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from dbanon.stores.folders import is_row_file_url
 MAX_FIELDS = 5_000
 # Allowed file names: not hidden, without a directory, and without special characters of shells.
 _FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
+# Maximum number of files to offer as hierarchies.
 _MAX_FILES = 50
+# The empty text stands for no export.
 EXPORT_FORMATS = ("", "csv", "parquet")
 
 Fields = Mapping[str, Sequence[str]]
@@ -59,12 +62,12 @@ class FormError(Exception):
 
 @dataclass
 class FieldChecks:
-    """Collects the errors of a form's fields, each read by a function of its own."""
+    """Reads the fields of a form, and collects the errors."""
 
     errors: dict[str, DbanonError] = field(default_factory=dict)
 
     def read_field(self, name: str, read_value: Callable[[], _Value]) -> _Value | None:
-        """Return the value that a function reads; if it raises, record the error: None."""
+        """Return the value that a function reads; if it fails, record the error and return None."""
         try:
             return read_value()
         except DbanonError as error:
@@ -85,7 +88,8 @@ class FormState:
     ----------
     request : the submitted form; its name is empty if no form was submitted.
     errors : from field name to error.
-    is_conflict : show the saved values next to the submitted ones.
+    is_conflict : whether another page has changed the saved values; the form then shows them next
+        to the submitted ones.
     """
 
     request: FormRequest = NO_FORM
@@ -96,15 +100,15 @@ class FormState:
         """Return this state if it belongs to the named form, else an empty one."""
         return self if self.request.name == form else FormState()
 
-    def shown_value(self, name: str, saved: str) -> str:
-        """The value that a field shows."""
-        return first_value(self.request.fields, name, saved)
+    def find_shown_value(self, name: str, saved: str) -> str:
+        """Return the value that a field shows: the submitted one, or else the saved one."""
+        return get_first_value(self.request.fields, name, saved)
 
     def is_checked(self, name: str, saved: bool) -> bool:
-        """Whether a box is ticked: browsers do not send unticked boxes."""
+        """Whether a checkbox is ticked: browsers do not send unticked ones."""
         return name in self.request.fields if self.request.name else saved
 
-    def conflicting_values(self, saved: Mapping[str, str]) -> dict[str, str]:
+    def find_conflicting_values(self, saved: Mapping[str, str]) -> dict[str, str]:
         """Return the saved values that differ from the submitted ones; empty without a conflict.
 
         Parameters
@@ -113,7 +117,9 @@ class FormState:
         """
         if not self.is_conflict:
             return {}
-        return {name: text for name, text in saved.items() if self.shown_value(name, text) != text}
+        return {
+            name: text for name, text in saved.items() if self.find_shown_value(name, text) != text
+        }
 
 
 def parse_fields(body: bytes) -> dict[str, list[str]]:
@@ -139,7 +145,7 @@ def parse_fields(body: bytes) -> dict[str, list[str]]:
     return fields
 
 
-def first_value(fields: Fields, name: str, default: str = "") -> str:
+def get_first_value(fields: Fields, name: str, default: str = "") -> str:
     """Return the first value of a field."""
     return next(iter(fields.get(name, ())), default)
 
@@ -154,13 +160,13 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
     roles, reasons = {}, {}
     errors: dict[str, DbanonError] = {}
     for index, name in enumerate(bench.roles):
-        role = roles[name] = first_value(fields, f"role-{index}")
+        role = roles[name] = get_first_value(fields, f"role-{index}")
         if role not in list_allowed_roles(bench, name):
             errors[f"role-{index}"] = InvalidParameter(
                 f'Column "{name}" must have one of the listed roles.'
             )
         if role == KEEP:
-            reasons[name] = first_value(fields, f"reason-{index}")[:200]
+            reasons[name] = get_first_value(fields, f"reason-{index}")[:200]
             if not reasons[name]:
                 errors[f"reason-{index}"] = InvalidParameter(
                     f'Column "{name}" is kept as it is, but has no reason.',
@@ -179,7 +185,7 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
 def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
     """List the roles that a column may have."""
     entity = None if bench.role_proposals is None else bench.role_proposals.entity
-    # The entity column is counted, or it is a column like others.
+    # The proposed entity column identifies persons, or else it is released like other columns.
     return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
 
 
@@ -211,7 +217,7 @@ def list_tree_files(directory: Path) -> list[str]:
 def read_tree_choices(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
     """Read the chosen trees, by quasi-identifier.
 
-    A quasi-identifier that the form does not have keeps its tree.
+    A quasi-identifier without a field in the form keeps its tree.
 
     Raises
     ------
@@ -234,8 +240,8 @@ def read_tree_choices(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]
 
 
 def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -> TreeChoice | None:
-    """Read the tree of a column; None for none."""
-    kind = first_value(fields, f"tree-{index}")
+    """Read the tree chosen for a column; None if none was chosen."""
+    kind = get_first_value(fields, f"tree-{index}")
     if not kind:
         return None
     if kind not in list_tree_kinds(bench, name):
@@ -244,7 +250,7 @@ def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -
         "name": bench.stored_hierarchies,
         "file": list_tree_files(bench.start.directory),
     }
-    argument = first_value(fields, f"{kind}-{index}")
+    argument = get_first_value(fields, f"{kind}-{index}")
     choice = TreeChoice(kind, argument if kind in ("intervals", *existing_names) else "")
     if kind in existing_names and choice.argument not in existing_names[kind]:
         raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
@@ -279,10 +285,10 @@ def read_sweep_choice(bench: Workbench, fields: Fields) -> SweepChoice:
         )
     sample, limit_seconds = read_number("sample", 100, 10_000_000), read_number("limit", 1, 86_400)
     seed = read_number("seed", 0, 2**31)
-    nulls = first_value(fields, "nulls", "") or None
+    nulls = get_first_value(fields, "nulls", "") or None
     if nulls is not None and nulls not in NULL_POLICIES:
         checks.errors["nulls"] = InvalidParameter(
-            f"NULLs may become one of {', '.join(NULL_POLICIES)}."
+            f"The treatment of NULLs must be one of {', '.join(NULL_POLICIES)}."
         )
     methods = tuple(dict.fromkeys(fields.get("method", ())))
     if any(name not in (*NUMBER_METHODS, *CATEGORY_METHODS) for name in methods):
@@ -299,7 +305,7 @@ def read_sweep_choice(bench: Workbench, fields: Fields) -> SweepChoice:
 
 
 def _read_number(fields: Fields, name: str, minimum: int, maximum: int) -> int:
-    text = first_value(fields, name)
+    text = get_first_value(fields, name)
     if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and minimum <= int(text) <= maximum:
         return int(text)
     label = {"from": "The smallest k", "to": "The largest k", "limit": "The seconds"}.get(
@@ -317,25 +323,25 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
     """
     kinds = bench.start.output_kinds
     choice = JobChoice(
-        file=first_value(fields, "file"),
-        name=first_value(fields, "name"),
-        output=first_value(fields, "output"),
-        kind=first_value(fields, "kind", kinds[0]),
-        database_file=first_value(fields, "database_file", "released.duckdb"),
-        export=first_value(fields, "export"),
-        report=first_value(fields, "report") == "yes",
-        schedule=first_value(fields, "schedule"),
+        file=get_first_value(fields, "file"),
+        name=get_first_value(fields, "name"),
+        output=get_first_value(fields, "output"),
+        kind=get_first_value(fields, "kind", kinds[0]),
+        database_file=get_first_value(fields, "database_file", "released.duckdb"),
+        export=get_first_value(fields, "export"),
+        report=get_first_value(fields, "report") == "yes",
+        schedule=get_first_value(fields, "schedule"),
     )
     checks = FieldChecks()
     for name, check in {
         "file": lambda: _require_file(choice.file, (".yaml", ".yml"), "job file"),
         "name": lambda: _require_name(choice.name),
         "output": lambda: _require_output(choice.output),
-        "kind": lambda: _require(
+        "kind": lambda: _require_condition(
             choice.kind in kinds, f"A release is made as a {' or as a '.join(kinds)}."
         ),
         "database_file": lambda: _require_file(choice.database_file, (".duckdb",), "database file"),
-        "export": lambda: _require(
+        "export": lambda: _require_condition(
             choice.export in EXPORT_FORMATS,
             "A release is exported as CSV, as Parquet, or not at all.",
         ),
@@ -346,7 +352,7 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
     return choice
 
 
-def _require(condition: bool, message: str) -> None:
+def _require_condition(condition: bool, message: str) -> None:
     if not condition:
         raise InvalidParameter(message)
 
@@ -359,7 +365,7 @@ def _require_schedule(schedule: str) -> None:
 
 
 def _require_name(name: str) -> None:
-    _require(
+    _require_condition(
         is_job_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them."
     )
 
@@ -375,8 +381,8 @@ def _require_output(name: str) -> None:
 def _require_file(name: str, suffixes: tuple[str, ...], description: str) -> None:
     if not _FILE_NAME_PATTERN.fullmatch(name) or ".." in name or not name.endswith(suffixes):
         raise InvalidParameter(
-            f"The {description}'s name must end in {' or '.join(suffixes)}, and be letters of"
-            " English, digits, _, - and dots, without a directory.",
+            f"The {description}'s name must end in {' or '.join(suffixes)}, and contain only"
+            " English letters, digits, _, - and dots, without a directory.",
             hint=f"Write a name such as people{suffixes[0]}. The file goes into the directory"
             " in which the workbench was started.",
         )

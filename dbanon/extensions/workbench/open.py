@@ -22,8 +22,8 @@ from dbanon.extensions.workbench.state import (
     JobChoice,
     JobDecisions,
     JobFileCommands,
-    Start,
     TreeChoice,
+    WorkbenchArguments,
 )
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
@@ -61,11 +61,12 @@ _KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> Start:
-    """Read the arguments for a workbench that continues with a job file.
+def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> WorkbenchArguments:
+    """Return the arguments for a workbench that continues with a job file.
 
     Parameters
     ----------
+    commands : the command line's functions for job files.
     memory_bytes : memory limit of trial releases.
 
     Raises
@@ -88,18 +89,19 @@ def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> S
             hint=f"Run it with dbanon run {shlex.quote(str(file))}, and change it in an editor. The"
             " workbench opens only files that it could have saved.",
         )
-    [job], [job_keys] = map(_relative_to_directory, jobs), document["jobs"]
+    [job] = map(_make_paths_relative, jobs)
+    [job_keys] = document["jobs"]
     assert isinstance(job.job, Job)
     options = {**document.get("defaults", {}), **job_keys}
     columns: Mapping[str, Mapping[str, Any]] = job_keys["columns"]
-    is_of_file = is_row_file_url(job.source)
-    return Start(
+    reads_file = is_row_file_url(job.source)
+    return WorkbenchArguments(
         url=job.source,
         table=job.job.table,
         commands=commands,
         key=job.job.key,
         reading=job.job.reading,
-        target=None if is_of_file else job.target,
+        target=None if reads_file else job.target,
         memory_bytes=memory_bytes,
         opened_decisions=JobDecisions(
             choice=_build_job_choice(file, job, job_keys),
@@ -119,7 +121,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> S
     )
 
 
-def _relative_to_directory(job: FileJob) -> FileJob:
+def _make_paths_relative(job: FileJob) -> FileJob:
     """Return the job with paths as the workbench writes them: relative to the current folder."""
     folder = f"{Path.cwd()}{os.sep}"
     target = None if job.target is None else job.target.replace(folder, "", 1)
@@ -149,7 +151,7 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> 
 
 
 def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
-    """Convert a hierarchy to a value of the form; None if there is none, or no form for it."""
+    """Convert a hierarchy to a value of the form; None if missing, or if no form can show it."""
     if not hierarchy:
         return None
     kind = next(iter(hierarchy))
@@ -166,7 +168,7 @@ def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None
 
 
 def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[str]:
-    """Yield the keys that no form has, and those with values that the workbench never writes."""
+    """Yield the keys without a field in a form, and those with values that no form can produce."""
     [job_keys] = document["jobs"]
     sections = {
         "": document,

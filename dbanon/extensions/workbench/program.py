@@ -12,10 +12,10 @@ from dbanon.extensions.workbench import database
 from dbanon.extensions.workbench.access import Access
 from dbanon.extensions.workbench.routes import Routes
 from dbanon.extensions.workbench.server import HOST, Server
-from dbanon.extensions.workbench.state import Start, Workbench
+from dbanon.extensions.workbench.state import Workbench, WorkbenchArguments
 
 
-def run_workbench(start: Start, *, port: int, on_ready: Callable[[str], None]) -> bool:
+def run_workbench(start: WorkbenchArguments, *, port: int, on_ready: Callable[[str], None]) -> bool:
     """Answer requests until a signal arrives; return whether a task was running then.
 
     Parameters
@@ -45,7 +45,9 @@ def run_workbench(start: Start, *, port: int, on_ready: Callable[[str], None]) -
     access = Access(server.port)
     routes = Routes(bench, access)
     server.answer = routes.answer
-    server_thread = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
+    server_thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True
+    )
     server_thread.start()
     try:
         on_ready(access.address)

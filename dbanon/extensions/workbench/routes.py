@@ -18,8 +18,8 @@ from dbanon.doors.html.page import create_environment, report_policy, report_sty
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.extensions.workbench import database, forms, view
 from dbanon.extensions.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
-from dbanon.extensions.workbench.comparison import compare
-from dbanon.extensions.workbench.forms import Fields, FormError, FormState, first_value
+from dbanon.extensions.workbench.comparison import RELEASE_PREFIX, describe_comparison
+from dbanon.extensions.workbench.forms import Fields, FormError, FormState, get_first_value
 from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
 from dbanon.extensions.workbench.state import SweepChoice, Workbench
 from dbanon.extensions.workbench.tasks import (
@@ -38,11 +38,7 @@ _STATIC_FILES = {
 }
 # Maximum length of the random identifier that a page sends with its forms.
 _MAX_PAGE_ID_LENGTH = 32
-_STEP_NAMES = tuple(step for step, _, _ in view.STEPS)
-
-
-# Prefix of published releases' names in the query of the page that compares releases.
-_RELEASE_PREFIX = "r/"
+_STEP_NAMES = tuple(step.name for step in view.STEPS)
 
 
 # The section of the workbench's state that a form replaces or uses. The form is in conflict if
@@ -60,7 +56,7 @@ _RETAINED_FORMS = ("columns", "trees", "sweep", "job")
 
 
 class _ConflictError(Exception):
-    """Another page changed the section that a form would replace, after its own page was shown."""
+    """After a form's page was shown, another page changed the section that the form replaces."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,7 @@ class Routes:
 
     bench: Workbench
     access: Access
+    # From the name of a form to the method that handles it and returns the page to show next.
     _form_handlers: dict[str, Callable[[FormRequest], str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +84,7 @@ class Routes:
         object.__setattr__(self, "_form_handlers", handlers)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request, or refuse it before any part of it is used."""
+        """Answer a request; every request is checked before any of its content is used."""
         try:
             return self._answer(request)
         except Exception as error:
@@ -148,7 +145,7 @@ class Routes:
 
         Parameters
         ----------
-        state : the refused form that the page answers; None if it answers none.
+        state : a refused form, which the page shows with its errors; None for an ordinary request.
         """
         bench = self.bench
         if bench.role_proposals is None and step != "columns":
@@ -164,11 +161,11 @@ class Routes:
         sent_fields = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
             content = (
-                compare(bench, first_value(query, "a"), first_value(query, "b"))
+                describe_comparison(bench, get_first_value(query, "a"), get_first_value(query, "b"))
                 if step == "compare"
                 else view.PAGE_BUILDERS[step](bench, state)
             )
-            text = _template(f"{step}.html.j2").render(
+            text = _load_template(f"{step}.html.j2").render(
                 content=content,
                 step=step,
                 steps=view.STEPS,
@@ -176,13 +173,13 @@ class Routes:
                 table=bench.start.table,
                 form_key=self.access.form_key,
                 form_name=FORM_KEY_PARAMETER,
-                revision=first_value(sent_fields, "revision", str(bench.revision)),
-                page=first_value(sent_fields, "page", secrets.token_hex(8)),
+                revision=get_first_value(sent_fields, "revision", str(bench.revision)),
+                page=get_first_value(sent_fields, "page", secrets.token_hex(8)),
                 notes=view.describe_field_errors(state),
                 focus=next((name for name in state.errors if name), ""),
                 task=view.describe_task(bench.tasks.current, step),
                 error=error,
-                proposed=bench.role_proposals is not None,
+                has_proposals=bench.role_proposals is not None,
             )
         return HttpResponse(status, text, "text/html")
 
@@ -205,13 +202,13 @@ class Routes:
         except InvalidParameter as error:
             return HttpResponse(400, error.message)
         refusal = self.access.find_form_refusal(
-            request.headers, first_value(fields, FORM_KEY_PARAMETER)
+            request.headers, get_first_value(fields, FORM_KEY_PARAMETER)
         )
         if refusal is not None:
             return HttpResponse(refusal.status, refusal.reason)
         if name not in self._form_handlers:
             return HttpResponse(404, "There is no such form.")
-        form = FormRequest(name, first_value(fields, "page")[:_MAX_PAGE_ID_LENGTH], fields)
+        form = FormRequest(name, get_first_value(fields, "page")[:_MAX_PAGE_ID_LENGTH], fields)
         try:
             return self._redirect(self._form_handlers[name](form))
         except FormError as error:
@@ -219,11 +216,11 @@ class Routes:
         except _ConflictError:
             return self._render_page(step, {}, _report_conflict(form), 409)
         except BusyError:
-            busy = InvalidParameter(
+            busy_error = InvalidParameter(
                 "Another step is running, and nothing was changed.",
                 hint="Wait until it ends, or cancel it. Then send the form again.",
             )
-            return self._render_page(step, {}, FormState(form, {"": busy}), 409)
+            return self._render_page(step, {}, FormState(form, {"": busy_error}), 409)
         except DbanonError as error:
             return self._render_page(step, {}, FormState(form, {"": error}), 422)
 
@@ -237,11 +234,11 @@ class Routes:
         """
         if self.bench.tasks.is_busy:
             raise BusyError
-        revision = first_value(request.fields, "revision")
+        revision = get_first_value(request.fields, "revision")
         shown_revision = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
         section = _REPLACED_SECTIONS.get(request.name)
         if section is not None and self.bench.is_changed_elsewhere(
-            section, shown_revision, request.page
+            section, shown_revision, request.page_id
         ):
             raise _ConflictError
 
@@ -259,7 +256,15 @@ class Routes:
         request: FormRequest = NO_FORM,
         **options: Any,
     ) -> BackgroundTask:
-        """Begin a task that calls a function of ``database`` with these arguments."""
+        """Begin a task that calls a function of ``database``.
+
+        Parameters
+        ----------
+        name : what the task does, as pages show it.
+        step : the page that shows the task's progress.
+        work : the function; it gets the workbench, ``arguments``, the task and ``options``.
+        request : the form that begins the task, if any.
+        """
         return self.bench.tasks.begin_task(
             name, step, lambda task: work(self.bench, *arguments, task, **options), request
         )
@@ -284,7 +289,7 @@ class Routes:
             if (roles, reasons) != (bench.roles, bench.reasons):
                 self._require_current(request)
                 bench.roles, bench.reasons, bench.chosen_point = roles, reasons, None
-                bench.record_decision("columns", request.page)
+                bench.record_decision("columns", request.page_id)
         return "trees"
 
     def _submit_trees(self, request: FormRequest) -> str:
@@ -292,22 +297,24 @@ class Routes:
         if choices != {name: tree.choice for name, tree in self.bench.trees.items()}:
             self._require_current(request)
         task = self._begin_task(
-            "Make the trees", "trees", database.build_trees, choices, request=request
+            "Build the hierarchies", "trees", database.build_trees, choices, request=request
         )
-        return "sweep" if task.state == "done" and first_value(request.fields, "next") else "trees"
+        return (
+            "sweep" if task.state == "done" and get_first_value(request.fields, "next") else "trees"
+        )
 
     def _submit_sweep(self, request: FormRequest) -> str:
         choice = forms.read_sweep_choice(self.bench, request.fields)
         self._require_current(request)
-        repeats_sweep = first_value(request.fields, "again") == "yes"
-        earlier_sweep = self.bench.sweeps.get(self.bench.sweep_key(choice))
+        repeats_sweep = get_first_value(request.fields, "again") == "yes"
+        earlier_sweep = self.bench.sweeps.get(self.bench.build_sweep_key(choice))
         if earlier_sweep is not None and earlier_sweep.advice is not None and not repeats_sweep:
-            self._choose_recommended(choice, request.page)
+            self._choose_recommended(choice, request.page_id)
             return "sweep"
         self._begin_task("Try releases", "sweep", database.run_sweep, choice, request=request)
         return "sweep"
 
-    def _choose_recommended(self, choice: SweepChoice, page: str) -> None:
+    def _choose_recommended(self, choice: SweepChoice, page_id: str) -> None:
         """Choose the release that an earlier sweep recommends."""
         bench = self.bench
         with bench.lock:
@@ -315,26 +322,26 @@ class Routes:
             advice = None if bench.current_sweep is None else bench.current_sweep.advice
             recommendation = None if advice is None else advice.recommendation
             bench.chosen_point = None if recommendation is None else recommendation.point
-            bench.record_decision("sweep", page)
+            bench.record_decision("sweep", page_id)
 
     def _submit_choice(self, request: FormRequest) -> str:
         self._require_current(request)
         fields = request.fields
         if not self.bench.choose_release(
-            first_value(fields, "tried"), first_value(fields, "point"), request.page
+            get_first_value(fields, "tried"), get_first_value(fields, "point"), request.page_id
         ):
             raise InvalidParameter(
                 "Choose one of the trial releases.",
                 hint="Choose one on this page, which lists those of the current columns and"
                 " hierarchies.",
             )
-        return "compare" if first_value(fields, "next") == "compare" else "job"
+        return "compare" if get_first_value(fields, "next") == "compare" else "job"
 
     def _submit_job(self, request: FormRequest) -> str:
         choice = forms.read_job_choice(self.bench, request.fields)
         if choice != self.bench.job_choice:
             self._require_current(request)
-        replaces_file = first_value(request.fields, "replace") == "yes"
+        replaces_file = get_first_value(request.fields, "replace") == "yes"
         self._begin_task(
             "Write the job file",
             "job",
@@ -370,7 +377,7 @@ class Routes:
         return task.step
 
     def _begin_tree_recount(self) -> None:
-        """Begin to recount the trees for a larger k, unless a task is running or has failed."""
+        """Recount the trees for a larger k in a task, unless a task is running or this failed."""
         tasks = self.bench.tasks
         has_failed = (
             tasks.current is not None
@@ -379,7 +386,9 @@ class Routes:
         )
         if self.bench.trees_to_recount and not tasks.is_busy and not has_failed:
             with contextlib.suppress(BusyError):
-                self._begin_task("Count the trees", "trees", database.recount_trees)
+                self._begin_task(
+                    "Count the rows of the hierarchies", "trees", database.recount_trees
+                )
 
     def _begin_inspections(self, query: Fields) -> None:
         """Begin to read the releases to compare, unless they were read or a task is running."""
@@ -393,23 +402,23 @@ class Routes:
         try:
             if bench.listed_releases is None:
                 self._begin_task("List the releases", "compare", database.list_releases)
-            sides = [first_value(query, side) for side in ("a", "b")]
+            compared_names = [get_first_value(query, parameter) for parameter in ("a", "b")]
             listed_outputs = [release.output for release in bench.listed_releases or ()]
             outputs = [
-                name.removeprefix(_RELEASE_PREFIX)
-                for name in sides
-                if name.startswith(_RELEASE_PREFIX)
-                and name.removeprefix(_RELEASE_PREFIX) in listed_outputs
+                name.removeprefix(RELEASE_PREFIX)
+                for name in compared_names
+                if name.startswith(RELEASE_PREFIX)
+                and name.removeprefix(RELEASE_PREFIX) in listed_outputs
             ]
             outputs = [name for name in outputs if name not in bench.inspections]
             if outputs:
-                self._begin_task("Look at releases", "compare", database.inspect_releases, outputs)
+                self._begin_task("Read the releases", "compare", database.inspect_releases, outputs)
         except BusyError:
             return
 
 
 def _restore_form(task: BackgroundTask | None) -> FormState:
-    """Return the form of a task that is not done, with the task's error."""
+    """Return the form that began a task which is unfinished or failed, with the task's error."""
     if task is None or task.state == "done" or task.request.name not in _RETAINED_FORMS:
         return FormState()
     if task.state == "failed" and task.error is not None and task.field_name:
@@ -436,7 +445,7 @@ def _refuse_without_key() -> HttpResponse:
 
 
 @cache
-def _template(name: str) -> jinja2.Template:
+def _load_template(name: str) -> jinja2.Template:
     templates = create_environment(_FOLDER)
     templates.filters["in_query"] = lambda text: quote(str(text), safe="")
     return templates.get_template(name)

@@ -1,7 +1,7 @@
-"""An HTTP server for one user of this machine: few connections, small requests, timeouts.
+"""An HTTP server for one user on this machine; it limits connections, request sizes and times.
 
-It is the standard library's server, with one thread and one request per connection. ``answer``
-renders the pages.
+It is the standard library's server, with one thread and one request per connection. The function
+``Server.answer`` handles the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from socketserver import TCPServer
 from typing import Any
 
 HOST = "127.0.0.1"
-# A browser opens at most six; the others allow for further programs that connect.
+# A browser opens at most six connections; the others are for further programs that connect.
 MAX_CONNECTIONS = 32
 MAX_BODY_BYTES = 64 * 1024
 # Time limits for a whole request and for a whole response.
@@ -76,7 +76,7 @@ RequestHandler = Callable[[HttpRequest], HttpResponse]
 
 
 class _DeadlineSocket(io.RawIOBase):
-    """Reads from a socket until a deadline, however slowly the bytes arrive."""
+    """Reads from a socket until a deadline, even if bytes keep arriving slowly."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._socket, self._deadline = connection, time.monotonic() + seconds
@@ -106,7 +106,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self.server_address[1])
 
     def server_bind(self) -> None:
@@ -134,7 +134,7 @@ class Server(ThreadingHTTPServer):
             self._free_slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections: nothing of a request is printed."""
+        """Print nothing about a broken connection, because its request may contain keys."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: addresses contain keys."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what http.server cannot parse, without any part of the request."""
+        """Refuse what http.server cannot parse; the response quotes no part of the request."""
         # For an unknown version http.server would send a body without headers.
         self.request_version = "HTTP/1.0"
         self._send(HttpResponse(int(code), "The request could not be read."))

@@ -1,4 +1,4 @@
-"""The decisions and results of a workbench, in memory only."""
+"""The decisions and results of a workbench, which are kept in memory only."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class JobDecisions:
 
     Parameters
     ----------
-    choice : names, formats and schedule.
-    roles, reasons, trees : from column name to value.
+    choice : the job's names, formats and schedule.
+    roles, reasons, trees : from column name to its role, reason or tree.
     options : options of the release, except ``k``.
     text : the content of the file.
     """
@@ -75,12 +75,16 @@ class JobDecisions:
 
 
 @dataclass(frozen=True)
-class Start:
+class WorkbenchArguments:
     """The arguments of ``dbanon workbench``.
 
     Parameters
     ----------
-    url, table, key, reading : as for ``dbanon init``.
+    url : the URL of the table's database.
+    table : the name of the table.
+    commands : the command line's functions for job files.
+    key : columns whose values identify a row; needed if the source is a view.
+    reading : the format of a CSV file.
     target : URL of the database for releases; None for the source's.
     directory : the directory of the job file.
     memory_bytes : memory limit of trial releases.
@@ -128,18 +132,18 @@ class TreeChoice:
         ----------
         suggested_file : the name of the file for a suggested tree.
         """
-        values: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "dates": list(DATE_STEPS),
             "mask": True,
             "suggest": suggested_file,
         }
         if self.kind == "intervals":
-            return {"intervals": self.widths()}
+            return {"intervals": self.parse_widths()}
         name = "file" if self.kind == "suggest" else self.kind
-        return {name: values.get(self.kind, self.argument)}
+        return {name: arguments.get(self.kind, self.argument)}
 
-    def widths(self) -> list[int | float]:
-        """The widths of intervals; raises ValueError if one is not a number."""
+    def parse_widths(self) -> list[int | float]:
+        """Return the widths of intervals; raises ValueError if one is not a number."""
         widths = [float(width) for width in self.argument.split(",")]
         return [int(width) if width == int(width) else width for width in widths]
 
@@ -150,8 +154,9 @@ class ColumnTree:
 
     Parameters
     ----------
-    trial_hierarchy : what trial releases use: the builder, or the tree if there is none.
-    counts : rows below each node.
+    trial_hierarchy : the hierarchy for trial releases: a builder, or the tree if it has none.
+    tree : the tree over the table's current values.
+    counts : the rows below each node of the tree.
     reason : why a suggested tree was suggested; empty for others.
     """
 
@@ -162,13 +167,23 @@ class ColumnTree:
     reason: str = ""
 
     def is_outgrown(self, k: int) -> bool:
-        """Whether it was counted for a smaller k, so that labels of too few rows would be shown."""
+        """Whether the counts are for a smaller k, so that labels of too few rows would be shown."""
         return self.counts.bound < least_displayed_rows(k)
 
 
 @dataclass(frozen=True)
 class SweepChoice:
-    """Which trial releases to make."""
+    """Which trial releases to make; the fields are options of ``AdviceRequest``.
+
+    Parameters
+    ----------
+    k : the values of k to try.
+    methods : empty for the usual ones.
+    sample : maximum number of rows to sample.
+    time_limit : seconds after which no further release is tried.
+    max_seconds : methods whose forecast for all rows exceeds this, in CPU seconds, are not tried.
+    nulls : the treatment of NULLs; None for the one with the least loss.
+    """
 
     k: tuple[int, ...] = tuple(k for k in DEFAULT_KS if k <= 10)
     methods: tuple[str, ...] = ()
@@ -233,14 +248,14 @@ class SavedJobFile:
     ----------
     text : its content.
     decision_revision : the revision of the decisions that it contains.
-    trees : the names of the files with its trees.
+    tree_files : the names of the files with its trees.
     plan : pairs of label and text that describe a run; None until it was planned.
     """
 
     choice: JobChoice
     text: str
     decision_revision: int
-    trees: tuple[str, ...] = ()
+    tree_files: tuple[str, ...] = ()
     plan: Sequence[tuple[str, str]] | None = None
 
 
@@ -269,9 +284,14 @@ class Workbench:
     history : pairs of a changed section and the id of the page whose form changed it. A form
         contains the length that the history had when its page was rendered.
     decision_revision : number of decisions so far that affect a job file.
+    stored_hierarchies : the names of the hierarchies that are stored in the database.
+    roles, reasons, trees : from column name to its role, reason or tree.
+    sweeps : from ``build_sweep_key`` to the trial releases of a sweep.
+    listed_releases : the current releases; None until they are read.
+    inspections : from the name of a release's table or view to the data for comparing it.
     """
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: WorkbenchArguments) -> None:
         self.start = start
         # The pages show this URL, which contains no password.
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
@@ -305,32 +325,32 @@ class Workbench:
         """The number of changes."""
         return len(self.history)
 
-    def record_change(self, section: str, page: str = "") -> None:
+    def record_change(self, section: str, page_id: str = "") -> None:
         """Record that the form of a page changed a section."""
         with self.lock:
-            self.history.append((section, page))
+            self.history.append((section, page_id))
 
-    def record_decision(self, section: str, page: str = "") -> None:
+    def record_decision(self, section: str, page_id: str = "") -> None:
         """Record a decision that affects the job file."""
         with self.lock:
             self.opened_decisions = None
             self.decision_revision += 1
-            self.record_change(section, page)
+            self.record_change(section, page_id)
 
-    def is_changed_elsewhere(self, section: str, since_revision: int, page: str) -> bool:
-        """Whether another page than this one changed a section since a revision.
+    def is_changed_elsewhere(self, section: str, since_revision: int, page_id: str) -> bool:
+        """Whether a page with another id changed a section since a revision.
 
-        Changes by the same page are no conflict, if the user goes back to it.
+        Changes by the page itself, to which the user may have gone back, are no conflict.
         """
         with self.lock:
             return any(
-                changed == section and changed_by != page
-                for changed, changed_by in self.history[since_revision:]
+                changed_section == section and changing_page_id != page_id
+                for changed_section, changing_page_id in self.history[since_revision:]
             )
 
     @property
     def k(self) -> int:
-        """The k of the chosen release; until then that of the opened job file, or 5."""
+        """The k of the chosen release; if none is chosen, that of the opened job file, or 5."""
         if self.chosen_point is None:
             return 5 if self.opened_decisions is None else self.opened_decisions.k
         return self.chosen_point.k
@@ -366,31 +386,32 @@ class Workbench:
     @property
     def current_sweep(self) -> SweepResult | None:
         """The sweep for the current decisions; None if there is none yet."""
-        return self.sweeps.get(self.sweep_key(self.sweep_choice))
+        return self.sweeps.get(self.build_sweep_key(self.sweep_choice))
 
-    def sweep_digest(self, choice: SweepChoice) -> str:
-        """Identifies a sweep in forms that choose one of its releases."""
-        return hashlib.sha256(repr(self.sweep_key(choice)).encode()).hexdigest()
+    def compute_sweep_digest(self, choice: SweepChoice) -> str:
+        """Return a digest that identifies a sweep in forms that choose one of its releases."""
+        return hashlib.sha256(repr(self.build_sweep_key(choice)).encode()).hexdigest()
 
-    def choose_release(self, digest: str, name: str, page: str) -> bool:
+    def choose_release(self, digest: str, name: str, page_id: str) -> bool:
         """Choose a release of the sweep that a page showed; False if it has none with this name.
 
         Parameters
         ----------
-        digest : the sweep's; empty for the current one. Sweeps of other columns cannot be chosen.
-        name : method and k, as in ``mdav/5``.
-        page : the id of the page.
+        digest : the digest of the sweep, which must have the current columns; empty for the current
+            sweep.
+        name : the release's method and k, as in ``mdav/5``.
+        page_id : the id of the page.
         """
         with self.lock:
             choices = [self.sweep_choice, *(sweep.choice for sweep in self.sweeps.values())]
             for choice in choices if digest else choices[:1]:
-                sweep = self.sweeps.get(self.sweep_key(choice))
-                if sweep is None or (digest and self.sweep_digest(choice) != digest):
+                sweep = self.sweeps.get(self.build_sweep_key(choice))
+                if sweep is None or (digest and self.compute_sweep_digest(choice) != digest):
                     continue
                 for point in sweep.points:
                     if f"{point.curve}/{point.k}" == name:
                         self.sweep_choice, self.chosen_point = choice, point
-                        self.record_decision("sweep", page)
+                        self.record_decision("sweep", page_id)
                         return True
             return False
 
@@ -399,8 +420,8 @@ class Workbench:
         """The quasi-identifiers whose trees must be recounted for the chosen k."""
         return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 
-    def sweep_key(self, choice: SweepChoice) -> tuple[Any, ...]:
-        """The key of a sweep: everything that it depends on, except the rows of the table."""
+    def build_sweep_key(self, choice: SweepChoice) -> tuple[Any, ...]:
+        """Return everything that a sweep depends on, except the rows of the table."""
         trees = [
             (name, self.trees[name].tree.sha256, self.trees[name].choice)
             for name in self.hierarchies

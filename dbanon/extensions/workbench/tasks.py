@@ -27,7 +27,7 @@ from dbanon.errors import (
 
 # Seconds that a page waits for a quick task before it shows progress.
 QUICK_TASK_SECONDS = 0.4
-# Seconds within which the signal of a cancelled task arrives.
+# A signal within this many seconds after ``cancel`` was called is taken for the one that it sent.
 _LATE_SIGNAL_SECONDS = 2.0
 
 
@@ -42,12 +42,12 @@ class FormRequest:
     Parameters
     ----------
     name : the form's name; empty if there is no form.
-    page : a random id of the rendered page that contained it.
+    page_id : a random id of the rendered page that contained it.
     fields : from a field's name to all its values.
     """
 
     name: str = ""
-    page: str = ""
+    page_id: str = ""
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -60,13 +60,13 @@ class BackgroundTask:
 
     Parameters
     ----------
-    name : its description.
+    name : what the task does, as pages show it.
     step : the name of the page that began it.
-    work : the function to run.
+    work : the function to run, which gets the task.
     request : the form that began it.
     field_name : the field of that form whose value is being processed; empty for none.
     phase : the name of the current phase.
-    fraction : the completed share of it, 0 to 1.
+    fraction : the completed share of the phase, 0 to 1.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
     error : why it failed.
     end_event : is set when the task has ended.
@@ -89,7 +89,7 @@ class BackgroundTask:
         return self.state in ("waiting", "running")
 
     def report_progress(self, phase: str, fraction: float) -> None:
-        """Report progress."""
+        """Set the current phase and its completed share, 0 to 1."""
         self.phase, self.fraction = phase, fraction
 
 
@@ -99,9 +99,9 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._queue: queue.Queue[BackgroundTask] = queue.Queue()
         self._lock = threading.Lock()
-        self._cancelled: BackgroundTask | None = None
+        self._cancelled_task: BackgroundTask | None = None
         self._cancelled_at = 0.0
-        self._main = threading.main_thread()
+        self._main_thread = threading.main_thread()
         self.current: BackgroundTask | None = None
 
     @property
@@ -125,7 +125,7 @@ class BackgroundTasks:
         with self._lock:
             if self.is_busy:
                 raise BusyError
-            self._cancelled = None
+            self._cancelled_task = None
             task = self.current = BackgroundTask(name, step, work, request)
             self._queue.put(task)
         task.end_event.wait(QUICK_TASK_SECONDS)
@@ -134,9 +134,9 @@ class BackgroundTasks:
     def cancel(self) -> None:
         """End the running task as Ctrl-C would: its transaction is rolled back."""
         with self._lock:
-            if self.is_busy and self._cancelled is None:
-                self._cancelled, self._cancelled_at = self.current, time.monotonic()
-                signal.pthread_kill(int(self._main.ident or 0), signal.SIGINT)
+            if self.is_busy and self._cancelled_task is None:
+                self._cancelled_task, self._cancelled_at = self.current, time.monotonic()
+                signal.pthread_kill(int(self._main_thread.ident or 0), signal.SIGINT)
 
     def run(self) -> None:
         """Run tasks until a signal arrives that is not from ``cancel``.
@@ -155,7 +155,7 @@ class BackgroundTasks:
     def _was_cancelled(self) -> bool:
         """Whether a signal came from ``cancel``; if so, end the task."""
         with self._lock:
-            task, self._cancelled = self._cancelled, None
+            task, self._cancelled_task = self._cancelled_task, None
         if task is None:
             return False
         if task.is_busy:
@@ -175,7 +175,7 @@ class BackgroundTasks:
         except DbanonError as error:
             # A signal inside a database driver may be raised as an error of the database.
             task.error = _without_frames(error)
-            self._end_task(task, "cancelled" if self._cancelled is task else "failed")
+            self._end_task(task, "cancelled" if self._cancelled_task is task else "failed")
         except Exception as error:
             task.error = convert_unexpected(error)
             self._end_task(task, "failed")
@@ -189,7 +189,7 @@ class BackgroundTasks:
 
 
 def _without_frames(error: DbanonError) -> DbanonError:
-    """Return the error without frames, which would keep the table in memory until the next task."""
+    """Remove an error's stack frames, which would keep the table in memory until the next task."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

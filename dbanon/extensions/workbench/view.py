@@ -1,4 +1,7 @@
-"""The content of a workbench's pages, for its templates. Counts are those of ``dbanon advise``."""
+"""The content of a workbench's pages, for its templates.
+
+Counts are rounded or masked as in ``dbanon advise``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dbanon.advice.answer import ColumnAdvice, describe_entity, describe_set
 from dbanon.advice.profile import SMALL_COUNT
@@ -36,15 +39,29 @@ from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 
-Row = dict[str, Any]
+TemplateValues = dict[str, Any]
+
+
+class WorkbenchStep(NamedTuple):
+    """A page of the workbench.
+
+    Parameters
+    ----------
+    name : the page's name in its address.
+    """
+
+    name: str
+    title: str
+    description: str
+
 
 STEPS = (
-    ("columns", "Columns", "The role of each column"),
-    ("trees", "Hierarchies", "The labels that values are generalized to"),
-    ("sweep", "Loss against risk", "Trial releases in memory; nothing is written"),
-    ("compare", "Compare", "Two releases side by side"),
-    ("job", "Job file", "Saved, checked, planned"),
-    ("run", "Run", "The release and its report"),
+    WorkbenchStep("columns", "Columns", "The role of each column"),
+    WorkbenchStep("trees", "Hierarchies", "The labels that values are generalized to"),
+    WorkbenchStep("sweep", "Loss against risk", "Trial releases in memory; nothing is written"),
+    WorkbenchStep("compare", "Compare", "Two releases side by side"),
+    WorkbenchStep("job", "Job file", "Saved, checked, planned"),
+    WorkbenchStep("run", "Run", "The release and its report"),
 )
 ROLE_TEXTS = {
     "quasi_identifier": "quasi-identifier: protected",
@@ -65,12 +82,12 @@ TREE_TEXTS = {
 
 # A table with this many columns or more has a filter.
 _MANY_COLUMNS = 10
-# How many problems of an error, and sets of columns that make rows unique, a page lists.
+# Maximum numbers of an error's problems, and of sets of columns that make rows unique, on a page.
 _LISTED_PROBLEMS = 10
 _LISTED_SETS = 5
 
 
-def describe_error(error: DbanonError) -> Row:
+def describe_error(error: DbanonError) -> TemplateValues:
     """Describe an error as commands print it: its first problems, and the number of others."""
     problems = _problem_texts(error)
     n_unlisted = len(problems) - _LISTED_PROBLEMS
@@ -97,7 +114,7 @@ def _problem_texts(error: DbanonError) -> list[str]:
     return []
 
 
-def describe_form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
+def describe_form_errors(errors: Mapping[str, DbanonError]) -> TemplateValues | None:
     """Describe the errors of a form's fields: a single error as it is, several as a list."""
     descriptions = list(map(describe_error, errors.values()))
     if len(descriptions) < 2:
@@ -120,7 +137,7 @@ def describe_field_errors(state: FormState) -> dict[str, str]:
     return {name: error.message for name, error in state.errors.items() if name}
 
 
-def describe_task(task: BackgroundTask | None, step: str) -> Row | None:
+def describe_task(task: BackgroundTask | None, step: str) -> TemplateValues | None:
     """Describe the progress of a task; once it has ended, only on the page of its step."""
     if task is None or (not task.is_busy and task.step != step):
         return None
@@ -135,17 +152,17 @@ def describe_task(task: BackgroundTask | None, step: str) -> Row | None:
     }
 
 
-def describe_columns(bench: Workbench, state: FormState) -> Row:
-    """Build the page of the columns: their roles, the proposals and the reasons."""
-    proposed, state = bench.role_proposals, state.for_form("columns")
-    if proposed is None:
+def describe_columns(bench: Workbench, state: FormState) -> TemplateValues:
+    """Build the content of the columns' page: their roles, the proposals and the reasons."""
+    role_proposals, state = bench.role_proposals, state.for_form("columns")
+    if role_proposals is None:
         return {"rows": []}
     rows = []
-    for index, column in enumerate(proposed.profile.columns):
-        role = proposed.roles[column.name]
+    for index, column in enumerate(role_proposals.profile.columns):
+        role_proposal = role_proposals.roles[column.name]
         nulls, distinct = _describe_counts(bench, column.name)
-        choices = forms.list_allowed_roles(bench, column.name)
-        selected_role = state.shown_value(f"role-{index}", bench.roles[column.name])
+        allowed_roles = forms.list_allowed_roles(bench, column.name)
+        selected_role = state.find_shown_value(f"role-{index}", bench.roles[column.name])
         rows.append(
             {
                 "index": index,
@@ -153,23 +170,27 @@ def describe_columns(bench: Workbench, state: FormState) -> Row:
                 "kind": column.attribute.sql_type or column.attribute.kind.value,
                 "nulls": nulls,
                 "distinct": distinct,
-                "proposed_role": propose_column(column.attribute, role).role,
-                "role": selected_role if selected_role in choices else bench.roles[column.name],
-                "proposal_reason": REASONS[role.reason],
-                "alternative": role.alternative or "",
-                "reason": state.shown_value(f"reason-{index}", bench.reasons.get(column.name, "")),
-                "role_choices": [(role, ROLE_TEXTS[role]) for role in choices],
+                "proposed_role": propose_column(column.attribute, role_proposal).role,
+                "role": selected_role
+                if selected_role in allowed_roles
+                else bench.roles[column.name],
+                "proposal_reason": REASONS[role_proposal.reason],
+                "alternative": role_proposal.alternative or "",
+                "reason": state.find_shown_value(
+                    f"reason-{index}", bench.reasons.get(column.name, "")
+                ),
+                "role_choices": [(role, ROLE_TEXTS[role]) for role in allowed_roles],
             }
         )
     names = list(bench.roles)
     saved_values = {f"role-{names.index(name)}": role for name, role in bench.roles.items()}
     reasons = {f"reason-{names.index(name)}": text for name, text in bench.reasons.items()}
-    differing_values = state.conflicting_values(saved_values)
+    differing_values = state.find_conflicting_values(saved_values)
     return {
         "rows": rows,
         "saved": {field: ROLE_TEXTS[role] for field, role in differing_values.items()}
-        | state.conflicting_values(reasons),
-        "n_rows": f"{proposed.profile.rows:,}",
+        | state.find_conflicting_values(reasons),
+        "n_rows": f"{role_proposals.profile.rows:,}",
         "roles": [(role, ROLE_TEXTS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
         "entity": describe_entity(bench.entity) if bench.entity else "",
     }
@@ -185,8 +206,8 @@ def _describe_counts(bench: Workbench, name: str) -> tuple[str, str]:
     return str(advice.nulls), str(advice.distinct)
 
 
-def describe_trees(bench: Workbench, state: FormState) -> Row:
-    """Build the page of the hierarchies: the quasi-identifiers and their trees."""
+def describe_trees(bench: Workbench, state: FormState) -> TemplateValues:
+    """Build the content of the hierarchies' page: the quasi-identifiers and their trees."""
     names, state = list(bench.roles), state.for_form("trees")
     rows, saved_values = [], {}
     for name in bench.quasi_identifiers:
@@ -200,9 +221,9 @@ def describe_trees(bench: Workbench, state: FormState) -> Row:
             {
                 "index": index,
                 "name": name,
-                "kind": state.shown_value(f"tree-{index}", choice.kind),
+                "kind": state.find_shown_value(f"tree-{index}", choice.kind),
                 "arguments": {
-                    kind: state.shown_value(f"{kind}-{index}", default_arguments.get(kind, ""))
+                    kind: state.find_shown_value(f"{kind}-{index}", default_arguments.get(kind, ""))
                     for kind in ("intervals", "name", "file")
                 },
                 "kind_choices": [
@@ -217,27 +238,27 @@ def describe_trees(bench: Workbench, state: FormState) -> Row:
         "stored": bench.stored_hierarchies,
         "saved": {
             field: TREE_TEXTS.get(text, text) or "none"
-            for field, text in state.conflicting_values(saved_values).items()
+            for field, text in state.find_conflicting_values(saved_values).items()
         },
     }
 
 
-def _describe_tree(tree: ColumnTree, k: int) -> Row:
+def _describe_tree(tree: ColumnTree, k: int) -> TemplateValues:
     """Describe a tree with its labels and counts."""
     counts = tree.counts
-    largest_rows, unit = 1, "persons" if counts.counts_persons else "rows"
+    max_rows, unit = 1, "persons" if counts.counts_persons else "rows"
 
-    def describe_node(node: TreeNode) -> Row:
+    def describe_node(node: TreeNode) -> TemplateValues:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
-            "bar": svg.draw_share_bar(node.bar.rows / largest_rows) if node.bar.rows else "",
+            "bar": svg.draw_share_bar(node.bar.rows / max_rows) if node.bar.rows else "",
             "children": [describe_node(child) for child in node.children],
             "others_note": node.others_text.replace("rows", unit),
         }
 
     if counts.root is not None:
-        largest_rows = max((child.bar.rows for child in counts.root.children), default=1) or 1
+        max_rows = max((child.bar.rows for child in counts.root.children), default=1) or 1
     return {
         "reason": tree.reason,
         "leaves": f"{counts.leaves:,}",
@@ -258,7 +279,7 @@ def _is_numeric(bench: Workbench) -> bool:
 
 
 def describe_sweep_map(sweep_result: SweepResult, chosen_point: Point | None) -> dict[str, Any]:
-    """Describe the map of a sweep, for ``describe_map``."""
+    """Return the points of a sweep, in the form that ``describe_map`` expects."""
     points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
         "risk": "linkage risk",
@@ -283,10 +304,12 @@ def is_same_point(point: Point, other: Point | None) -> bool:
     return other is not None and (point.curve, point.k) == (other.curve, other.k)
 
 
-def describe_sweep(bench: Workbench, state: FormState) -> Row:
-    """Build the page of a sweep: its form, its map, its table and notes."""
+def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
+    """Build the content of the sweep's page: its form, its map, its table and notes."""
     sweep_result, choice, state = bench.current_sweep, bench.sweep_choice, state.for_form("sweep")
-    choices = NUMBER_METHODS if bench.role_proposals and _is_numeric(bench) else CATEGORY_METHODS
+    method_choices = (
+        NUMBER_METHODS if bench.role_proposals and _is_numeric(bench) else CATEGORY_METHODS
+    )
     saved_values = {
         "from": choice.k[0],
         "to": choice.k[-1],
@@ -295,15 +318,17 @@ def describe_sweep(bench: Workbench, state: FormState) -> Row:
         "seed": choice.seed,
         "nulls": choice.nulls or "",
     }
-    content: Row = {
-        "fields": {name: state.shown_value(name, str(text)) for name, text in saved_values.items()},
+    content: TemplateValues = {
+        "fields": {
+            name: state.find_shown_value(name, str(text)) for name, text in saved_values.items()
+        },
         "methods": state.request.fields.get("method", ()) if state.request.name else choice.methods,
         "repeats_sweep": state.is_checked("again", False),
-        "method_choices": choices,
+        "method_choices": method_choices,
         "sweep": None,
         "columns": ", ".join(bench.quasi_identifiers),
         "entity": bench.entity or "",
-        "sweep_digest": bench.sweep_digest(choice),
+        "sweep_digest": bench.compute_sweep_digest(choice),
     }
     if sweep_result is None:
         return content
@@ -358,19 +383,19 @@ def describe_sweep(bench: Workbench, state: FormState) -> Row:
     return content
 
 
-def describe_job(bench: Workbench, state: FormState) -> Row:
-    """Build the page of the job file: the form, and the saved file."""
+def describe_job(bench: Workbench, state: FormState) -> TemplateValues:
+    """Build the content of the job file's page: the form, and the saved file."""
     state = state.for_form("job")
     choice = bench.job_choice or forms.propose_job_choice(bench)
     saved_file = bench.saved_file
     point = bench.chosen_point
     texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
     return {
-        "fields": {name: state.shown_value(name, text) for name, text in texts.items()},
+        "fields": {name: state.find_shown_value(name, text) for name, text in texts.items()},
         "writes_report": state.is_checked("report", choice.report),
         "replaces_file": state.is_checked("replace", False),
         "saved_values": {
-            name: text or "none" for name, text in state.conflicting_values(texts).items()
+            name: text or "none" for name, text in state.find_conflicting_values(texts).items()
         },
         "kinds": bench.start.output_kinds,
         "needs_database_file": bench.start.needs_database_file,
@@ -385,7 +410,7 @@ def describe_job(bench: Workbench, state: FormState) -> Row:
         else {
             "file": saved_file.choice.file,
             "text": saved_file.text,
-            "trees": saved_file.trees,
+            "tree_files": saved_file.tree_files,
             "plan": saved_file.plan,
             "is_current": saved_file.decision_revision == bench.decision_revision,
         },
@@ -398,8 +423,8 @@ def _describe_options(decisions: JobDecisions) -> str:
     return ", ".join(f"{name} = {value}" for name, value in options.items())
 
 
-def describe_run(bench: Workbench, state: FormState) -> Row:
-    """Build the page of the release that the job published."""
+def describe_run(bench: Workbench, state: FormState) -> TemplateValues:
+    """Build the content of the page with the release that the job published."""
     saved_file, release = bench.saved_file, bench.published_release
     return {
         "saved": None if saved_file is None else saved_file.choice.file,
@@ -421,7 +446,7 @@ def describe_run(bench: Workbench, state: FormState) -> Row:
 
 def _render_cron_command(directory: Path, file: str) -> str:
     """Render the command that cron runs."""
-    # cron has a short PATH of its own, and a % ends its line.
+    # cron searches only a few directories for programs, and ends the command at an unescaped %.
     run_command = f"{shlex.quote(_find_program())} run {shlex.quote(file)}"
     command = f"cd {shlex.quote(str(directory))} && {run_command}"
     return command.replace("%", r"\%")

@@ -16,7 +16,7 @@ async function refreshLivePart() {
     const message = document.createElement("p");
     message.className = "warning";
     message.setAttribute("role", "alert");
-    message.textContent = "The workbench does not answer any more: what was not finished is rolled back.";
+    message.textContent = "The workbench no longer answers. Unfinished work is rolled back.";
     livePart.replaceWith(message);
     return;
   }

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
+from dbanon.doors.jobfile.init import render_job_file
 
 # Names with YAML line breaks or invalid characters, with YAML syntax, or that YAML reads as
 # non-text.
@@ -93,7 +93,7 @@ def test_check_accepts_job_files_of_init_for_any_name(names: list[str], tmp_path
             " range AS row_number FROM range(60)"
         )
     file = tmp_path / "job.yaml"
-    file.write_text(job_file_for(f"duckdb:///{path}", "people", k=2, key=names), "utf-8")
+    file.write_text(render_job_file(f"duckdb:///{path}", "people", k=2, key=names), "utf-8")
     [job] = read_job_file(file).jobs
     assert job.job.key == tuple(names)
     assert CliRunner().invoke(main, ["check", str(file)]).exit_code == 0

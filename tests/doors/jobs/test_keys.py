@@ -15,7 +15,7 @@ from dbanon.doors.jobfile.columns import COLUMN_MODELS, ROLES, ModelSpec
 from dbanon.doors.jobfile.field_types import COLUMN_KEYS, JOB_LEVEL_OPTIONS, RENAMED_KEYS
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
-    FILE,
+    SCHEMA_FILE,
     Defaults,
     ExportSpec,
     JobFileSpec,
@@ -24,8 +24,8 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
-    json_schema,
-    schema_text,
+    build_json_schema,
+    render_json_schema,
 )
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
@@ -77,7 +77,7 @@ def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
 
 
 def test_the_schema_is_that_of_the_models() -> None:
-    schema = json_schema()
+    schema = build_json_schema()
     parts = schema["$defs"]
     assert set(schema["properties"]) == keys(JobFileSpec)
     models: tuple[Any, ...] = (
@@ -95,7 +95,7 @@ def test_the_schema_is_that_of_the_models() -> None:
         part = parts[model.__name__]
         assert set(part["properties"]) == keys(model)
         assert part["additionalProperties"] is False
-    assert FILE.read_text(encoding="utf-8") == schema_text()
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == render_json_schema()
     done = CliRunner().invoke(main, ["schema"])
     assert (done.exit_code, json.loads(done.stdout)) == (0, schema)
 

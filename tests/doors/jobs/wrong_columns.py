@@ -92,7 +92,7 @@ WRONG_COLUMNS = [
         AGE,
         with_age("hierarchy: {mask: [1], origin: 3}"),
         f"{JOB}.columns.age.hierarchy",
-        "no other keys than",
+        "allows only the keys",
     ),
     Wrong(
         "hierarchy of no file",

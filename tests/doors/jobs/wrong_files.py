@@ -128,7 +128,7 @@ WRONG = [
         "table: people",
         f'table: "${{{SECRET[:4]}}}"',
         f"{JOB}.table",
-        "takes no ${",
+        "must not contain ${",
     ),
     # -- options ----------------------------------------------------------------------------------
     Wrong("k of 1", "k: 3", "k: 1", "defaults.k", "2 or more"),
@@ -408,14 +408,14 @@ WRONG = [
         "table: people",
         f'table: people\n    notify: [{{on: [failure], command: ["${{{SECRET[:4]}}}"]}}]',
         f"{JOB}.notify.0.command",
-        "takes no ${",
+        "must not contain ${",
     ),
     Wrong(
         "webhook in the file",
         "table: people",
         f'table: people\n    notify: [{{on: [failure], webhook: "https://hook/{SECRET}"}}]',
         f"{JOB}.notify.0.webhook",
-        "must be one variable of the environment",
+        "must be a single environment variable",
     ),
     Wrong(
         "command and webhook",
@@ -464,7 +464,7 @@ WRONG = [
         "version: 1",
         f'version: 1\nmetrics: "s3://{SECRET}/a.prom"',
         "metrics",
-        "must be a file of this machine",
+        "must be a file on this machine",
         2,
     ),
     Wrong(
@@ -472,7 +472,7 @@ WRONG = [
         "table: people",
         f'table: people\n    report: "s3://{SECRET}/a.html"',
         f"{JOB}.report",
-        "must be a file of this machine",
+        "must be a file on this machine",
     ),
     # -- what each run would refuse ---------------------------------------------------------------
     Wrong(

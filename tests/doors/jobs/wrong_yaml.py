@@ -31,14 +31,19 @@ WRONG_YAML = [
     Wrong("own tag", "table: people", "table: !python/name:os.system x", f"{JOB}.table", "tag"),
     Wrong("tag of a list", "jobs:\n", "jobs: !!seq\n", "jobs", "tag"),
     Wrong(
-        "equal keys", "method: mdav", "method: mdav\n  k: 9", "defaults.k", "already in line 7", 9
+        "equal keys",
+        "method: mdav",
+        "method: mdav\n  k: 9",
+        "defaults.k",
+        "already appears on line 7",
+        9,
     ),
     Wrong(
         "equal columns",
         "id: {role: drop}",
         "age: {role: drop}",
         f"{JOB}.columns.age",
-        "already in line 15",
+        "already appears on line 15",
         17,
     ),
     Wrong(
@@ -76,7 +81,7 @@ WRONG_YAML = [
     Wrong("octal of 1.2", "k: 3", "k: 0o10", "defaults.k", "some programs"),
     Wrong("hexadecimal", "k: 3", "k: 0x10", "defaults.k", "some programs"),
     Wrong("base 60", "k: 3", "k: 1:30", "defaults.k", "base 60"),
-    Wrong("underscore", "k: 3", "k: 1_000", "defaults.k", "text to others"),
+    Wrong("underscore", "k: 3", "k: 1_000", "defaults.k", "as text by others"),
     Wrong(
         "no", "reason: a public list", "reason: no", f"{JOB}.columns.site.reason", "true or false"
     ),

@@ -17,7 +17,7 @@ from dbanon.doors.cli.run import save_report
 from dbanon.extensions.workbench.access import Access
 from dbanon.extensions.workbench.routes import Routes
 from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
-from dbanon.extensions.workbench.state import JobFileCommands, Start, Workbench
+from dbanon.extensions.workbench.state import JobFileCommands, Workbench, WorkbenchArguments
 
 PORT = 4711
 STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
@@ -118,7 +118,7 @@ def text_of(page: str) -> str:
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in the test's thread."""
     commands = JobFileCommands(lambda path: open_jobs(path, False), save_report)
-    bench = Workbench(Start(url, table, commands, directory=directory, **more))
+    bench = Workbench(WorkbenchArguments(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
     client = Client(routes)
@@ -131,7 +131,9 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
 def idle(directory: Path) -> Client:
     """A workbench without a database, to test who has access."""
     commands = JobFileCommands(_none, _none)
-    bench = Workbench(Start("sqlite:///none.db", "people", commands, directory=directory))
+    bench = Workbench(
+        WorkbenchArguments("sqlite:///none.db", "people", commands, directory=directory)
+    )
     return Client(Routes(bench, Access(PORT)))
 
 

@@ -299,6 +299,6 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
     first.page.check("[name=again]")
     first.page.route(f"{base}/sweep", kill_before_the_first_look)
     first.page.click("form[action=sweep] button")
-    first.page.wait_for_selector("text=does not answer any more", timeout=30_000)
+    first.page.wait_for_selector("text=no longer answers", timeout=30_000)
     context.close()
     quiet.close()

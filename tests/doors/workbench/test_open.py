@@ -13,17 +13,17 @@ from click.testing import CliRunner
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, JobFileInvalid
 from dbanon.extensions.workbench.open import open_job_file
-from dbanon.extensions.workbench.state import Start
+from dbanon.extensions.workbench.state import WorkbenchArguments
 from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import ROLES, decide_roles, swept, trees
 from tests.doors.workbench.test_command import READING, write_table
 
 
-def opened(client: Client, file: str = "people.yaml") -> Start:
+def opened(client: Client, file: str = "people.yaml") -> WorkbenchArguments:
     return open_job_file(Path(file), client.routes.bench.start.commands, 10**9)
 
 
-def workbench_of(start: Start, folder: Path) -> AbstractContextManager[Client]:
+def workbench_of(start: WorkbenchArguments, folder: Path) -> AbstractContextManager[Client]:
     return workbench(
         start.url,
         start.table,

@@ -78,7 +78,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
         elsewhere.write_text("mine")
         make()
         page = client.sent("job", form)
-        assert "which this workbench did not write" in page
+        assert "and this workbench did not write it" in page
         assert mine.read_text() == "mine"
         mine.unlink()
     client.done("job", form)
@@ -109,7 +109,7 @@ def test_a_tree_never_replaces_foreign_files(client: Client, tmp_path: Path) -> 
     data = tmp_path / f"people.tree-{position}.csv"
     data.write_text("north,1\n")
     form = client.form(client.page("job"), "job") | {"replace": "yes"}
-    assert "which this workbench did not write" in client.sent("job", form)
+    assert "and this workbench did not write it" in client.sent("job", form)
     assert data.read_text() == "north,1\n"
     assert not (tmp_path / "people.yaml").exists()
     data.unlink()
@@ -214,7 +214,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("sweep", {"from": 3, "to": 4, "method": "exact"}, "from the listed methods"),
     ("choose", {"point": "gaa_cp/4"}, "the trial releases"),
     ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
-    ("sweep", {"nulls": "none"}, "NULLs may become one of"),
+    ("sweep", {"nulls": "none"}, "The treatment of NULLs must be one of"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "must not have a schema"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
