@@ -227,7 +227,7 @@ def _update_stale_values(
 
     Parameters
     ----------
-    is_live : bool (n_classes,), True for classes of which no person is absent.
+    is_live : bool (n_classes,), True for classes whose persons are all present.
     is_stale, is_present : bool (n_classes, largest class size), flags of persons.
     """
     if rules.changes == FREEZE:

@@ -149,7 +149,7 @@ def release_frame(
     ----------
     frame : the source.
     tasks : see ``anonymize``.
-    findings : what is known of the source's columns; None to examine the first rows of ``frame``.
+    findings : findings on the source's columns; None to examine the first rows of ``frame``.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class PinnedSource:
     relation : the table of a database; None for files.
     require_unchanged : raises SourceChanged if the source changed; called before publishing.
     count_rows : counts the rows in the database or the files, to compare with the rows read.
-    findings : what is known of its columns; None to examine the first rows of ``frame``.
+    findings : findings on its columns; None to examine the first rows of ``frame``.
     """
 
     name: str
