@@ -1,6 +1,6 @@
-"""A store for origins, sources without a store of their own.
+"""A store for origins: sources without a store of their own, such as Arrow streams.
 
-Their rows are copied once into a DuckDB database in memory, and read there.
+The rows of an origin are copied once into a DuckDB database in memory, and read there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ProgressReport = Callable[[str, float], None]
 
 
 class StreamStore(DuckdbStore):
-    """A database in memory with a copy of a source's rows, whose key is their order of arrival.
+    """A database in memory with a copy of a source's rows, numbered in their order of arrival.
 
-    Releases that are written here are lost with the run unless they are exported.
+    Releases that are written to this database are lost at the end of the run unless exported.
 
     Parameters
     ----------
-    table : the relation to read, as in the job.
+    table : the name of the relation to read, as the job has it.
     columns : the columns to copy; the table has all other columns, too, but without values.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for the default.
@@ -83,13 +83,13 @@ class StreamStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """Run a transaction as ``session`` does: nothing permanent can be changed here."""
+        """Run a transaction as ``session`` does, since this database has nothing permanent."""
         self._copy_rows()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """Return a context manager that locks nothing, because the target's lock is enough."""
+        """Lock nothing: the target locks the job."""
         return nullcontext()
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:

@@ -1,4 +1,4 @@
-"""Errors about release files."""
+"""Errors about writing release files and moving them to their destination."""
 
 from __future__ import annotations
 

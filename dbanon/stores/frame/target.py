@@ -33,7 +33,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import to_python_objects
-from dbanon.stores.frame.source import KIND, NAME, FrameSource, encode_column
+from dbanon.stores.frame.source import FRAME_KIND, FRAME_NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
 
@@ -154,17 +154,18 @@ class StagedFrameRelease(StagedRelease):
 
 
 class FrameTarget:
-    """Builds the released frame and, once it is verified, provides it.
+    """Builds the released frame, and provides it as ``released`` after it has been verified.
 
     Parameters
     ----------
-    row_order : ``input`` keeps order and index of the source; otherwise rows get a random order and
-        a new index.
+    row_order : ``input`` keeps the order and the index of the source's rows; ``shuffled`` gives
+        them a random order and a new index.
 
     Attributes
     ----------
-    released, source_positions : the frame, and the position of each of its rows in the source,
-        int64 (r,); None until it is published.
+    released : the released frame; None before the release is published.
+    source_positions : int64 (r,), the position of each released row in the source; None before the
+        release is published.
     """
 
     released: pd.DataFrame | None = None
@@ -177,8 +178,10 @@ class FrameTarget:
         """Describe the output; raises InvalidParameter if the job asks for ranges."""
         if job.policy.intervals == RANGE:
             raise _ranges_error()
-        name = RelationName(None, NAME)
-        return Output(name, name, name, KIND, release_id)
+        name = RelationName(None, FRAME_NAME)
+        return Output(
+            name=name, relation=name, staging_name=name, kind=FRAME_KIND, release_id=release_id
+        )
 
     def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
@@ -216,7 +219,7 @@ class FrameTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Raise InvalidParameter: a frame's values are already in the client."""
+        """Raise InvalidParameter: a frame is in this process, not in a database that keeps rows."""
         raise passthrough_error()
 
     def write(
@@ -250,12 +253,12 @@ class FrameTarget:
         for name in requests.persons:
             assert entities is not None
             row_entities = entities[staged_release.records]
-            persons_of_sets = []
+            persons_by_set = []
             for columns in requests.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-                persons_of_sets.append(_count_persons(set_classes, row_entities, cells={}))
+                persons_by_set.append(_count_persons(set_classes, row_entities, cells={}))
             persons[name] = replace(
-                _count_persons(classes, row_entities, cells), further_sets=tuple(persons_of_sets)
+                _count_persons(classes, row_entities, cells), further_sets=tuple(persons_by_set)
             )
         return Counts(rows, persons, cells, further_sets=set_counts)
 
@@ -263,7 +266,7 @@ class FrameTarget:
         """Do nothing: Python computes the pseudonyms."""
 
     def count_distinct(self, staged_release: StagedFrameRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and its distinct values."""
+        """Count the released rows that have a value in a column, and the distinct values."""
         values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
 
@@ -416,7 +419,13 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
 def _count_persons(
     classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, ClassValueCounts]
 ) -> EntityCount:
-    """Count the persons in each class; all arguments have one entry per row."""
+    """Count the persons in each class.
+
+    Parameters
+    ----------
+    classes, persons : (r,), the class and the person of each row.
+    cells : for each sensitive column, its value in each row, to count the persons with each value.
+    """
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     persons_by_class = np.bincount(pairs[:, 0])
     return EntityCount(
