@@ -213,7 +213,7 @@ class PendingFile:
         """Do nothing: the file needs no upload."""
 
     def finish(self, *, replaceable_status: FileStatus) -> None:
-        """Move the file to its destination; raises and takes arguments as ``move_to_destination``."""
+        """Move the file to its destination; see ``move_to_destination``."""
         move_to_destination(self.path, self.destination, replaceable_status=replaceable_status)
 
     def undo(self) -> None:
@@ -276,7 +276,7 @@ class PendingObject:
         self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
 
     def finish(self, *, replaceable_status: FileStatus) -> None:
-        """Move the object to its destination; raises and takes arguments as for a file."""
+        """Move the object to its destination; see ``move_to_destination``."""
         move_to_destination(self.staged, self.destination, replaceable_status=replaceable_status)
 
     def undo(self) -> None:

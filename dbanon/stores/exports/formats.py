@@ -13,8 +13,8 @@ from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, SEPARATORS, Export
 from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
-# Rows per row group of a Parquet file. Row groups disclose nothing: classes are in random order, and
-# so are the rows of a class.
+# Rows per row group of a Parquet file. Row groups disclose nothing: the classes, and the rows of a
+# class, are in random order.
 GROUP_ROWS = 131_072
 # Maximum bytes of a column's dictionary per row group. Arrow's default is 1 MiB; with less, columns
 # of nearly unique texts switch to plain encoding sooner, and take fewer bytes.

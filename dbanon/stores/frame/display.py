@@ -1,4 +1,4 @@
-"""Distinguish values of a data frame that are displayed differently, although Python's == is true."""
+"""Distinguish values of a data frame that are displayed differently but equal in Python."""
 
 from __future__ import annotations
 

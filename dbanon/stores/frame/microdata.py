@@ -101,7 +101,7 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal with up to ``scale`` decimal places to an integer in units of 10**-scale."""
+    """Convert a decimal with up to ``scale`` decimal places to an integer, in 10**-scale."""
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
@@ -145,7 +145,7 @@ def microdata_from_frame(
     codes = []
     categories = []
     is_valid = np.ones((n, len(attributes)), bool)
-    # Columns with values that float64 cannot represent exactly.
+    # Columns with values that float64 may be unable to represent exactly.
     rounded_names = set()
     number_column = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
