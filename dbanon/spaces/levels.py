@@ -105,8 +105,8 @@ def level_space(
 
     Raises
     ------
-    DbanonError : ``mixed_space`` raises it.
-    RangeUnsuitable : ``NumberLevels.of`` raises it.
+    InvalidParameter, HierarchyBroken : see ``mixed_space``.
+    RangeUnsuitable : the values of a column are too large, too far apart or too close for levels.
     """
     steps = level_steps or {}
     scales = (level_measures or measures).numbers

@@ -1,6 +1,6 @@
 """Relations, rights and ledger tables on MariaDB.
 
-Methods without a docstring implement ``sessions.interface.SessionInterface``.
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations
@@ -227,6 +227,7 @@ class MariadbCatalog(Session):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
     def has_schema(self, name: str) -> bool:
+        """Return True if a schema with exactly this name exists."""
         return bool(
             self.rows(
                 "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"

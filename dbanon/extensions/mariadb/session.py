@@ -3,8 +3,9 @@
 The source is first copied by a single statement, so that all later steps see the same rows. The
 snapshot of a transaction is not enough for that: ``CREATE TABLE … SELECT`` and ``INSERT … SELECT``
 ignore the snapshot; they read and lock the current rows. DDL statements commit the transaction, so
-releases are published in the steps that ``publication`` describes. Methods without a docstring
-implement ``sessions.interface.SessionInterface``.
+releases are published in the steps that ``publication`` describes.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations

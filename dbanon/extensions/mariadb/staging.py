@@ -1,8 +1,8 @@
 """Read the copied source on MariaDB, stage labels and classes, and join them.
 
 Rows are sent to the server in packets: the bytes of many rows as one value. The server unpacks a
-packet by a join with a table of row indexes. Methods without a docstring implement
-``sessions.interface.SessionInterface``.
+packet by a join with a table of row indexes. Public methods without a docstring override documented
+ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ class MariadbStaging(MariadbCatalog):
         Parameters
         ----------
         columns : pairs of name and SQL type.
+        batches : batches of rows, each as a list of values for each column.
         """
         self.run(statements.create_staging(table, columns, STAGING_OPTIONS))
         insert = f"INSERT INTO {quote(table)} VALUES "
@@ -141,14 +142,14 @@ class MariadbStaging(MariadbCatalog):
                     mariadb_dialect.literals(column, self.connection.escape) for column in batch
                 ]
                 row_format = "({})".format(",".join(value_format for value_format, _ in literals))
-                row_texts, length = [], 0
+                row_texts, n_characters = [], 0
                 for row in zip(*(values for _, values in literals), strict=True):
                     row_text = row_format % row
                     row_texts.append(row_text)
-                    length += len(row_text)
-                    if length > _STATEMENT_CHARACTERS:
+                    n_characters += len(row_text)
+                    if n_characters > _STATEMENT_CHARACTERS:
                         cursor.execute(insert + ",".join(row_texts))
-                        row_texts, length = [], 0
+                        row_texts, n_characters = [], 0
                 if row_texts:
                     cursor.execute(insert + ",".join(row_texts))
 
@@ -207,7 +208,8 @@ class MariadbStaging(MariadbCatalog):
 
         Raises
         ------
-        EngineUnsuitable : the binary log replays statements, so a replica would draw another key.
+        EngineUnsuitable : the binary log records statements, which a replica would run with another
+            random key.
         """
         [(logs_statements,)] = self.rows(
             "SELECT @@log_bin AND @@sql_log_bin AND @@binlog_format = 'STATEMENT'"
@@ -282,8 +284,11 @@ class MariadbStaging(MariadbCatalog):
         )
         # Sort rows by class and position, as in the release: the order of INSERT statements in the
         # general log must not reveal which source row became which released row.
-        by_position = itemgetter(0, 1)
-        sorted_batches = iter(lambda: sorted(islice(rows, _BATCH_ROWS), key=by_position), [])
+        by_class_and_position = itemgetter(0, 1)
+        # An empty batch is the end.
+        sorted_batches = iter(
+            lambda: sorted(islice(rows, _BATCH_ROWS), key=by_class_and_position), []
+        )
         column_batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
         self._load(statements.ROWS, columns, column_batches)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dbanon.job.reading import APOSTROPHE, COMMA, DMY, MDY, POINT, SPACE, YMD, Reading
 from dbanon.stores.duckdb.dialect import literal
 
-# The kinds of formats: names of types in the option ``types``.
+# The kinds of formats: the names of types that users write in the option ``types``.
 INTEGER, DECIMAL, DOUBLE, PERCENT = "integer", "decimal", "double", "percent"
 DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN = "date", "timestamp", "timestamptz", "boolean"
 NUMBER_KINDS = (INTEGER, DECIMAL, DOUBLE)
@@ -46,8 +46,8 @@ _DATE_SEPARATORS = {DMY: "/.-", MDY: "/-", YMD: "/.-"}
 # A pattern of ``strptime`` for each order of day, month and year, with its first separator.
 STRPTIME_PATTERNS = {DMY: "%d/%m/%Y", MDY: "%m/%d/%Y", YMD: "%Y/%m/%d"}
 ORDER_NAMES = {DMY: "day first", MDY: "month first", YMD: "year first"}
-# Formats of a time of day after a date, by what they add to the name of the date's format: a
-# regular expression, and patterns of ``strptime``.
+# Formats of a time of day after a date: a regular expression, and patterns of ``strptime``. The key
+# is appended to the name of the date's format.
 _TIME_FORMATS = {
     "": ("", ("",)),
     " hh:mm": (f"[ T]{_TIME_PATTERN}", (" %H:%M:%S.%f", " %H:%M:%S", " %H:%M")),
@@ -98,7 +98,7 @@ def matches_pattern(column: str, pattern: str) -> str:
 
 
 def _if_then(condition: str, consequence: str) -> str:
-    """Build an AND of two conditions that evaluates the second only if the first is true."""
+    """Build SQL for AND that evaluates the second condition only if the first one is true."""
     return f"CASE WHEN {condition} THEN {consequence} ELSE false END"
 
 
@@ -312,7 +312,9 @@ def _formats_of_date_order(
 
     Parameters
     ----------
-    parts : keys of ``_DATE_PART_PATTERNS`` in order.
+    order : ``dmy``, ``mdy`` or ``ymd``.
+    parts : the parts in this order, as keys of ``_DATE_PART_PATTERNS``.
+    separators : the characters that may separate the parts.
     """
     has_two_digit_year = "y" in parts
     for name_suffix, (time_pattern, time_strptime_patterns) in _TIME_FORMATS.items():

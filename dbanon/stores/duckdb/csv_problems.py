@@ -43,6 +43,7 @@ class UntypedColumn:
 
     Parameters
     ----------
+    message, hint : the texts of the error.
     is_ambiguous : whether the values can be read in several ways; otherwise some are malformed.
     """
 

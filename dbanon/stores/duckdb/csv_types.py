@@ -215,7 +215,7 @@ class TypeInference:
         return [*pattern, *usual_formats(column, self._reading)]
 
     def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
-        """Return the type of a format that fits; it has a problem if another reading also fits."""
+        """Return the type of a format that fits; it has a problem if another type fits, too."""
         column = quote(name)
         if value_format.kind == INTEGER:
             condition, pattern = csv_forms.compact_date_format(column)
@@ -570,5 +570,5 @@ def type_option(name: str, kind: str) -> str:
 
 
 def _to_yaml(argument: str) -> str:
-    """Write an argument as in a job file."""
+    """Write an option's value as in a job file (YAML)."""
     return argument if re.fullmatch("[a-z]+", argument) else json.dumps(argument)

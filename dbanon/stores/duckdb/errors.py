@@ -110,7 +110,7 @@ def translate_errors(message: str = "The database refused a statement.") -> Iter
 
 
 def _disk_full(error: duckdb.Error) -> DiskFull:
-    """The error for a full disk, with the path that DuckDB reports."""
+    """Build the error for a full disk, with the path that DuckDB reports, if any."""
     path = re.search(r'file \\?"([^"\\]+)', str(error))
     return DiskFull(
         f"The disk is full, or a limit of file sizes is reached, at {path[1]}; nothing was"

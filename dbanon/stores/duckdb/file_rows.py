@@ -1,4 +1,4 @@
-"""Loading of row files into a single table of DuckDB."""
+"""Loading of files with rows (CSV, spreadsheets, Parquet) into a single table of DuckDB."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _FOLDERS_TABLE = quote("dbanon_parts")
 
 
 class FileRows:
-    """Loads row files into a table.
+    """Loads all files of a source into one table.
 
     Parameters
     ----------
     name : the name of the table.
     reading : the options for CSV files.
-    memory_bytes : the memory limit for files that must be converted in memory.
+    memory_bytes : the memory limit for a file that must be converted in memory.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A store for row files: their rows are loaded into DuckDB in memory, and read there."""
+"""A store for files with rows: the rows are loaded into DuckDB in memory, and read there."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class FileStore(DuckdbStore):
         return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
     def _load(self) -> None:
-        """Load the rows of the files, if this was not done before."""
+        """Load the rows of the files when it is called for the first time."""
         if self._is_loaded:
             return
         with translate_errors():

@@ -1,6 +1,6 @@
 """Sessions on DuckDB, through its Python client; Arrow transfers rows in bulk.
 
-Methods without a docstring implement ``sessions.interface.SessionInterface``.
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations

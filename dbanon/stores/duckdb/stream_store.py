@@ -26,7 +26,7 @@ from dbanon.stores.origins import Origin, RowStream
 _RAW_TABLE = quote("dbanon_raw")
 _BATCH_VIEW = "dbanon_batch"
 
-# Called with a phase and its completed share.
+# Called with the name of a phase of the run, and the completed share of this phase, 0 to 1.
 ProgressReport = Callable[[str, float], None]
 
 
@@ -38,7 +38,7 @@ class StreamStore(DuckdbStore):
     Parameters
     ----------
     table : the name of the relation to read, as the job has it.
-    columns : the columns to copy; the table has all other columns, too, but without values.
+    columns : the columns to copy; the copy has the other columns, too, but only NULL in them.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for the default.
     """
@@ -96,7 +96,7 @@ class StreamStore(DuckdbStore):
         return _StreamSession(connection, self._on_sql, self._provenance)
 
     def _copy_rows(self) -> None:
-        """Copy the rows of the source, if this was not done before."""
+        """Copy the rows of the source when it is called for the first time."""
         if self._provenance:
             return
         for setting in self._spill_statements:

@@ -320,7 +320,8 @@ def move_to_destination(
     Raises
     ------
     OSError : the file cannot be moved, or another file exists at the destination.
-    OutputExists : another object or table exists at the destination.
+    OutputExists : something that must not be replaced exists at the destination.
+    OutputBusy, OutcomeUnknown : a table could not be changed; see ``IcebergTable.commit``.
     """
     if isinstance(destination, IcebergTable):
         assert isinstance(staged_file, TableFile)

@@ -110,7 +110,7 @@ class FrameSource:
     def refine_attributes(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        """Describe the attributes that ``describe`` did not, whose kind is OTHER."""
+        """Describe the attributes of the kind OTHER, which ``describe`` has skipped."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a
             for a in attributes
@@ -129,7 +129,7 @@ class FrameSource:
         """Do nothing: in pandas, equal values always have the same text."""
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """Return a column's distinct non-NULL values, in its order, from the releasable rows."""
+        """Return the distinct non-NULL values of the releasable rows, in the column's order."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return list_column_texts(microdata, microdata.attributes[0])
 
@@ -268,7 +268,7 @@ class FrameSource:
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield batches of rows: their positions, int64 (m, 1), and a tuple of values for each row.
+        """Yield batches of m rows: their positions, int64 (m, 1), and a tuple of values for each.
 
         NULL is None.
         """
@@ -325,7 +325,7 @@ class FrameSource:
 
 
 def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
-    """Describe a column; an unsupported type gets the kind ``other``."""
+    """Describe a column; an unsupported type gets the kind OTHER."""
     try:
         return attribute_of(name, series)
     except UnsupportedType:
@@ -333,7 +333,7 @@ def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
 
 
 def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
-    """Return the profile of a column; unsupported types get the kind ``other``."""
+    """Count the values of a column; an unsupported type gets the kind OTHER."""
     attribute = _attribute_or_other(name, series)
     values = series[series.notna()]
     n_distinct = int(_encode_values(values).max(initial=-1)) + 1
@@ -465,9 +465,9 @@ def _exact_totals(
 
 
 def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Encode persons by numbers, int64 (n,), -1 for NULL.
+    """Encode person identifiers as codes, int64 (n,); -1 for NULL.
 
-    Texts are normalized before comparison.
+    Texts are compared after the normalization that ``person.normalize`` names.
     """
     if person.normalize:
         normalization = person.normalize
@@ -481,7 +481,7 @@ def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int
 
 
 def _encode_values(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Encode values by numbers, int64 (n,), -1 for NULL; unhashable values are compared as text."""
+    """Encode values as codes, int64 (n,); -1 for NULL. Unhashable values are compared as text."""
     try:
         codes, _ = pd.factorize(series)
     except TypeError:

@@ -175,7 +175,7 @@ class FrameTarget:
         self._row_order = row_order
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """Describe the output; raises InvalidParameter if the job asks for ranges."""
+        """Describe the output; raises InvalidParameter if the job asks for a range type."""
         if job.policy.intervals == RANGE:
             raise _ranges_error()
         name = RelationName(None, FRAME_NAME)
@@ -219,13 +219,13 @@ class FrameTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Raise InvalidParameter: a frame is in this process, not in a database that keeps rows."""
+        """Raise InvalidParameter: a frame's values are already Python objects of this process."""
         raise passthrough_error()
 
     def write(
         self, draft: PreparedRelease, source: Source, progress: Progress
     ) -> StagedFrameRelease:
-        """Build the released rows; raises the errors of ``ports.Target.write``."""
+        """Build the released rows; raises InvalidParameter if column names would repeat."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._row_order != INPUT:
@@ -245,10 +245,10 @@ class FrameTarget:
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
         one_per_row = np.ones(len(frame), np.int64)
-        cells = {}
+        value_counts = {}
         for name in requests.sensitive:
             column = encode_column(frame[name], as_texts=name in requests.leaf_columns)
-            cells[name] = ClassValueCounts(classes, column, one_per_row)
+            value_counts[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
         for name in requests.persons:
             assert entities is not None
@@ -256,11 +256,12 @@ class FrameTarget:
             persons_by_set = []
             for columns in requests.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-                persons_by_set.append(_count_persons(set_classes, row_entities, cells={}))
+                persons_by_set.append(_count_persons(set_classes, row_entities, value_counts={}))
             persons[name] = replace(
-                _count_persons(classes, row_entities, cells), further_sets=tuple(persons_by_set)
+                _count_persons(classes, row_entities, value_counts),
+                further_sets=tuple(persons_by_set),
             )
-        return Counts(rows, persons, cells, further_sets=set_counts)
+        return Counts(rows, persons, cells=value_counts, further_sets=set_counts)
 
     def require_pseudonyms(self, source: Source) -> None:
         """Do nothing: Python computes the pseudonyms."""
@@ -417,14 +418,17 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
 
 
 def _count_persons(
-    classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, ClassValueCounts]
+    classes: NDArray[np.int64],
+    persons: NDArray[np.int32],
+    value_counts: Mapping[str, ClassValueCounts],
 ) -> EntityCount:
     """Count the persons in each class.
 
     Parameters
     ----------
     classes, persons : (r,), the class and the person of each row.
-    cells : for each sensitive column, its value in each row, to count the persons with each value.
+    value_counts : for each sensitive column, its value in each row; the result has the number of
+        persons of each value.
     """
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     persons_by_class = np.bincount(pairs[:, 0])
@@ -434,15 +438,18 @@ def _count_persons(
         histogram=_histogram(np.bincount(classes)),
         persons_per_class=persons_by_class.astype(np.int64),
         cells={
-            name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
+            name: _mark_first_rows(column_counts, persons)
+            for name, column_counts in value_counts.items()
         },
     )
 
 
-def _mark_first_rows(cells: ClassValueCounts, persons: NDArray[np.int32]) -> ClassValueCounts:
-    """Set ``persons`` to 1 in each person's first row per class and value, and to 0 elsewhere."""
-    triples = np.column_stack((cells.classes, cells.column.codes, persons))
+def _mark_first_rows(
+    value_counts: ClassValueCounts, persons: NDArray[np.int32]
+) -> ClassValueCounts:
+    """Count each person only in its first row of each class and value; other rows count 0."""
+    triples = np.column_stack((value_counts.classes, value_counts.column.codes, persons))
     _, first_rows = np.unique(triples, axis=0, return_index=True)
     is_first = np.zeros(len(triples), np.int64)
     is_first[first_rows] = 1
-    return replace(cells, persons=is_first)
+    return replace(value_counts, persons=is_first)

@@ -2,7 +2,9 @@
 
 SQLite has no schemas, so a schema becomes a prefix of names: ``release.people`` is the table
 ``release_people``. It does not enforce types either, so values are checked against the declared
-types. Methods without a docstring implement ``sessions.interface.SessionInterface``.
+types.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
 from dbanon.stores.sqlite.session import SqliteSession, translate_errors
 
-# The number of SQLite's virtual machine instructions between calls of the progress handler.
+# SQLite calls the progress handler after this many instructions of its virtual machine.
 _INSTRUCTIONS_PER_PROGRESS_CALL = 100_000
 
 
