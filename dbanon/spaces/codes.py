@@ -136,7 +136,7 @@ class Metric:
         return encode_numbers(values, valid, scale, unit)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
-        """Combine the codes of records, int32 (n, d), and the hierarchies in the kernels' form."""
+        """Combine the codes of records, int32 (n, d), and the hierarchies for kernels."""
         empty, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
         leaf_counts = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
@@ -164,7 +164,7 @@ class Metric:
 
 
 def _compute_step_square(width: float, tree: Hierarchy) -> int:
-    """Compute the squared distance for height 1, if that for the tree's height is ``width``."""
+    """Compute the squared distance of height 1, so that the whole tree is about ``width`` wide."""
     square = int(width * width)
     if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE

@@ -38,7 +38,7 @@ def encode_numbers(
 
     Parameters
     ----------
-    values : float64 (n,).
+    values : float64 (n,), the numbers; arbitrary where NULL.
     valid : bool (n,), False for NULL; None if no value is NULL.
     scale : minimum and maximum of the attribute in the table.
     unit : the largest code.
@@ -75,7 +75,7 @@ class LabelCosts:
         hierarchy or from the range of its values.
     firsts : int32, the first code of each piece, concatenated over attributes.
     costs : int32, for each attribute with w pieces a table (w, w), concatenated: the cost per
-        record of the label from one piece to another.
+        record of a label, by its first and last piece.
     """
 
     pieces: NDArray[np.int32]
@@ -132,7 +132,8 @@ def _compute_number_costs(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the first code of each piece, int32 (w,), and the costs, int32 (w * w,), of a number.
 
-    Both are empty if there are too many pieces. The costs are reduced by that of the widest piece.
+    Both are empty if there are too many pieces. The cost of the widest piece is subtracted from all
+    costs, so that a label of a single piece costs 0.
     """
     borders = grid.borders_between(scale.least, scale.most, MAX_PIECES - 1)
     if borders is None:
@@ -245,7 +246,7 @@ class MixedSpace:
         return self.labels or LabelCosts.none(len(self.names))
 
     def table(self, extra: NDArray[np.int32] | None = None) -> MixedTable:
-        """Combine the records and their hierarchies in the form that kernels take.
+        """Combine the codes of the records and the hierarchies for kernels.
 
         Parameters
         ----------
@@ -284,7 +285,7 @@ def mixed_space(
 
     Parameters
     ----------
-    standardize : not used; it is a parameter because all builders of spaces have the same ones.
+    standardize : not used, since all functions that create builders have the same parameters.
     weights : the weight of each attribute, by name; 1 for attributes without one.
     label_steps : the grid widths chosen by the caller, if refinements minimize the loss of number
         labels; None if they minimize the ranges of values.

@@ -200,7 +200,7 @@ def numeric_space(
 def _points(
     microdata: Microdata, measures: Measures, standardize: str, weights: Mapping[str, float]
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """Return a function that builds the space of given records; all attributes are numbers."""
+    """Return a function that builds the space of given records; all attributes are numeric."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
     transform = Standardization.of([measures.numbers[name] for name in names], standardize)
@@ -226,7 +226,7 @@ def _code_space(
     standardize: str,
     weights: Mapping[str, float],
 ) -> Callable[[NDArray[np.int64]], CodeSpace]:
-    """Return a function that builds the space of given records; some attributes are no numbers."""
+    """Return a function that builds the space of given records; some attributes are not numeric."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Mahalanobis distances need numbers, not text or hierarchies.",

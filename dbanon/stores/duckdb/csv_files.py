@@ -211,7 +211,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
 def open_as_utf8(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
-    """Yield a descriptor of the file's text in UTF-8; other encodings are converted in memory.
+    """Yield a file descriptor that reads the file as UTF-8; convert other encodings in memory.
 
     Raises
     ------

@@ -165,7 +165,7 @@ def check_with_timeout(check: Callable[[], bool]) -> bool | None:
 
     try:
         with thread_connections().cut_new_connections_after(_CHECK_SECONDS):
-            # The result of the check is no connection, so there is nothing to close.
+            # The check returns no connection, so there is nothing to close.
             return thread_connections().connect_in_time(check_catalog, close=lambda result: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None

@@ -203,7 +203,7 @@ def _nullable_types(pa: Any) -> dict[Any, Any]:
 
 
 def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
-    """Convert a released column to its original type if its values fit, as labels may not."""
+    """Convert a released column to its original type, or to another if labels do not fit it."""
     if original_type is not None:
         try:
             return pa.array(series, type=original_type, from_pandas=True)

@@ -101,7 +101,12 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal with up to ``scale`` decimal places to an integer, in 10**-scale."""
+    """Convert a decimal to an integer in units of 10**-scale.
+
+    Parameters
+    ----------
+    value : the decimal; it has at most ``scale`` decimal places.
+    """
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)

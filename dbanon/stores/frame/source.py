@@ -361,7 +361,7 @@ def _detect_form(profile: ColumnProfile, series: pd.Series[Any]) -> str:
 
 
 def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
-    """Return the share of equal values among all pairs of rows without NULL.
+    """Return the share of pairs of rows that have equal values; rows with NULL are ignored.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> At
 
 
 def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
-    """Encode a column's values as positions in their sorted order.
+    """Encode each value of a column as its position among the sorted distinct values.
 
     Parameters
     ----------
