@@ -128,11 +128,11 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     """Advise on a table in memory, for ``anonymize_frame``."""
     # Imports pandas, which databases do not need.
     from dbanon.stores.frame.conversion import frame_of
-    from dbanon.stores.frame.source import NAME, FrameSource
+    from dbanon.stores.frame.source import FRAME_NAME, FrameSource
     from dbanon.stores.ports import IN_DATA_FRAME
 
     frame, _ = frame_of(data)
-    request = build_options(AdviceRequest, {**options, "table": NAME})
+    request = build_options(AdviceRequest, {**options, "table": FRAME_NAME})
     with progress_callback(progress) as report_progress, hints_without_views(IN_DATA_FRAME):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _TABLE_OPTIONS}

@@ -23,7 +23,7 @@ from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
 from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
-from dbanon.stores.frame.source import NAME, FrameSource
+from dbanon.stores.frame.source import FRAME_NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
 from dbanon.stores.ports import IN_DATA_FRAME
 
@@ -58,7 +58,7 @@ class ArrowExporter(Protocol):
 
 
 # A job needs names for source and output, but frames have none.
-_TABLE_NAMES = {"table": NAME, "output": NAME}
+_TABLE_NAMES = {"table": FRAME_NAME, "output": FRAME_NAME}
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 

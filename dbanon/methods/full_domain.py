@@ -117,7 +117,7 @@ def full_domain(
         dict(zip(names, best_levels, strict=True)),
         {
             name: number_levels
-            for name, number_levels in zip(names, space.numbers, strict=True)
+            for name, number_levels in zip(names, space.number_levels, strict=True)
             if number_levels is not None
         },
     )

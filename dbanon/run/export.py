@@ -235,7 +235,7 @@ class Exporter:
                 pending.undo()
                 return
             existing_status = existing_status if may_be_replaced(path, exports) else None
-        pending.finish(over=existing_status if self._may_replace else None)
+        pending.finish(replaceable_status=existing_status if self._may_replace else None)
 
     def undo(self) -> None:
         """Delete the files, because the release was not published."""
@@ -313,7 +313,9 @@ class Exporter:
                     existing_status = destinations.status_of(destination)
                     may_replace = self._may_replace and may_be_replaced(destination, exports)
                     destinations.move_to_destination(
-                        path, destination, over=existing_status if may_replace else None
+                        path,
+                        destination,
+                        replaceable_status=existing_status if may_replace else None,
                     )
             except (DbanonError, OSError) as error:
                 _warn_pending(

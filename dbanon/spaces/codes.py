@@ -1,10 +1,12 @@
 """Integer distances between records with text or hierarchies, without an embedding.
 
-An embedding needs about one coordinate per value (``numeric.embed_leaves``), but squared distances
-do not: each hierarchy adds the square of the height of the lowest common ancestor over the height
-of the tree. Here distances are integers. Numbers are rounded to steps of 2**-28 of the largest
-range (coarser above 32 attributes and for very small weights); shares of heights are exact. So
-equal distances stay equal in any order of addition.
+An embedding needs about one coordinate per value (``numeric.embed_leaves``). Squared distances can
+be computed without one: a hierarchy contributes (h / H)**2, where h is the height of the lowest
+common ancestor of two values and H is the height of the tree.
+
+Here distances are integers, so equal distances stay equal in any order of addition. Numbers are
+rounded to steps of 2**-28 of the largest range (to larger steps with more than 32 attributes, or
+with very small weights). The shares h / H are exact.
 """
 
 from __future__ import annotations
@@ -25,30 +27,33 @@ from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
 
 KernelT = TypeVar("KernelT")
 
-# Codes per integer step, at least: with fewer, rounding would distort integer columns.
+# The codes of two neighbouring integers differ by at least this much. If they were closer, rounding
+# would distort integer columns.
 _MIN_CODES_PER_STEP = 1 << 8
 
-# Bits of a difference and of the sum of squares, with room for rounding.
+# Bits of the largest difference of two codes, and of the largest squared distance, with room for
+# rounding.
 _SPREAD_BITS, _SQUARE_BITS = 30.0, 61.0
 _MAX_UNIT = 1 << 30
 
 # Limits of binary scaling and of distances, far from overflow of float64.
 _MAX_SCALE_BITS, _MAX_SPREAD = 1000, 1e300
 
-# lcm(1, ..., 16)**2. The square of a tree's width is rounded down to a multiple of it, so trees up
-# to 16 high have exact shares. Below the next limit that rounding would be too coarse.
+# lcm(1, ..., 16)**2. The square of a tree's width is rounded down to a multiple of it, so that the
+# shares of trees with a height of up to 16 are exact. Squares below ``_MIN_EXACT_SQUARE`` are not
+# rounded, since the multiple is too large for them.
 _SHARE_MULTIPLE = 720720**2
 _MIN_EXACT_SQUARE = 1 << 51
 
 
 @dataclass(frozen=True)
 class AttributeMetric:
-    """An attribute and its spread, by which ``Metric.of`` scales it.
+    """An attribute and its spread, by which ``Metric.of`` scales its distances.
 
     Parameters
     ----------
-    tree, scale : its hierarchy, or the scale of a number; the other is None.
-    spread : the largest distance between two values.
+    tree, scale : the hierarchy of the attribute, or the scale of its numbers; the other is None.
+    spread : the largest distance between two values of the table.
     """
 
     tree: Hierarchy | None
@@ -59,14 +64,19 @@ class AttributeMetric:
     def of(
         cls, tree: Hierarchy | None, scale: Scale | None, standardize: str, factor: float
     ) -> AttributeMetric:
-        """Create an attribute whose distances are standardized, then multiplied by ``factor``."""
+        """Create an attribute whose distances are standardized, then multiplied by ``factor``.
+
+        Parameters
+        ----------
+        standardize : the name of the standardization, such as ``range``.
+        """
         if scale is None:
             return cls(tree, None, factor)
         with np.errstate(over="ignore", invalid="ignore"):
-            ends = Standardization.of([scale], standardize).apply(
+            [[least], [most]] = Standardization.of([scale], standardize).apply(
                 np.array([[scale.least], [scale.most]])
             )
-            spread = float(np.minimum(ends[1, 0] - ends[0, 0], _MAX_SPREAD)) * factor
+            spread = float(np.minimum(most - least, _MAX_SPREAD)) * factor
         return cls(None, scale, min(spread, _MAX_SPREAD))
 
 
@@ -77,8 +87,10 @@ class Metric:
     Parameters
     ----------
     attributes : the d attributes.
-    units : int64 (d,), the largest code of a number; about the width of a tree.
-    squares : int64 (d,), the squared distance of two values that meet at height 1; 0 for numbers.
+    units : int64 (d,), the largest distance within each attribute: exact for numbers, whose codes
+        are 0 to this; approximate for hierarchies.
+    squares : int64 (d,), the squared distance of two values whose lowest common ancestor has height
+        1; 0 for numbers.
     """
 
     attributes: tuple[AttributeMetric, ...]
@@ -124,23 +136,26 @@ class Metric:
         return encode_numbers(values, valid, scale, unit)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
-        """Convert the codes of records, int32 (n, d), to an argument of kernels."""
+        """Combine the codes of records, int32 (n, d), and the hierarchies for kernels."""
         empty, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
-        leaves = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
+        leaf_counts = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
         depths = [np.full(tree.n_leaves, tree.height, np.int32) for tree in self.trees]
         gaps = [array for gap in self._gaps for array in (gap, zero)]
         return MixedTable(
             codes,
             self.units,
-            np.array(leaves, np.int32),
+            np.array(leaf_counts, np.int32),
             np.concatenate([empty, *depths]),
             np.concatenate([empty, *gaps]),
         )
 
     @cached_property
     def _gaps(self) -> list[NDArray[np.int32]]:
-        """Per tree, the depth (by height) at which each leaf and the next one meet."""
+        """For each tree, the depth of the lowest common ancestor of each leaf and the next one.
+
+        int32 (n_leaves - 1,). A depth is the height of the tree minus that of the ancestor.
+        """
         gaps = []
         for tree in self.trees:
             ancestors = tree.common_ancestors(tree.leaves[:-1], tree.leaves[1:])
@@ -149,7 +164,7 @@ class Metric:
 
 
 def _compute_step_square(width: float, tree: Hierarchy) -> int:
-    """Compute the square of one step of height, so that the whole tree is about ``width`` wide."""
+    """Compute the squared distance of height 1, so that the whole tree is about ``width`` wide."""
     square = int(width * width)
     if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE
@@ -162,11 +177,12 @@ class CodeSpace:
 
     Parameters
     ----------
-    codes : int32 (n, d), C order, read-only. Numbers: 0 at the table's minimum to the attribute's
-        unit at its maximum. Others: leaf positions.
+    codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum and the
+        attribute's unit is the maximum. For an attribute with a hierarchy, the leaf's position.
     metric : the distances between codes.
-    records : int64 (n,), indices of the records in the table.
-    build_points : function from indices to a space of points; raises ``MemoryLimit``.
+    records : int64 (n,), the index of each record in the table.
+    build_points : builds the space of points (``numeric.Space``) of records with given indices,
+        int64 (m,); raises ``MemoryLimit``.
     """
 
     codes: NDArray[np.int32]
@@ -197,6 +213,7 @@ class CodeSpace:
 
     @property
     def _widths(self) -> NDArray[np.float64]:
+        """The largest distance within each attribute, float64 (d,), as a share of the largest."""
         return self.metric.units / max(int(self.metric.units.max()), 1)
 
     @property
@@ -211,7 +228,12 @@ class CodeSpace:
     def kernel(
         self, points_kernel: Callable[..., KernelT], codes_kernel: Callable[..., KernelT] | None
     ) -> Callable[..., KernelT]:
-        """Bind the records to the method's kernel for codes; without one, to that for points."""
+        """Return the method's kernel for codes, or else for points, with the records bound to it.
+
+        Parameters
+        ----------
+        codes_kernel : None if the method has no kernel for codes.
+        """
         if codes_kernel is None:
             return partial(points_kernel, self.points)
         return partial(codes_kernel, self.metric.table(self.codes), self.metric.squares)
@@ -226,13 +248,13 @@ class CodeSpace:
 
         Raises
         ------
-        MemoryLimit : as ``numeric.embed_leaves``.
+        MemoryLimit : the records would need too many coordinates; see ``numeric.embed_leaves``.
         """
         points: NDArray[np.float64] = self._points.points
         return points
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attribute of each of the p columns of ``points``, as in ``Space``."""
+        """The attribute of each of the p columns of ``points``; empty for embedded leaves."""
         names: tuple[str, ...] = self._points.names
         return names

@@ -1,4 +1,7 @@
-"""Spaces for full-domain methods, which choose one level per attribute for the whole table."""
+"""Spaces for full-domain methods, which choose one level per attribute for the whole table.
+
+On each level, the numbers of an attribute are divided into intervals, called cells.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +25,34 @@ class LevelSpace:
     Parameters
     ----------
     mixed : the n records with d attributes.
-    numbers : the levels of each attribute; None for one with a hierarchy.
+    number_levels : the levels of each attribute; None for an attribute with a hierarchy.
     values : float64 (n, d), the numbers; NaN for NULL and in attributes with a hierarchy.
     """
 
     mixed: MixedSpace
-    numbers: tuple[NumberLevels | None, ...]
+    number_levels: tuple[NumberLevels | None, ...]
     values: NDArray[np.float64]
 
     def heights(self) -> tuple[int, ...]:
         """Return the highest level of each attribute."""
-        top_levels = (None if levels is None else levels.top_level for levels in self.numbers)
+        top_levels = (None if levels is None else levels.top_level for levels in self.number_levels)
         return tuple(
             tree.height if tree is not None else int(top_level or 0)
             for tree, top_level in zip(self.mixed.trees, top_levels, strict=True)
         )
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """Return each record's group on each level, int64 (n,), and the total loss per level.
+        """Return each record's group on each level, int64 (n,), and the total loss of each level.
 
-        Losses are integers, since units are multiples of all depths: equal losses compare equal.
+        Losses are integers, so that equal losses compare equal: a record loses at most the unit of
+        the attribute, which is a multiple of all depths up to 16.
+
+        Parameters
+        ----------
+        attribute : the position of the attribute.
         """
         unit = float(self.mixed.units[attribute])
-        tree, levels = self.mixed.trees[attribute], self.numbers[attribute]
+        tree, levels = self.mixed.trees[attribute], self.number_levels[attribute]
         if tree is not None:
             codes = self.mixed.codes[:, attribute].astype(np.int64)
             nodes = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
@@ -53,7 +61,8 @@ class LevelSpace:
         assert levels is not None
         values = self.values[:, attribute]
         valid = ~np.isnan(values)
-        # One value represents each finest cell: higher levels are unions of cells.
+        # One value represents each cell of the finest level; cells of higher levels are unions of
+        # these.
         _, first_in_cell, cell_of_value, counts = np.unique(
             levels.cells_of(values[valid], 0),
             return_index=True,
@@ -68,8 +77,8 @@ class LevelSpace:
             # NULLs are in separate strata and lose nothing.
             group[valid] = cell_group.reshape(-1)[cell_of_value.reshape(-1)]
             groups.append(group)
-            units = np.rint(unit * levels.loss(representatives, level)).astype(np.int64)
-            losses.append(int((units * counts).sum()))
+            cell_losses = np.rint(unit * levels.loss(representatives, level)).astype(np.int64)
+            losses.append(int((cell_losses * counts).sum()))
         return groups, np.array(losses, np.int64)
 
 
@@ -83,19 +92,21 @@ def level_space(
     level_steps: Mapping[str, float] | None = None,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], LevelSpace]:
-    """Return a function from records, int64 (m,), to their space, based on ``mixed_space``.
+    """Return a function that builds the space of given records, int64 (m,).
 
     Parameters
     ----------
+    measures : the ranges and categories of the table, by which costs are scaled.
+    standardize, weights, hierarchies : as chosen by the caller; see ``mixed_space``.
     level_steps : widths of the finest cells by column, as chosen by the caller. Invalid ones are
         ignored here, since the recoding refuses them.
-    level_measures : measures of the released records if each record of ``microdata`` represents
-        several; None if they are the same.
+    level_measures : measures of the released records, if each record of ``microdata`` represents
+        several of them; None if ``measures`` applies.
 
     Raises
     ------
-    DbanonError : as ``mixed_space``.
-    RangeUnsuitable : as ``NumberLevels.of``.
+    InvalidParameter, HierarchyBroken : see ``mixed_space``.
+    RangeUnsuitable : the values of a column are too large, too far apart or too close for levels.
     """
     steps = level_steps or {}
     scales = (level_measures or measures).numbers
@@ -104,19 +115,19 @@ def level_space(
     )
     full_space = build_space(np.arange(microdata.n_records))
     values = np.full((microdata.n_records, len(full_space.names)), np.nan)
-    numbers: list[NumberLevels | None] = []
+    number_levels: list[NumberLevels | None] = []
     for position, (attribute, tree) in enumerate(
         zip(microdata.attributes, full_space.trees, strict=True)
     ):
         if tree is not None:
-            numbers.append(None)
+            number_levels.append(None)
             continue
         step = steps.get(attribute.name)
         is_usable = step is not None and bool(np.isfinite(step)) and step > 0
-        numbers.append(
+        number_levels.append(
             NumberLevels.of(attribute, scales[attribute.name], step if is_usable else None)
         )
         column = microdata.numbers[:, microdata.numeric.index(attribute)]
         valid = microdata.valid_column(attribute.name)
         values[:, position] = column if valid is None else np.where(valid, column, np.nan)
-    return lambda records: LevelSpace(build_space(records), tuple(numbers), values[records])
+    return lambda records: LevelSpace(build_space(records), tuple(number_levels), values[records])

@@ -1,8 +1,9 @@
 """Generalization costs of mixed attributes in fixed-point integers.
 
-Releasing one attribute of one record as its root costs ``UNIT``. Integer sums do not depend on the
-order of addition. ``UNIT`` is divisible by every depth up to 16, so the same share of a depth costs
-the same in every branch of a hierarchy.
+Releasing one attribute of one record as the root of its hierarchy costs ``UNIT``, or less if the
+attribute has a smaller weight. Costs are integers, so that sums do not depend on the order of
+addition. ``UNIT`` is divisible by every depth up to 16, so the same share of a depth costs the same
+in every branch of a hierarchy.
 """
 
 from __future__ import annotations
@@ -31,9 +32,16 @@ _MAX_EXACT_RANGE = 1 << 17
 def encode_numbers(
     values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
 ) -> NDArray[np.int32]:
-    """Encode numbers as integers from 0 at the minimum to ``unit`` at the maximum; 0 for NULL.
+    """Encode numbers as integers, int32 (n,): the minimum as 0, the maximum as ``unit``.
 
-    Numbers outside the range are clipped to it.
+    NULL becomes 0. Numbers outside the range are clipped to it.
+
+    Parameters
+    ----------
+    values : float64 (n,), the numbers; arbitrary where NULL.
+    valid : bool (n,), False for NULL; None if no value is NULL.
+    scale : minimum and maximum of the attribute in the table.
+    unit : the largest code.
     """
     if scale.is_constant:
         return np.zeros(len(values), np.int32)
@@ -51,20 +59,23 @@ def encode_numbers(
     return np.clip(codes, 0, unit).astype(np.int32)
 
 
-# With more pieces (cells of the grid), labels are so narrow that the range of the values is a good
-# estimate of their loss.
+# Number labels are intervals between borders of a grid; two neighbouring borders enclose a piece.
+# With more pieces than this, labels are so narrow that the range of a class's values is a good
+# estimate of its label's loss.
 MAX_PIECES = 256
 
 
 @dataclass(frozen=True)
 class LabelCosts:
-    """Costs of number labels, in the layout of the kernels.
+    """Costs of number labels, as kernels need them.
 
     Parameters
     ----------
-    pieces : int32 (d,), pieces per attribute; 0 if its tree or the range of its values is the cost.
+    pieces : int32 (d,), the number of pieces of each attribute; 0 if the cost comes from its
+        hierarchy or from the range of its values.
     firsts : int32, the first code of each piece, concatenated over attributes.
-    costs : int32, per attribute a table (w, w): the cost per record by first and last piece.
+    costs : int32, for each attribute with w pieces a table (w, w), concatenated: the cost per
+        record of a label, by its first and last piece.
     """
 
     pieces: NDArray[np.int32]
@@ -73,7 +84,7 @@ class LabelCosts:
 
     @classmethod
     def none(cls, d: int) -> LabelCosts:
-        """Create costs for d attributes that all use their trees or the range of their values."""
+        """Create costs for d attributes without number labels."""
         return cls(np.zeros(d, np.int32), np.empty(0, np.int32), np.empty(0, np.int32))
 
     def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
@@ -92,9 +103,10 @@ def label_costs(
 
     Parameters
     ----------
-    units : int64 (d,), the cost of suppressing an attribute of one record.
-    steps : grid widths chosen by the caller. Invalid ones are ignored here, since the recoding
-        refuses them.
+    trees : the hierarchy of each attribute; None for a number.
+    units : int64 (d,), the cost of suppressing each attribute of one record.
+    steps : grid widths by column, as chosen by the caller. Invalid ones are ignored here, since the
+        recoding refuses them.
     """
     tables = []
     for attribute, tree, unit in zip(attributes, trees, units.tolist(), strict=True):
@@ -118,7 +130,11 @@ def label_costs(
 def _compute_number_costs(
     attribute: Attribute, scale: Scale, grid: Grid, unit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Compute the first code of each piece, and the costs; empty if there are too many pieces."""
+    """Return the first code of each piece, int32 (w,), and the costs, int32 (w * w,), of a number.
+
+    Both are empty if there are too many pieces. The cost of the widest piece is subtracted from all
+    costs, so that a label of a single piece costs 0.
+    """
     borders = grid.borders_between(scale.least, scale.most, MAX_PIECES - 1)
     if borders is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
@@ -126,10 +142,10 @@ def _compute_number_costs(
     first_pieces, last_pieces = np.triu_indices(len(starts))
     low, high = ends_around(attribute, grid, starts[first_pieces], starts[last_pieces])
     width = width_share(low, high, scale, unit_of(attribute, scale))
-    label_costs = np.rint(width * unit).astype(np.int64)
+    interval_costs = np.rint(width * unit).astype(np.int64)
     costs = np.zeros((len(starts), len(starts)), np.int32)
-    narrowest_cost = label_costs[first_pieces == last_pieces].max()
-    costs[first_pieces, last_pieces] = np.maximum(label_costs - narrowest_cost, 0)
+    piece_cost = interval_costs[first_pieces == last_pieces].max()
+    costs[first_pieces, last_pieces] = np.maximum(interval_costs - piece_cost, 0)
     np.fill_diagonal(costs, 0)
     return encode_numbers(starts, None, scale, unit), costs.reshape(-1)
 
@@ -142,7 +158,14 @@ UNIT = _UNIT_STEP * 1024
 def compute_code_ranges(
     units: NDArray[np.int64], trees: Sequence[Hierarchy | None]
 ) -> NDArray[np.float64]:
-    """Compute the largest difference between two codes of each attribute, float64 (d,), >= 1."""
+    """Compute the largest difference between two codes of each attribute, float64 (d,).
+
+    It is at least 1, so that it can be a divisor.
+
+    Parameters
+    ----------
+    units : int64 (d,), the largest code of each number.
+    """
     widths = [
         max(int(unit) if tree is None else tree.n_leaves - 1, 1)
         for unit, tree in zip(units, trees, strict=True)
@@ -157,7 +180,7 @@ class Axis:
     Parameters
     ----------
     tree : the hierarchy whose leaves are spaced evenly along the axis, from 0; None for a number.
-    width : the largest distance between two values; for leaves, also the length of the axis.
+    width : the largest distance between two values; for leaves also the coordinate of the last one.
     """
 
     tree: Hierarchy | None
@@ -170,12 +193,14 @@ class MixedSpace:
 
     Parameters
     ----------
-    codes : int32 (n, d), C order, read-only. Numeric attributes: 0 at the table's minimum to the
-        attribute's unit at its maximum. Others: leaf positions.
-    units : int64 (d,), the cost of releasing an attribute of a record as its root: its weight.
-    trees : the hierarchy of each attribute; None for a numeric one.
+    codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum and the
+        attribute's unit is the maximum. For an attribute with a hierarchy, the leaf's position.
+    units : int64 (d,), the cost of releasing each attribute of a record as the root of its
+        hierarchy; it is proportional to the attribute's weight.
+    trees : the hierarchy of each attribute; None for a number.
     names : the names of the d attributes.
-    labels : the costs of number labels, if refinements minimize these; None for value ranges.
+    labels : the costs of number labels, if refinements minimize these costs; None if they minimize
+        the ranges of values.
     """
 
     codes: NDArray[np.int32]
@@ -207,6 +232,7 @@ class MixedSpace:
 
     @property
     def _widths(self) -> NDArray[np.float64]:
+        """The unit of each attribute, float64 (d,), as a share of the largest unit."""
         return self.units / max(int(self.units.max(initial=0)), 1)
 
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
@@ -216,25 +242,26 @@ class MixedSpace:
 
     @property
     def label_costs(self) -> LabelCosts:
-        """The costs of number labels; empty if value ranges are the cost."""
+        """The costs of number labels; empty if refinements minimize the ranges of values."""
         return self.labels or LabelCosts.none(len(self.names))
 
     def table(self, extra: NDArray[np.int32] | None = None) -> MixedTable:
-        """Convert the records to an argument of kernels.
+        """Combine the codes of the records and the hierarchies for kernels.
 
         Parameters
         ----------
-        extra : int32 (n, m), further values that distinguish records, at no cost.
+        extra : int32 (n, m), further values of the records: two records are equal only if these
+            are, too. They do not affect costs.
         """
         trees = [tree for tree in self.trees if tree is not None]
-        counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
+        leaf_counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
         zero, empty = np.zeros(1, np.int32), np.empty(0, np.int32)
         depths = [tree.leaf_depths for tree in trees]
         gaps = [array for tree in trees for array in (tree.gaps, zero)]
         return MixedTable(
             self.codes,
             self.units,
-            np.array(counts, np.int32),
+            np.array(leaf_counts, np.int32),
             np.concatenate([empty, *depths]),
             np.concatenate([empty, *gaps]),
             extra,
@@ -250,15 +277,18 @@ def mixed_space(
     hierarchies: Hierarchies,
     label_steps: Mapping[str, float] | None = None,
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """Return a function from records, int64 (m,), to their space, on the ranges of ``measures``.
+    """Return a function that builds the space of given records, int64 (m,).
 
-    Attributes with a hierarchy use its distances. Others use the range of numbers, and 0 or 1 for
-    equal or different text. NULLs have code 0: methods get one NULL pattern at a time.
+    The cost of generalizing numbers is their range as a share of the range in ``measures``. That of
+    text without a hierarchy is 1 if values differ, and 0 otherwise. NULLs have code 0, since
+    methods run separately on the records of each NULL pattern.
 
     Parameters
     ----------
+    standardize : not used, since all functions that create builders have the same parameters.
+    weights : the weight of each attribute, by name; 1 for attributes without one.
     label_steps : the grid widths chosen by the caller, if refinements minimize the loss of number
-        labels; None if they minimize value ranges.
+        labels; None if they minimize the ranges of values.
 
     Raises
     ------
@@ -287,12 +317,12 @@ def mixed_space(
 
 
 def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Take the rows of some records, int32 (m, d), C order; no copy if these are all records.
+    """Return the codes of some records, int32 (m, d), C order; no copy if these are all records.
 
     Parameters
     ----------
-    codes : int32 (n, d), C order, immutable.
-    records : int64 (m,), distinct.
+    codes : int32 (n, d), C order, not changed later.
+    records : int64 (m,), the indices of the records, distinct.
     """
     if len(records) == len(codes) and bool((records[1:] > records[:-1]).all()):
         return codes
@@ -300,7 +330,10 @@ def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[
 
 
 def _to_units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
-    """Convert weights to units: the largest to UNIT, others to at least one step of UNIT / 1024."""
+    """Convert weights to units, int64 (d,): multiples of UNIT / 1024, in proportion to the weights.
+
+    The largest weight becomes UNIT; no other positive weight becomes 0.
+    """
     for name, weight in weights.items():
         if name not in names:
             raise InvalidParameter(

@@ -1,4 +1,8 @@
-"""Standardized points for methods based on Euclidean distance."""
+"""Spaces for methods based on Euclidean distance: records as standardized points.
+
+A leaf of a hierarchy becomes a point with several coordinates (an embedding), such that the
+distance of two leaves depends on the height of their lowest common ancestor.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,9 @@ from dbanon.spaces.mixed import Axis, take_codes
 
 KernelT = TypeVar("KernelT")
 
-# Limit for the whole table, at 8 bytes per coordinate: 1 GiB.
+# Limit of the coordinates of all records together: 1 GiB at 8 bytes per coordinate.
 MAX_COORDINATES = 1 << 27
-# Limit for one record: kernels refuse wider points.
+# Limit of the coordinates of a record: kernels refuse points with more.
 MAX_COORDINATES_PER_RECORD = 4096
 
 
@@ -33,18 +37,20 @@ def embed_leaves(
     measures: Measures,
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy],
-    n_further: int,
+    n_number_coordinates: int,
 ) -> list[NDArray[np.float64]]:
     """Embed the leaves of hierarchies in Euclidean space.
 
     Parameters
     ----------
-    n_records : number of records that will be embedded, for the limit of coordinates.
-    n_further : further coordinates per record.
+    n_records : the number of records that will be embedded; it counts for the limit.
+    measures : the values that occur in the table.
+    attributes, trees : the attributes that have a hierarchy, and the hierarchies.
+    n_number_coordinates : the number of each record's other coordinates, those of numbers.
 
     Returns
     -------
-    Per attribute float64 (L, q), the point of each leaf; 0 for leaves that do not occur.
+    For each attribute float64 (L, q), the point of each leaf; 0 for leaves that do not occur.
 
     Raises
     ------
@@ -56,10 +62,11 @@ def embed_leaves(
         _occurring_leaves(attribute, tree, measures)
         for attribute, tree in zip(attributes, trees, strict=True)
     ]
+    # Each of these nodes adds a coordinate.
     nodes = [
         _splitting_nodes(tree, leaves) for tree, leaves in zip(trees, occurring_leaves, strict=True)
     ]
-    n_coordinates = n_further + sum(map(len, nodes))
+    n_coordinates = n_number_coordinates + sum(map(len, nodes))
     if n_coordinates > MAX_COORDINATES_PER_RECORD or n_records * n_coordinates > MAX_COORDINATES:
         n_largest, largest_attribute = max(
             zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0]
@@ -84,7 +91,10 @@ def embed_leaves(
 def _occurring_leaves(
     attribute: Attribute, tree: Hierarchy, measures: Measures
 ) -> NDArray[np.int64]:
-    """List the positions of leaves that occur in the table, ascending; all leaves for numbers."""
+    """List the positions of the leaves that occur in the table, ascending, int64 (m,).
+
+    For a numeric attribute these are all leaves.
+    """
     if attribute.name not in measures.categories:
         return np.arange(tree.n_leaves)
     values = measures.categories[attribute.name].occurring_values().values
@@ -92,17 +102,24 @@ def _occurring_leaves(
 
 
 def _splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """List the nodes that split the leaves: some of them are below the node, others are not."""
+    """List the nodes that have some, but not all, of the leaves below them."""
     first, last = tree.ranges.T
-    below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
-    return np.flatnonzero((below > 0) & (below < len(leaves)))
+    n_below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
+    return np.flatnonzero((n_below > 0) & (n_below < len(leaves)))
 
 
 def _embed_tree(
     tree: Hierarchy, leaves: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    squared = np.square(tree.heights / max(tree.height, 1))
-    lengths = np.sqrt((squared[tree.parents[nodes]] - squared[nodes]) / 2)
+    """Return the point of each leaf, float64 (n_leaves, q); 0 for leaves that do not occur.
+
+    Parameters
+    ----------
+    leaves : int64 (m,), the positions of the leaves that occur.
+    nodes : int64 (q,), the splitting nodes. Leaves below a node have a positive coordinate there.
+    """
+    squared_heights = np.square(tree.heights / max(tree.height, 1))
+    lengths = np.sqrt((squared_heights[tree.parents[nodes]] - squared_heights[nodes]) / 2)
     first, last = tree.ranges[nodes].T
     points = np.zeros((tree.n_leaves, len(nodes)))
     points[leaves] = np.where((leaves[:, None] >= first) & (leaves[:, None] <= last), lengths, 0.0)
@@ -115,9 +132,9 @@ class Space:
 
     Parameters
     ----------
-    points : float64 (n, p), C order, read-only: standardized and weighted numeric attributes, and
-        the embeddings of others.
-    names : the attribute of each of the p columns; empty for a coordinate of an embedding.
+    points : float64 (n, p), C order, read-only: the numbers, standardized and weighted, and the
+        embedded leaves of other attributes.
+    names : the attribute of each of the p columns; empty for a coordinate of embedded leaves.
     """
 
     points: NDArray[np.float64]
@@ -161,10 +178,11 @@ def numeric_space(
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
 ) -> Callable[[NDArray[np.int64]], Space | CodeSpace]:
-    """Return a function from records, int64 (m,), to their space, on the scales of ``measures``.
+    """Return a function that builds the space of given records, int64 (m,).
 
-    NULLs are 0: methods get one NULL pattern at a time. With text or hierarchies the space is a
-    ``CodeSpace``, which computes points (``embed_leaves``) only for methods that need them.
+    Numbers are standardized by their scales in ``measures``. NULLs become 0, since methods run
+    separately on the records of each NULL pattern. If an attribute is text or has a hierarchy, the
+    space is a ``CodeSpace``, which computes points only for methods that need them.
 
     Raises
     ------
@@ -182,13 +200,13 @@ def numeric_space(
 def _points(
     microdata: Microdata, measures: Measures, standardize: str, weights: Mapping[str, float]
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """``numeric_space`` for numeric attributes."""
+    """Return a function that builds the space of given records; all attributes are numeric."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
     transform = Standardization.of([measures.numbers[name] for name in names], standardize)
     factors = compute_column_factors(names, weights)
 
-    def space(records: NDArray[np.int64]) -> Space:
+    def build_space(records: NDArray[np.int64]) -> Space:
         points = transform.apply_to_records(microdata.numbers, records, factors)
         is_present = np.ones(len(names), np.bool_)
         if valid is not None and len(records):
@@ -198,7 +216,7 @@ def _points(
             points = measures.whitening_of(is_present).apply(points)
         return Space(np.ascontiguousarray(points), names)
 
-    return space
+    return build_space
 
 
 def _code_space(
@@ -208,7 +226,7 @@ def _code_space(
     standardize: str,
     weights: Mapping[str, float],
 ) -> Callable[[NDArray[np.int64]], CodeSpace]:
-    """``numeric_space`` for attributes that include text or hierarchies."""
+    """Return a function that builds the space of given records; some attributes are not numeric."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Mahalanobis distances need numbers, not text or hierarchies.",
@@ -246,7 +264,7 @@ def _mixed_points(
     factors: NDArray[np.float64],
     codes: NDArray[np.int32],
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """Return a function from records to points: numbers, then embeddings of other attributes.
+    """Return a function that builds points of given records: numbers, then embedded leaves.
 
     Parameters
     ----------
@@ -259,37 +277,43 @@ def _mixed_points(
     number_weights = {name: weight for name, weight in weights.items() if name in number_names}
     tree_attributes = [(position, tree) for position, tree in enumerate(trees) if tree is not None]
     attributes = [microdata.attributes[position] for position, _ in tree_attributes]
-    validity = [microdata.valid_column(attribute.name) for attribute in attributes]
+    valid_columns = [microdata.valid_column(attribute.name) for attribute in attributes]
 
     @cache
-    def numbers() -> Callable[[NDArray[np.int64]], Space]:
+    def number_space_builder() -> Callable[[NDArray[np.int64]], Space]:
         return _points(
             microdata.select_attributes(number_names), measures, standardize, number_weights
         )
 
-    def space(records: NDArray[np.int64]) -> Space:
-        # An embedding has a row per leaf, too.
-        rows = max(len(records), *(tree.n_leaves for _, tree in tree_attributes))
-        tables = embed_leaves(
-            rows, measures, attributes, [tree for _, tree in tree_attributes], len(number_names)
+    def build_space(records: NDArray[np.int64]) -> Space:
+        # The embedding itself has a point for each leaf, so it counts for the limit, too.
+        n_points = max(len(records), *(tree.n_leaves for _, tree in tree_attributes))
+        embeddings = embed_leaves(
+            n_points,
+            measures,
+            attributes,
+            [tree for _, tree in tree_attributes],
+            n_number_coordinates=len(number_names),
         )
-        number_space = numbers()(records)
+        number_space = number_space_builder()(records)
         columns = [number_space.points]
-        for (position, _), table, valid in zip(tree_attributes, tables, validity, strict=True):
-            points = table[codes[records, position]] * factors[position]
+        for (position, _), leaf_points, valid in zip(
+            tree_attributes, embeddings, valid_columns, strict=True
+        ):
+            points = leaf_points[codes[records, position]] * factors[position]
             if valid is not None:
                 points[~valid[records]] = 0.0
             columns.append(points)
         points = np.column_stack(columns)
-        # Coordinates of an embedding have no name.
+        # Coordinates of embedded leaves have no name.
         names = number_space.names + ("",) * (points.shape[1] - len(number_names))
         return Space(np.ascontiguousarray(points), names)
 
-    return space
+    return build_space
 
 
 def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
-    """Refuse weights that have no effect, since whitening undoes any scaling of columns.
+    """Refuse weights with Mahalanobis distances, on which the scaling of columns has no effect.
 
     Raises
     ------
@@ -309,7 +333,7 @@ def compute_column_factors(
 
     Raises
     ------
-    InvalidParameter : a weight is negative or not finite, or for an unknown attribute.
+    InvalidParameter : a weight is negative or not finite, or names no attribute.
     """
     for name, weight in weights.items():
         if name not in names:

@@ -178,7 +178,7 @@ def test_a_file_is_committed_once(warehouse: Path) -> None:
     [name] = files(warehouse, ".parquet")
     before = table.lstat()
     file = lake.TableFile(table, f"file://{warehouse}/clinic/people/data/{name}")
-    table.commit(file, over=before)
+    table.commit(file, replaceable_status=before)
     file.unlink()
     assert table.lstat() == before
     require_whole(warehouse)

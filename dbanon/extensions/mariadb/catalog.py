@@ -1,4 +1,7 @@
-"""Relations, rights and ledger tables on MariaDB."""
+"""Relations, rights and ledger tables on MariaDB.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,12 @@ if TYPE_CHECKING:
 
 # Ledger table of planned publications and their outcome.
 PUBLICATION_TABLE = "publication"
-# Lock names are derived from this secret, since anyone who knows a lock's name can take it.
+# Ledger table of the secret that lock names are derived from: anyone who knows a lock's name can
+# take the lock.
 SECRET_TABLE = "lock_secret"
 # Persons per row of the ledger table ``release_person``.
 _PERSONS_PER_ROW = 32_768
-# Rights that a run needs on the output's schema, and on the ledger.
+# Rights that a run needs on the output's schema, and rights that it needs on the ledger's schema.
 _OUTPUT_RIGHTS = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
@@ -93,7 +97,8 @@ class MariadbCatalog(Session):
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
-            # Names without a schema are temporary tables. DROP TABLE would commit.
+            # A name without a schema is a temporary table. Without TEMPORARY, the statement would
+            # commit the transaction.
             sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
         self.rows(sql, parameters)
 
@@ -115,7 +120,7 @@ class MariadbCatalog(Session):
                 yield list(rows)
 
     def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
-        """Return type, engine and comment of a relation; empty if it does not exist.
+        """Return type, engine and comment of a relation, as a single row; none if it is missing.
 
         Names are compared by their bytes, even if the server ignores case.
         """
@@ -148,13 +153,13 @@ class MariadbCatalog(Session):
         attributes = tuple(
             mariadb_dialect.build_attribute(
                 column,
-                declared,
+                declared_type,
                 nullable=is_nullable == "YES",
                 precision=int(precision),
                 scale=int(scale),
                 second_digits=int(second_digits),
             )
-            for column, declared, is_nullable, precision, scale, second_digits in columns
+            for column, declared_type, is_nullable, precision, scale, second_digits in columns
         )
         [(table_type, _, _)] = rows
         kind = "view" if "VIEW" in table_type else "table"
@@ -217,11 +222,12 @@ class MariadbCatalog(Session):
         return ExistingRelation("table", mark=comment or None)
 
     def make_database(self, name: RelationName) -> None:
-        """Create the database in which a relation shall be, unless it exists."""
+        """Create the database (schema) of a relation, unless it exists."""
         if not self.has_schema(str(name.schema)):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
     def has_schema(self, name: str) -> bool:
+        """Return True if a schema with exactly this name exists."""
         return bool(
             self.rows(
                 "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
@@ -246,8 +252,8 @@ class MariadbCatalog(Session):
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
             # A run also reads the primary key, to identify the rows.
-            needed = dict.fromkeys((*columns, *self._primary_key(name)))
-            column_list = ", ".join(map(quote_name, needed))
+            needed_columns = dict.fromkeys((*columns, *self._primary_key(name)))
+            column_list = ", ".join(map(quote_name, needed_columns))
             account = quote_account(self.current_user())
             return [f"GRANT SELECT ({column_list}) ON {quote_dotted(name)} TO {account}"]
         return []
@@ -267,8 +273,7 @@ class MariadbCatalog(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # The lock itself is taken when publication is planned. Here only check that the session may
-        # write.
+        # ``publication.plan`` takes the lock. Here only check that the session may write.
         [(server_setting, is_transaction_read_only)] = self.rows(
             "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
         )
@@ -280,12 +285,15 @@ class MariadbCatalog(Session):
     def find_missing_write_grants(self, output: RelationName) -> list[str]:
         grants = []
         [(database,)] = self.rows("SELECT database()")
-        schemas = {str(output.schema): _OUTPUT_RIGHTS, LEDGER_SCHEMA: _LEDGER_RIGHTS}
+        required_by_schema = {str(output.schema): _OUTPUT_RIGHTS, LEDGER_SCHEMA: _LEDGER_RIGHTS}
         # Staging tables are temporary tables in the database of the URL.
-        schemas[database] = (*schemas.get(database, ()), "CREATE TEMPORARY TABLES")
-        for schema, required in schemas.items():
-            granted = self._granted_rights(schema)
-            missing_rights = [privilege for privilege in required if privilege not in granted]
+        required_by_schema[database] = (
+            *required_by_schema.get(database, ()),
+            "CREATE TEMPORARY TABLES",
+        )
+        for schema, required_rights in required_by_schema.items():
+            granted_rights = self._granted_rights(schema)
+            missing_rights = [right for right in required_rights if right not in granted_rights]
             if missing_rights:
                 grants.append(
                     f"GRANT {', '.join(missing_rights)} ON {quote_name(schema)}.* TO"
@@ -332,10 +340,10 @@ class MariadbCatalog(Session):
         changes = ledger_ddl(self.ledger_types, self.ledger_name, existing_columns)
         if PUBLICATION_TABLE not in existing_columns:
             changes.append(publication_ddl(self.ledger_name(PUBLICATION_TABLE)))
-        secret = self.ledger_name(SECRET_TABLE)
+        secret_table = self.ledger_name(SECRET_TABLE)
         if SECRET_TABLE not in existing_columns:
             changes.append(
-                f"CREATE TABLE IF NOT EXISTS {secret.quoted}"
+                f"CREATE TABLE IF NOT EXISTS {secret_table.quoted}"
                 " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
             )
         if not changes:
@@ -387,8 +395,8 @@ class MariadbCatalog(Session):
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # The server copies them from a staging table: values sent by a client would appear in the
-        # general log.
+        # The server copies the persons from a staging table: values sent by a client would appear
+        # in its general log.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"

@@ -22,9 +22,10 @@ _OPTION_FILE = "read_default_file"
 
 
 def account_arguments(url: URL) -> dict[str, str]:
-    """Return PyMySQL's arguments ``password`` and ``user`` if the URL lacks them.
+    """Return PyMySQL's arguments ``password`` and ``user``, as far as the URL lacks them.
 
-    Empty if the URL has a password, or names a ``read_default_file``, which PyMySQL reads itself.
+    Returns an empty mapping if the URL has a password, or names an option file for PyMySQL to read
+    (``read_default_file``).
     """
     if url.password is not None or _OPTION_FILE in url.query:
         return {}

@@ -1,4 +1,8 @@
-"""MariaDB's column types: reading, releasing and converting values."""
+"""MariaDB's dialect: how values of each column type are read, staged and released.
+
+Values are transferred in packets: the bytes of many rows as a single value, which is faster than a
+value for each column of each row.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +31,13 @@ _TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", 
 _INTEGER_BITS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # Maximum digits of a DECIMAL.
 _MAX_DIGITS = 65
-# A geometric point is stored as this header and two doubles. The header has reference system, byte
-# order and geometry type.
+# The server stores a geometric point as this header and two doubles. The header consists of the
+# reference system, the byte order and the geometry type.
 _POINT_HEADER = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT_BYTES = len(_POINT_HEADER) + 16
 UNKNOWN_DOUBLE_FORMAT = "This server stores floating-point numbers in an unknown format."
 
-# Parts of the SQL shared by all databases that MariaDB spells differently.
+# Parts of the SQL for all databases, by what MariaDB needs instead.
 _REPLACEMENTS = {
     " AS TEXT)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
@@ -51,14 +55,14 @@ _TOKEN = re.compile(
 
 
 def to_mariadb(sql: str, *, has_parameters: bool) -> str:
-    """Translate a shared SQL statement for MariaDB and its driver; names and literals stay.
+    """Translate SQL for all databases into SQL for MariaDB and its driver; keep names and literals.
 
     Parameters
     ----------
     has_parameters : whether there are bind parameters, so that the driver interprets ``%``.
     """
 
-    def replacement(match: re.Match[str]) -> str:
+    def replace_token(match: re.Match[str]) -> str:
         if match[1]:
             return "%s" if has_parameters else "?"
         if match[2]:
@@ -66,33 +70,33 @@ def to_mariadb(sql: str, *, has_parameters: bool) -> str:
         return match[0].replace("%", "%%") if has_parameters else match[0]
 
     if not has_parameters:
-        return _TOKEN.sub(replacement, sql)
+        return _TOKEN.sub(replace_token, sql)
     translated, end = [], 0
     for match in _TOKEN.finditer(sql):
-        translated += [sql[end : match.start()].replace("%", "%%"), replacement(match)]
+        translated += [sql[end : match.start()].replace("%", "%%"), replace_token(match)]
         end = match.end()
     return "".join([*translated, sql[end:].replace("%", "%%")])
 
 
 def build_attribute(
-    name: str, declared: str, nullable: bool, precision: int, scale: int, second_digits: int
+    name: str, declared_type: str, nullable: bool, precision: int, scale: int, second_digits: int
 ) -> Attribute:
     """Build the attribute for a column.
 
     Parameters
     ----------
-    declared : the declared type, e.g. ``decimal(10,2)``.
+    declared_type : the type as the server reports it, e.g. ``decimal(10,2)``.
     precision, scale : total digits of a number, and digits after its decimal point.
     second_digits : digits of a timestamp's fractional seconds.
     """
-    type_name = re.split(r"[ (]", declared, maxsplit=1)[0]
+    type_name = re.split(r"[ (]", declared_type, maxsplit=1)[0]
     kind, bits = Kind.OTHER, 64
     order: tuple[str, ...] = ()
-    if declared == "tinyint(1)":
+    if declared_type == "tinyint(1)":
         kind = Kind.BOOLEAN
     elif type_name in _INTEGER_BITS:
         kind, bits = Kind.INTEGER, _INTEGER_BITS[type_name]
-        if "unsigned" in declared:
+        if "unsigned" in declared_type:
             bits = min(2 * bits, 128) if bits > 16 or type_name == "smallint" else 16
     elif type_name == "year":
         kind, bits = Kind.INTEGER, 16
@@ -107,14 +111,14 @@ def build_attribute(
     elif type_name in _TEXT_TYPES:
         kind = Kind.CATEGORY
     if type_name == "enum":
-        labels = re.findall(r"'((?:[^']|'')*)'", declared)
+        labels = re.findall(r"'((?:[^']|'')*)'", declared_type)
         order = tuple(value.replace("''", "'") for value in labels)
     if kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         precision = scale = 0
     return Attribute(
         name,
         kind,
-        sql_type=declared,
+        sql_type=declared_type,
         bits=bits,
         nullable=nullable,
         scale=scale,
@@ -125,7 +129,7 @@ def build_attribute(
 
 
 def as_text(attribute: Attribute, column: str) -> str:
-    """SQL of a column as text that is compared by its bytes, and so is sorted by code point."""
+    """SQL of a column as text that is compared by its bytes, and therefore sorted by code point."""
     if attribute.kind is Kind.CATEGORY:
         return f"CONVERT({column} USING utf8mb4) COLLATE {COLLATION}"
     if attribute.kind is Kind.OTHER and re.match(r"(var)?binary|\w*blob|bit", attribute.sql_type):
@@ -153,7 +157,13 @@ def declare_type(sql_type: str) -> str:
 
 
 def as_number(position: int, attribute: Attribute) -> str:
-    """SQL of the attribute at this position as a number or code; NULL stays NULL."""
+    """SQL of a column as a number; categories become codes, and NULL stays NULL.
+
+    Parameters
+    ----------
+    position : the column's position. The dictionary that is staged for it has the alias
+        ``d{position}``; it maps the column's values to codes.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         return f"datediff({column}, '1970-01-01')"
@@ -165,7 +175,7 @@ def as_number(position: int, attribute: Attribute) -> str:
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """SQL of a column's values as doubles.
 
-    The bounds are unused, since the cast cannot overflow.
+    The bounds are ignored, since the cast cannot overflow.
     """
     return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
@@ -180,8 +190,12 @@ def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
 
     Values are sent as geometric points, the only type that stores doubles as plain bytes;
     formatting and parsing text would take many times as long. The first point holds the upper and
-    the lower 32 bits of the key. For each attribute a point holds its value and a flag, 1 if it is
-    NULL.
+    the lower 32 bits of the key. Then follows a point for each attribute: its value, and 1 if it is
+    NULL or else 0.
+
+    Parameters
+    ----------
+    key : SQL of the row's key, an integer.
     """
     points = [f"POINT({key} >> 32, {key} & {2**32 - 1})"]
     for position, attribute in enumerate(attributes):
@@ -191,7 +205,7 @@ def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
 
 
 def unpack_rows(packed: bytes, attributes: Sequence[Attribute]) -> Chunk:
-    """Unpack concatenated rows from ``pack_row``."""
+    """Unpack the concatenated bytes of rows that ``pack_row`` produced; raises DatabaseFailure."""
     points = np.frombuffer(packed, np.uint8).reshape(-1, 1 + len(attributes), _POINT_BYTES)
     if not (points[0, :, : len(_POINT_HEADER)] == np.frombuffer(_POINT_HEADER, np.uint8)).all():
         raise DatabaseFailure(UNKNOWN_DOUBLE_FORMAT)
@@ -216,7 +230,9 @@ def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
 
 
 def unpack_value(position: int, dtype: np.dtype[Any], n_arrays: int) -> str:
-    """SQL that reads a value packed by ``pack_arrays`` from row ``row_index`` of a packet.
+    """SQL that reads a value from ``packet``, the bytes that ``pack_arrays`` produced.
+
+    It reads the row whose index from 0 is the SQL column ``row_index``.
 
     Parameters
     ----------
@@ -296,10 +312,10 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL of two parts of a large number that can be summed without overflow.
+    """SQL of two numbers for the sum of a column by class.
 
-    Other databases split a number into quotient and remainder. Here sums fit a DECIMAL of 65
-    digits, so the parts are 0 and the number itself.
+    Other databases divide each value by the class size, so that sums do not overflow. Here sums fit
+    into a DECIMAL of 65 digits, so the quotient is 0 and the remainder is the value itself.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
@@ -372,10 +388,11 @@ def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt:
 
 
 def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, Sequence[Any]]:
-    """Return a ``%`` format for the SQL literals of a column's values, and the values to format.
+    """Return a ``%`` format for the SQL literals of values, and the values to format with it.
 
     Parameters
     ----------
+    values : the values of a column.
     escape : returns the SQL literal of a value.
     """
     value_types = set(map(type, values))

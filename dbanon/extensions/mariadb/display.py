@@ -1,4 +1,4 @@
-"""Compare values of MariaDB columns as they are displayed."""
+"""SQL that distinguishes values of MariaDB columns if they are displayed differently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dbanon.extensions.mariadb.dialect import as_text
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL that distinguishes a column's values as displayed, whatever its collation."""
+    """SQL expressions that are all equal exactly if two values are displayed in the same way.
+
+    The column's collation has no effect.
+    """
     # Numbers need no care: MariaDB stores -0 as 0.
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return (as_text(attribute, column),)

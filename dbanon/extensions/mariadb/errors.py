@@ -1,4 +1,7 @@
-"""Translate MariaDB's errors, and leave out the server's text if it may quote a value."""
+"""Translation of MariaDB's errors to DbanonError.
+
+The server's text is left out if it may quote a value.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ _DISK_SPACE_HINT = (
     " run it again."
 )
 _DISK_FULL_CODE = 1021
-# Error class, message (None: the caller's default message) and hint, by MariaDB's error code.
+# Error class, message and hint, by MariaDB's error code. If the message is None, the default
+# message of ``translate_errors`` applies.
 _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     code: translation
     for codes, translation in (
@@ -178,11 +182,11 @@ def _is_disk_full(error: BaseException) -> bool:
 
 @contextmanager
 def translate_errors(default_message: str = "The database refused a statement.") -> Iterator[None]:
-    """Raise MariaDB's errors as dbanon's own.
+    """Translate MariaDB's errors to DbanonError.
 
     Parameters
     ----------
-    default_message : the message if the table of errors has none for a code.
+    default_message : the message for errors without a more specific one.
     """
     try:
         yield

@@ -1,10 +1,10 @@
 """Refuse views that would run code of other accounts with the reader's rights.
 
 A view or routine with ``SQL SECURITY INVOKER`` runs with the rights of the account that uses it;
-with ``DEFINER`` it runs with those of the account that defined it. So a view that the caller
-defined runs with the caller's rights either way, and so does INVOKER code that it uses, at any
-depth. Code that runs with another definer's rights cannot harm the caller, so the search does not
-follow it.
+with ``DEFINER`` it runs with the rights of the account that defined it. A view that the caller
+defined runs with the caller's rights in both cases, and so does the INVOKER code that the view
+uses, directly or through other code. Code that runs with another account's rights cannot harm the
+caller, so the search does not follow it.
 
 The server does not report dependencies, so names are searched for in the text of definitions.
 Even words in literals and comments count: a false match only refuses a harmless view, but a missed
@@ -25,7 +25,7 @@ from dbanon.sessions.names import RelationName
 # Names in either kind of quotes, and unquoted names.
 _NAME_PATTERN = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
 
-_PROGRAMS = """
+_PROGRAMS_QUERY = """
 SELECT 'view', table_schema, table_name, definer, security_type, view_definition
 FROM information_schema.views
 UNION ALL
@@ -41,6 +41,8 @@ class _Program:
 
     Parameters
     ----------
+    kind : ``view``, ``function`` or ``procedure``.
+    definer : the account that defined it.
     security : ``INVOKER`` or ``DEFINER``.
     definition : SQL; None if the server hides it from this account.
     """
@@ -69,9 +71,9 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
 
     Raises
     ------
-    ForeignCode : the view is such code, or uses such a view or routine at any depth.
+    ForeignCode : the view is such code, or uses such code directly or through other code.
     """
-    programs = [_Program(*row) for row in run_query(_PROGRAMS)]
+    programs = [_Program(*row) for row in run_query(_PROGRAMS_QUERY)]
     view_key = ("view", view.schema, view.name)
     pending = [p for p in programs if (p.kind, p.schema, p.name) == view_key]
     visited = set(pending)
@@ -89,9 +91,9 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
                 hint=f"Run GRANT SHOW VIEW ON {name} TO {sql_for_hint(quote_account(account))}, or"
                 " release from a table.",
             )
-        used = [p for p in programs if p not in visited and program.mentions(p)]
-        visited.update(used)
-        pending += used
+        used_programs = [p for p in programs if p not in visited and program.mentions(p)]
+        visited.update(used_programs)
+        pending += used_programs
 
 
 def _words(text: str) -> frozenset[str]:
@@ -104,6 +106,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
+    """Build the error for a view that is, or uses, another account's INVOKER code."""
     owner = program.definer or "an account that is not shown"
     subject = f"The view {view} belongs to {owner}, and runs"
     if (program.schema, program.name) != (view.schema, view.name):

@@ -1,9 +1,9 @@
 """Publish releases on MariaDB in five steps: plan, stage, count, swap, record.
 
-DDL commits implicitly on MariaDB, so publishing a release and writing its ledger entry cannot share
-a transaction. First a ledger table records the plan; then ``RENAME TABLE``, one atomic statement,
-replaces the old table by the staged one; only then is the entry written. If a run is interrupted in
-between, the next run that writes checks which tables exist and corrects the ledger.
+DDL statements commit implicitly on MariaDB, so publishing a release and writing its ledger entry
+cannot share a transaction. First a ledger table records the plan. Then ``RENAME TABLE``, an atomic
+statement, replaces the old table by the staged one. The ledger entry is written last. If a run is
+interrupted in between, the next run that writes checks which tables exist, and corrects the ledger.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dbanon.sessions.names import RelationName
 
 # States of a release in the ledger table of publications.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
-# Time limits of the attempts to swap tables; the last one is repeated. They are short, since a
-# waiting RENAME blocks all new readers.
+# Time limits of successive attempts to swap tables; the last one applies to all further attempts.
+# They are short, since a waiting RENAME blocks all new readers.
 ATTEMPT_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 # Pause between two attempts.
 PAUSE_SECONDS = 0.25
@@ -45,8 +45,8 @@ class UnpublishedRelease:
 
     Parameters
     ----------
-    entry : the ledger's data on the release (``row``), its ``columns`` and its ``run``; None until
-        the release has been counted.
+    entry : what the ledger will record: the release (``row``), its ``columns``, and the ``run``;
+        None until the release has been counted.
     """
 
     output: Output
@@ -70,21 +70,21 @@ def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
     return UnpublishedRelease(output)
 
 
-def output_lock(session: MariadbCatalog, name: RelationName) -> str:
+def output_lock_name(session: MariadbCatalog, name: RelationName) -> str:
     """Return the name of the lock that a run holds while it writes an output."""
     return session.lock_name("output", name.quoted)
 
 
 def _lock(session: MariadbCatalog, name: RelationName) -> None:
     """Lock an output for this connection; raises OutputBusy if another run holds the lock."""
-    if session.rows("SELECT get_lock(?, 0)", (output_lock(session, name),)) != [(1,)]:
+    if session.rows("SELECT get_lock(?, 0)", (output_lock_name(session, name),)) != [(1,)]:
         raise OutputBusy(
             f"Another run is writing {name}.", hint="Wait until it has ended, then run it again."
         )
 
 
 def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
-    """Publish a release that has been counted under the output's name, and write its ledger entry.
+    """Publish a counted release under the output's name, and write its ledger entry.
 
     Raises
     ------
@@ -106,9 +106,9 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     _swap(session, output, renames)
     replaced = None if existing is None else session.find_existing(pending.replaced_name)
     if replaced is not None and replaced.mark != (existing and existing.mark):
-        # Another session replaced the table just before the swap: undo it.
-        undo = [(output.name, output.staging_name), (pending.replaced_name, output.name)]
-        _swap(session, output, undo)
+        # Another session replaced the table just before the swap, so undo the swap.
+        reverse_renames = [(output.name, output.staging_name), (pending.replaced_name, output.name)]
+        _swap(session, output, reverse_renames)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
             hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))} to see what it"
@@ -121,7 +121,7 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
 def _require_replaceable(
     session: MariadbCatalog, output: Output, existing: ExistingRelation | None
 ) -> None:
-    """Check again that the output's name is unused, or is that of a release that may be replaced.
+    """Check again that the output's name is unused, or names a release that may be replaced.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def _swap(
 
     Parameters
     ----------
-    renames : pairs of old and new name. All are renamed, or none.
+    renames : pairs of old and new name; either all are renamed or none.
     """
     pairs = ", ".join(f"{old.quoted} TO {new.quoted}" for old, new in renames)
     last_name, _ = renames[-1]
@@ -241,10 +241,11 @@ def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
     )
 
 
-def settle_interrupted(session: MariadbCatalog) -> None:
-    """Determine the outcome of all plans that interrupted runs have left, and correct the ledger.
+def resolve_interrupted_publications(session: MariadbCatalog) -> None:
+    """Find out whether the releases of interrupted runs were published, and correct the ledger.
 
-    Plans of runs in progress are skipped: these runs hold the locks of their outputs.
+    Releases that were not published are dropped. Runs in progress, which hold the locks of their
+    outputs, are skipped.
     """
     table = session.ledger_name(PUBLICATION_TABLE)
     if session.find_existing(table) is None:
@@ -263,22 +264,22 @@ def settle_interrupted(session: MariadbCatalog) -> None:
         except OutputBusy:
             continue
         try:
-            _settle_release(session, release_id)
+            _resolve_publication(session, release_id)
         finally:
-            session.rows("SELECT release_lock(?)", (output_lock(session, output),))
+            session.rows("SELECT release_lock(?)", (output_lock_name(session, output),))
     _drop_leftovers(session)
 
 
-def _settle_release(session: MariadbCatalog, release_id: str) -> None:
-    """Record whether a planned release was published. The caller holds the output's lock."""
+def _resolve_publication(session: MariadbCatalog, release_id: str) -> None:
+    """Record whether a planned release was published; the caller holds the output's lock."""
     table = session.ledger_name(PUBLICATION_TABLE)
     [(state, entry)] = session.rows(
         f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
     )
     if state != PLANNED:
         return
-    # Once a release is counted, its plan has an entry. If its staging table is then missing, the
-    # swap has renamed it.
+    # Once a release has been counted, its plan has an entry. If the staging table is missing after
+    # that, it was renamed to the output, so the release was published.
     if entry is None or session.find_existing(_staging_name(release_id)) is not None:
         refuse(session, release_id)
     else:

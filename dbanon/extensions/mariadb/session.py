@@ -1,9 +1,11 @@
 """One transaction on MariaDB, through PyMySQL.
 
 The source is first copied by a single statement, so that all later steps see the same rows. The
-transaction's snapshot does not ensure that: ``CREATE TABLE … SELECT`` and ``INSERT … SELECT``
-ignore it, and read and lock current rows. DDL commits the transaction, so releases are published as
-described in ``publication``.
+snapshot of a transaction is not enough for that: ``CREATE TABLE … SELECT`` and ``INSERT … SELECT``
+ignore the snapshot; they read and lock the current rows. DDL statements commit the transaction, so
+releases are published in the steps that ``publication`` describes.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from dbanon.errors import (
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb import publication
 from dbanon.extensions.mariadb.display import display_key
-from dbanon.extensions.mariadb.staging import ROW_NUMBER, SUFFIX, MariadbStaging, unused_name
+from dbanon.extensions.mariadb.staging import (
+    ROW_NUMBER,
+    STAGING_OPTIONS,
+    MariadbStaging,
+    unused_name,
+)
 from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
 from dbanon.sessions.base import (
     MARK,
@@ -61,14 +68,14 @@ class MariadbSession(MariadbStaging):
 
     Parameters
     ----------
-    may_copy : whether ``pin`` copies sources; otherwise they are read in place.
+    may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
     publication_mode = "swap"
     digest_method = mariadb_dialect.DIGEST_METHOD
     display_key = staticmethod(display_key)
     name_limit = 64
-    staging_suffix = SUFFIX
+    staging_suffix = STAGING_OPTIONS
 
     def __init__(
         self, connection: Connection[Any], on_sql: OnSql | None = None, *, may_copy: bool = True
@@ -101,8 +108,8 @@ class MariadbSession(MariadbStaging):
         self.require_rights(source, names)
         # ``pin`` numbers the rows of the copy in the order of these columns.
         self._keys[source.name] = names
-        # An expression instead of a bare column: a filter may run on the uncopied source, where
-        # this column does not exist.
+        # Add 0 to make this an expression, not a column: filters may run on the source itself,
+        # which does not have the column of row numbers.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
             source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unchecked_columns)
@@ -153,7 +160,7 @@ class MariadbSession(MariadbStaging):
         self.run("COMMIT")
         self.run(_SET_ISOLATION_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({definition}){SUFFIX} AS"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({definition}){STAGING_OPTIONS} AS"
             f" SELECT {row_value}{values or '1 AS one'} FROM {source.name.quoted}{where}{order}"
         )
         self.run(_SET_ISOLATION_LEVEL.format("REPEATABLE READ"))
@@ -169,19 +176,23 @@ class MariadbSession(MariadbStaging):
 
     def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
         """Check that dates are valid, and that enum values belong to their enum."""
-        invalid_if = {}
+        invalid_conditions = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
             if attribute.sql_type.startswith("enum") and "" not in attribute.order:
-                # The server stores an empty text for values that are not in the enum.
-                invalid_if[attribute.name] = f"{column} = ''"
+                # Instead of a value that is not in the enum, the server stores an empty text.
+                invalid_conditions[attribute.name] = f"{column} = ''"
             elif attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
-                invalid_if[attribute.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
-        if not invalid_if:
+                invalid_conditions[attribute.name] = (
+                    f"month({column}) = 0 OR dayofmonth({column}) = 0"
+                )
+        if not invalid_conditions:
             return
-        sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in invalid_if.values())
+        sums = ", ".join(
+            f"coalesce(sum({condition}), 0)" for condition in invalid_conditions.values()
+        )
         [counts] = self.rows(f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s")
-        for name, count in zip(invalid_if, counts, strict=True):
+        for name, count in zip(invalid_conditions, counts, strict=True):
             if count:
                 attribute = source.attribute(name)
                 problem = "dates whose month or day is 0"
@@ -218,10 +229,10 @@ class MariadbSession(MariadbStaging):
         return super().grouping_sql(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
-        # Stored in a table: a query that refers to the sample twice would otherwise draw two.
+        # Store the sample in a table, so that a query that refers to it twice sees the same rows.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
-            f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {STAGING_OPTIONS} AS SELECT * FROM {relation.quoted}"
             f" WHERE rand() < {share:.9f}"
         )
         return f"{_SAMPLE} AS s"
@@ -243,7 +254,7 @@ class MariadbSession(MariadbStaging):
                 type_description, problem = "tinyint(1), which is BOOLEAN", "not 0 or 1"
                 is_invalid = f"{column} NOT IN (0, 1)"
             elif attribute.sql_type in ("mediumtext", "longtext"):
-                # Sorting ignores everything beyond this length.
+                # The server sorts texts by this many bytes only.
                 problem = f"longer than {_SORTED_BYTES} bytes"
                 type_description = attribute.sql_type
                 is_invalid = (
@@ -273,7 +284,7 @@ class MariadbSession(MariadbStaging):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        # Output tables have no key, and are read in storage order.
+        # Only copies have row numbers. Output tables are read in storage order, with 0 as the key.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
         selected = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
         query = f"SELECT {selected} FROM {source.from_clause}{source.where_clause}"
@@ -312,7 +323,7 @@ class MariadbSession(MariadbStaging):
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Check that the release can be published, which happens at the end of the session."""
+        """Check that the release can be published; the store does that when the session ends."""
         assert self.pending is not None
         if output.replaced_kind is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
@@ -321,7 +332,7 @@ class MariadbSession(MariadbStaging):
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        """Store the entry in the pending release; it is written once the release is published."""
+        """Keep the ledger entry in the pending release, to be written after publication."""
         assert self.pending is not None
         internal = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
@@ -357,8 +368,8 @@ class MariadbSession(MariadbStaging):
     def _digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(mariadb_dialect.digest_statement(relation, columns, salt))
-        return int(rows), int(total)
+        [(n_rows, hash_sum)] = self.rows(mariadb_dialect.digest_statement(relation, columns, salt))
+        return int(n_rows), int(hash_sum)
 
     def digest_probe(self) -> str:
         [(probe,)] = self.rows(mariadb_dialect.DIGEST_PROBE)

@@ -1,4 +1,9 @@
-"""Read the copied source on MariaDB, stage labels and classes, and join them."""
+"""Read the copied source on MariaDB, stage labels and classes, and join them.
+
+Rows are sent to the server in packets: the bytes of many rows as one value. The server unpacks a
+packet by a join with a table of row indexes. Public methods without a docstring override documented
+ones of ``sessions.session.Session``.
+"""
 
 from __future__ import annotations
 
@@ -28,29 +33,30 @@ from dbanon.sessions.storable_rows import storable_rows
 
 # Names of columns in staging tables: row numbers and class numbers.
 ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
-# Table options of staging tables.
-SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
+# Options of CREATE TABLE for staging tables.
+STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
 # Rows per batch.
 _BATCH_ROWS = 20_000
-# Characters after which an INSERT is sent; each takes at most four bytes.
+# An INSERT is sent once it has this many characters, which take at most four bytes each.
 _STATEMENT_CHARACTERS = 500_000
-# Staging table of the numbers from 0. They index the rows of a packet: many rows as one string of
-# bytes, which is faster to transfer than rows of columns.
+# Staging table of the numbers from 0, the indexes of the rows of a packet.
 _ROW_INDEXES = "dbanon_places"
-# Staging table of the key that encrypts labels. The server draws the key and the client reads it,
-# so no log contains it.
+# Staging table of the key that encrypts labels. The server generates the key and the client reads
+# it, so no log contains it.
 _LABEL_KEY = "dbanon_secret"
 # A new random key is generated each time labels are staged.
 _CREATE_LABEL_KEY = (
-    f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {SUFFIX} AS SELECT random_bytes(16) AS secret"
+    f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {STAGING_OPTIONS} AS"
+    " SELECT random_bytes(16) AS secret"
 )
-# SQL of the row key, the class and the position in a row of a decrypted packet, which takes 16
+# SQL of the row key, the class and the position in a row of a decrypted packet. A row takes 16
 # bytes.
 _UNPACKED_LABELS = ", ".join(
     f"CONV(hex(substr(packet, 16 * row_index + {start}, {n_bytes})), 16, -10)"
     for start, n_bytes in ((1, 8), (9, 4), (13, 4))
 )
-# Bytes of rows per read. Any server accepts this size, whatever its max_allowed_packet.
+# The largest number of bytes to read at a time. Any server accepts this, whatever its
+# max_allowed_packet.
 _PACKET_BYTES = 800_000
 # Batches of rows; each batch is a list of columns, and each column a list of values.
 _ColumnBatches = Iterable[Sequence[Sequence[Any]]]
@@ -68,8 +74,8 @@ class MariadbStaging(MariadbCatalog):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         [key] = source.required_locator.expressions
-        packet_rows = _PACKET_BYTES // mariadb_dialect.bytes_per_packed_row(attributes)
-        rows = max(min(chunk_rows, packet_rows), 1)
+        n_packet_rows = _PACKET_BYTES // mariadb_dialect.bytes_per_packed_row(attributes)
+        n_chunk_rows = max(min(chunk_rows, n_packet_rows), 1)
         select_last = f"SELECT max(k) FROM (SELECT {key} AS k FROM {source.from_clause}"
         # Hash joins look up texts faster here. They would slow down the joins that write a release,
         # so the setting applies to this statement only.
@@ -79,26 +85,33 @@ class MariadbStaging(MariadbCatalog):
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
         self.report_sql(f"{query}TRUE{source.and_condition}")
-        # Bounds are server variables, since logs of statements must not show keys of persons.
+        # The first and last key of a chunk stay on the server, in variables: keys may identify
+        # persons, so statements, which appear in logs, must not contain them.
         self._n_reads += 1
         last, previous = (f"@dbanon_{word}_{self._n_reads}" for word in ("last", "previous"))
         condition = "TRUE"
-        # Each read fetches one packed value: fetching row by row would take ten times as long.
+        # Fetch the rows of a chunk as a single packed value; row by row would take ten times as
+        # long.
         with closing(self.connection.cursor()) as cursor:
             while True:
-                chunk = f"WHERE {condition} ORDER BY {key} LIMIT {rows}"
-                self._execute(cursor, f"SET {last} = ({select_last} {chunk}) AS chunk)")
-                if self._single_value(cursor, f"SELECT {last} IS NULL"):
+                chunk_clause = f"WHERE {condition} ORDER BY {key} LIMIT {n_chunk_rows}"
+                self._execute(cursor, f"SET {last} = ({select_last} {chunk_clause}) AS chunk)")
+                if self._fetch_value(cursor, f"SELECT {last} IS NULL"):
                     return
                 where = f"{condition} AND {key} <= {last}{source.and_condition}"
-                packet = self._single_value(cursor, query + where)
+                packet = self._fetch_value(cursor, query + where)
                 self._execute(cursor, f"SET {previous} = {last}")
                 condition = f"{key} > {previous}"
                 if packet is not None:
                     yield mariadb_dialect.unpack_rows(packet, attributes)
 
-    def _single_value(self, cursor: Any, sql: str) -> Any:
-        """Return the single value of a query without logging it; raises if it was truncated."""
+    def _fetch_value(self, cursor: Any, sql: str) -> Any:
+        """Return the single value of a query, without reporting the SQL.
+
+        Raises
+        ------
+        DatabaseFailure : the server truncated the value.
+        """
         self._execute(cursor, sql)
         [(value,)] = cursor.fetchall()
         if cursor.warning_count:
@@ -106,20 +119,21 @@ class MariadbStaging(MariadbCatalog):
         return value
 
     def _execute(self, cursor: Any, sql: str) -> None:
-        """Run a statement without logging it."""
+        """Run a statement without reporting it: it may contain values or keys."""
         with translate_errors():
             cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
 
     def _load(
         self, table: str, columns: Sequence[tuple[str, str]], batches: _ColumnBatches
     ) -> None:
-        """Create a staging table and fill it with literals, ten times as fast as bind parameters.
+        """Create and fill a staging table; literals are ten times as fast as bind parameters.
 
         Parameters
         ----------
-        columns : names and SQL types.
+        columns : pairs of name and SQL type.
+        batches : batches of rows, each as a list of values for each column.
         """
-        self.run(statements.create_staging(table, columns, SUFFIX))
+        self.run(statements.create_staging(table, columns, STAGING_OPTIONS))
         insert = f"INSERT INTO {quote(table)} VALUES "
         self.report_sql(f"{insert}…")
         with translate_errors(), closing(self.connection.cursor()) as cursor:
@@ -128,14 +142,14 @@ class MariadbStaging(MariadbCatalog):
                     mariadb_dialect.literals(column, self.connection.escape) for column in batch
                 ]
                 row_format = "({})".format(",".join(value_format for value_format, _ in literals))
-                row_texts, length = [], 0
+                row_texts, n_characters = [], 0
                 for row in zip(*(values for _, values in literals), strict=True):
                     row_text = row_format % row
                     row_texts.append(row_text)
-                    length += len(row_text)
-                    if length > _STATEMENT_CHARACTERS:
+                    n_characters += len(row_text)
+                    if n_characters > _STATEMENT_CHARACTERS:
                         cursor.execute(insert + ",".join(row_texts))
-                        row_texts, length = [], 0
+                        row_texts, n_characters = [], 0
                 if row_texts:
                     cursor.execute(insert + ",".join(row_texts))
 
@@ -155,9 +169,15 @@ class MariadbStaging(MariadbCatalog):
     def _load_numbers(
         self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
     ) -> None:
-        """Stage columns of int64 and float64 as bytes, which avoids formatting and parsing text."""
+        """Create a staging table and fill it with numbers, sent as bytes instead of text.
+
+        Parameters
+        ----------
+        columns : pairs of name and SQL type.
+        arrays : for each column int64 or float64 (n,), its values.
+        """
         self._stage_row_indexes()
-        self.run(statements.create_staging(table, columns, SUFFIX))
+        self.run(statements.create_staging(table, columns, STAGING_OPTIONS))
         values = ", ".join(
             mariadb_dialect.unpack_value(i, array.dtype, len(arrays))
             for i, array in enumerate(arrays)
@@ -165,10 +185,12 @@ class MariadbStaging(MariadbCatalog):
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
         self.report_sql(f"{insert}…")
         packed = mariadb_dialect.pack_arrays(arrays)
-        packet_rows = max(min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1)
+        n_packet_rows = max(
+            min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1
+        )
         with translate_errors(), closing(self.connection.cursor()) as cursor:
-            for start in range(0, len(packed), packet_rows):
-                packet = packed[start : start + packet_rows]
+            for start in range(0, len(packed), n_packet_rows):
+                packet = packed[start : start + n_packet_rows]
                 where = f"' AS packet) AS p WHERE row_index < {len(packet)}"
                 cursor.execute(f"{insert}{packet.tobytes().hex()}{where}")
 
@@ -186,7 +208,8 @@ class MariadbStaging(MariadbCatalog):
 
         Raises
         ------
-        EngineUnsuitable : the binary log replays statements, so a replica would draw another key.
+        EngineUnsuitable : the binary log records statements, which a replica would run with another
+            random key.
         """
         [(logs_statements,)] = self.rows(
             "SELECT @@log_bin AND @@sql_log_bin AND @@binlog_format = 'STATEMENT'"
@@ -197,10 +220,10 @@ class MariadbStaging(MariadbCatalog):
                 " which class, and replicas would not get the same release.",
                 hint="Let an administrator run: SET GLOBAL binlog_format = 'MIXED'",
             )
-        # No index is needed: the join scans the labels and looks up rows of the copy by primary
-        # key.
+        # The labels need no index: the join scans them, and looks up rows of the copy by its
+        # primary key.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
-        self.run(statements.create_staging(statements.LABELS, columns, SUFFIX))
+        self.run(statements.create_staging(statements.LABELS, columns, STAGING_OPTIONS))
         self._stage_row_indexes()
         self.run(_CREATE_LABEL_KEY)
         insert = (
@@ -215,7 +238,7 @@ class MariadbStaging(MariadbCatalog):
         labels["key"], labels["class"] = keys[order, 0], classes[order]
         labels["position"] = positions[order]
         with closing(self.connection.cursor()) as cursor:
-            secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            secret = self._fetch_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
             for start in range(0, len(labels), _BATCH_ROWS):
                 batch = labels[start : start + _BATCH_ROWS]
                 # Each row is one cipher block, and no two blocks are equal, since row keys are
@@ -231,7 +254,7 @@ class MariadbStaging(MariadbCatalog):
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
         self.report_sql(f"{insert}…")
         with closing(self.connection.cursor()) as cursor:
-            secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            secret = self._fetch_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
             packet = _encrypt(text.encode(), secret)
             self._execute(cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_LABEL_KEY}")
 
@@ -259,10 +282,13 @@ class MariadbStaging(MariadbCatalog):
         rows = storable_rows(
             attributes, prepend_class_and_position(batches), mariadb_dialect.to_storable
         )
-        # Sorted by class and position, as in the release, so that the order of statements in the
-        # general log does not reveal which row of the source became which.
-        by_position = itemgetter(0, 1)
-        sorted_batches = iter(lambda: sorted(islice(rows, _BATCH_ROWS), key=by_position), [])
+        # Sort rows by class and position, as in the release: the order of INSERT statements in the
+        # general log must not reveal which source row became which released row.
+        by_class_and_position = itemgetter(0, 1)
+        # An empty batch is the end.
+        sorted_batches = iter(
+            lambda: sorted(islice(rows, _BATCH_ROWS), key=by_class_and_position), []
+        )
         column_batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
         self._load(statements.ROWS, columns, column_batches)
 
@@ -277,8 +303,8 @@ class MariadbStaging(MariadbCatalog):
         if source is None:
             super().insert(table, values, source, source_columns, joins)
             return
-        # First join in key order, then sort by output position: joining in output order would look
-        # up rows of the copy at random. LIMIT keeps the server from merging the two steps.
+        # First join in key order, then sort by output position: a join in output order would read
+        # the rows of the copy in random order. LIMIT keeps the server from merging the two steps.
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
         class_column, position_column = (

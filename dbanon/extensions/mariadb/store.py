@@ -1,4 +1,4 @@
-"""Open, commit and end sessions on MariaDB."""
+"""MariaDB databases, and the sessions on them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from dbanon.stores.interrupts import interruptible_until_commit
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
 # silently, names are quoted as in standard SQL, times are in UTC, texts are sorted by all their
 # bytes, results are complete, a commit only ends the transaction, and system-versioned tables show
-# their current rows. Values are written out, since an administrator can change what DEFAULT means.
-# Only system_versioning_asof uses it: there DEFAULT always means the present.
+# their current rows. The values are explicit, since an administrator can change what DEFAULT means;
+# only for system_versioning_asof does DEFAULT always mean the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -93,18 +93,18 @@ class MariadbStore:
 
     @contextmanager
     def _open_connection(self) -> Iterator[Any]:
-        """Open a connection of its own; its settings and staging tables disappear with it."""
+        """Open a new connection, and close it at the end, with its settings and staging tables."""
 
         def connect() -> Any:
             pooled = open_pooled_connection(self._engine.raw_connection)
             driver: Any = pooled.driver_connection
-            # Never return it to the caller's pool, where its settings would surprise others.
+            # Never return the connection to the caller's pool: its settings are not the pool's.
             pooled.detach()
             return driver
 
         with translate_errors("The server cannot be reached."):
             connection = thread_connections().connect_in_time(
-                connect, lambda driver: driver.close()
+                connect, close=lambda driver: driver.close()
             )
         cancellable = _CancellableConnection(connection, connect)
         thread_connections().register(cancellable)
@@ -138,7 +138,7 @@ class MariadbStore:
         with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
-                publication.settle_interrupted(session)
+                publication.resolve_interrupted_publications(session)
             session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
@@ -148,7 +148,7 @@ class MariadbStore:
                     session.run("COMMIT")
             except BaseException:
                 if session.pending is not None:
-                    self._settle_failed(connection, session.pending)
+                    self._resolve_failed_publication(connection, session.pending)
                 raise
             if session.pending is not None:
                 self._publish(session, session.pending)
@@ -159,7 +159,7 @@ class MariadbStore:
         try:
             publication.publish(session, pending)
         except BaseException as error:
-            is_published = self._settle_failed(session.connection, pending)
+            is_published = self._resolve_failed_publication(session.connection, pending)
             if is_published is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being published. The next run"
@@ -178,12 +178,12 @@ class MariadbStore:
                 )
             )
 
-    def _settle_failed(
+    def _resolve_failed_publication(
         self, connection: Any, pending: publication.UnpublishedRelease
     ) -> bool | None:
-        """Close a connection that failed, and determine whether its release was published.
+        """Close a failed connection, find out whether its release was published, and record that.
 
-        Also corrects the ledger accordingly. None if the outcome cannot be determined.
+        Returns None if the outcome cannot be determined.
         """
         thread_id = connection.thread_id()
         with suppress(Exception):
@@ -194,10 +194,11 @@ class MariadbStore:
                 # The server may not have noticed yet that the connection is closed.
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(thread_id)}")
-                lock = publication.output_lock(session, pending.output.name)
-                session.rows("SELECT get_lock(?, 5)", (lock,))
-                session.rows("SELECT release_lock(?)", (lock,))
-                publication.settle_interrupted(session)
+                # The server holds the lock until the old connection has ended.
+                lock_name = publication.output_lock_name(session, pending.output.name)
+                session.rows("SELECT get_lock(?, 5)", (lock_name,))
+                session.rows("SELECT release_lock(?)", (lock_name,))
+                publication.resolve_interrupted_publications(session)
                 return publication.is_published(session, pending)
         except DbanonError:
             return None
@@ -206,7 +207,10 @@ class MariadbStore:
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open a transaction that changes no permanent table.
 
-        With ``staging`` it copies the source to temporary tables; otherwise it reads it in place.
+        Parameters
+        ----------
+        staging : whether to copy the source to a temporary table; otherwise it is read in place.
+        create : not used.
         """
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql, may_copy=staging)
@@ -216,9 +220,9 @@ class MariadbStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """Hold a job's lock on the server until the block ends; it is lost with the connection.
+        """Hold a job's lock on the server until the block ends, or the connection is lost.
 
-        Accounts without rights on the ledger run without the lock, since they cannot publish.
+        Accounts without rights on the ledger get no lock; they cannot publish anyway.
         """
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
@@ -236,13 +240,13 @@ class MariadbStore:
         """Do nothing: the server manages memory and temporary tables."""
 
     def is_same_database(self, other: object) -> bool:
-        """Return True if both use the same database and account."""
+        """Return True if both stores have the same database and account."""
         if not isinstance(other, MariadbStore):
             return False
         if self._engine is other._engine:
             return True
-        own_key, other_key = (
+        this_key, other_key = (
             (url.host, url.port or 3306, url.username, url.query, url.database)
             for url in (self._engine.url, other._engine.url)
         )
-        return own_key == other_key
+        return this_key == other_key

@@ -25,8 +25,8 @@ from dbanon.stores.folders import FileLocation, require_room
 # Inferring types takes time per column, and no table of persons has more columns.
 MAX_COLUMNS = 4096
 _DELIMITERS = ",;\t|"
-# The start of a file, in bytes and in rows, that determines the delimiter; the header must fit into
-# it.
+# How many bytes and rows at the start of a file are examined to find the delimiter. The header must
+# fit into these bytes.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
 # The number of bytes to convert at a time.
 _PIECE_BYTES = 2**20
@@ -48,7 +48,7 @@ class CsvHeader:
 
     Parameters
     ----------
-    cells : the values of the first line, as written.
+    cells : the values of the header line, as written.
     names : the column names; an empty name becomes ``column`` and its position.
     n_skipped_lines : the number of lines before the header that are empty or skipped by option.
     has_header : whether the first line names the columns.
@@ -168,7 +168,8 @@ def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
 def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
     """Rate a delimiter by the rows that it yields.
 
-    Returns whether all rows have the same number of columns, and more than one; and this number.
+    Returns whether all rows have the same number of columns, at least two, and the number of
+    columns of the first row. The best delimiter has the largest pair.
     """
     n_columns = len(rows[0]) if rows else 0
     return n_columns > 1 and all(len(row) == n_columns for row in rows), n_columns
@@ -180,13 +181,14 @@ def _require_byte_order_mark(sample: bytes, path: FileLocation, reading: Reading
     byte_order_mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else byte_order_mark
     if byte_order_mark and byte_order_mark != reading.encoding:
         raise FileMalformed(
-            f"Line 1 of the file {path} begins with the mark of {byte_order_mark.upper()}.",
+            f"Line 1 of the file {path} begins with the byte order mark of"
+            f" {byte_order_mark.upper()}.",
             hint=f'Say `encoding="{byte_order_mark}"`.',
         )
 
 
 def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
-    """Check the number and uniqueness of column names; ``line`` is that of the header."""
+    """Check the number and uniqueness of column names; ``line`` is the header's line number."""
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
@@ -209,7 +211,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
 def open_as_utf8(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
-    """Yield a file descriptor that reads UTF-8; files in other encodings are converted in memory.
+    """Yield a file descriptor that reads the file as UTF-8; convert other encodings in memory.
 
     Raises
     ------
@@ -282,7 +284,7 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Build the error for a row that repeats the header, and return whether its line was found."""
+    """Return the error for a row that repeats the header, and whether the row's line was found."""
     location = "A line"
     # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error):
@@ -302,7 +304,10 @@ def repeated_header_error(
 def _find_problems(
     file: BinaryIO, reading: Reading, csv_header: CsvHeader
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield a line number, a problem and a hint for each invalid value or row."""
+    """Yield a line number, a problem and a hint for each invalid value or row.
+
+    The problem continues the sentence "Line 5 of the file people.csv…".
+    """
     n_columns, line = len(csv_header.names), 0
     try:
         for line, row in read_records(file, reading, csv_header, includes_header=True):

@@ -1,8 +1,8 @@
 """Formats in which CSV files write numbers, dates and timestamps.
 
-A format has a condition on values, and SQL that converts them. Usual formats, such as ISO dates,
-can be read in one way only; the others are tried if no usual format fits. The values of a column
-may match several formats; ``csv_types`` chooses among them.
+A format consists of an SQL condition that its values satisfy, and SQL that converts them. Usual
+formats, such as ISO dates, need no option; the others are tried if no usual format fits. The values
+of a column may match several formats; ``csv_types`` chooses among them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dbanon.job.reading import APOSTROPHE, COMMA, DMY, MDY, POINT, SPACE, YMD, Reading
 from dbanon.stores.duckdb.dialect import literal
 
-# The kinds of formats: names of types in the option ``types``.
+# The kinds of formats: the names of types that users write in the option ``types``.
 INTEGER, DECIMAL, DOUBLE, PERCENT = "integer", "decimal", "double", "percent"
 DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN = "date", "timestamp", "timestamptz", "boolean"
 NUMBER_KINDS = (INTEGER, DECIMAL, DOUBLE)
@@ -46,8 +46,8 @@ _DATE_SEPARATORS = {DMY: "/.-", MDY: "/-", YMD: "/.-"}
 # A pattern of ``strptime`` for each order of day, month and year, with its first separator.
 STRPTIME_PATTERNS = {DMY: "%d/%m/%Y", MDY: "%m/%d/%Y", YMD: "%Y/%m/%d"}
 ORDER_NAMES = {DMY: "day first", MDY: "month first", YMD: "year first"}
-# Formats of a time of day after a date, by what they add to the name of the date's format: a
-# regular expression, and patterns of ``strptime``.
+# Formats of a time of day after a date: a regular expression, and patterns of ``strptime``. The key
+# is appended to the name of the date's format.
 _TIME_FORMATS = {
     "": ("", ("",)),
     " hh:mm": (f"[ T]{_TIME_PATTERN}", (" %H:%M:%S.%f", " %H:%M:%S", " %H:%M")),
@@ -70,9 +70,10 @@ class ValueFormat:
     name : a description, such as ``dd/mm/yyyy``.
     condition : SQL that is true for matching values, and true or NULL for NULL.
     value : SQL of the converted value.
-    option, argument : the option of ``Reading`` that selects the format; empty for usual formats.
+    option, argument : the option of ``Reading`` that selects the format, and the option's value;
+        empty if the format needs no option.
     decimal, thousands : the decimal mark and the separator of thousands; empty for none.
-    is_century_open : whether the year has two digits, so that the century is unknown.
+    has_two_digit_year : whether the year has two digits, so that the century is unknown.
     """
 
     kind: str
@@ -83,11 +84,11 @@ class ValueFormat:
     argument: str = ""
     decimal: str = ""
     thousands: str = ""
-    is_century_open: bool = False
+    has_two_digit_year: bool = False
 
     @property
     def sql_type(self) -> str:
-        """The type in DuckDB; decimals without width."""
+        """The type in DuckDB; decimals have no precision and scale yet."""
         return SQL_TYPES[self.kind]
 
 
@@ -97,7 +98,7 @@ def matches_pattern(column: str, pattern: str) -> str:
 
 
 def _if_then(condition: str, consequence: str) -> str:
-    """Build an AND of two conditions that evaluates the second only if the first is true."""
+    """Build SQL for AND that evaluates the second condition only if the first one is true."""
     return f"CASE WHEN {condition} THEN {consequence} ELSE false END"
 
 
@@ -112,7 +113,7 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
     """The formats that need no option, most specific first."""
     mark = find_decimal_mark(reading)
     number = f"-?{_INTEGER_PATTERN}({_MARK_PATTERNS[mark]}([0-9]+))?"
-    with_point = f"replace({column}, ',', '.')" if mark == COMMA else column
+    decimal_point_sql = f"replace({column}, ',', '.')" if mark == COMMA else column
     option, argument = ("decimal", mark) if mark == COMMA else ("", "")
     return [
         ValueFormat(
@@ -125,7 +126,7 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
             DECIMAL,
             "numbers",
             f"{matches_pattern(column, number)} AND length({column}) <= 30",
-            with_point,
+            decimal_point_sql,
             option=option,
             argument=argument,
             decimal=mark,
@@ -134,7 +135,7 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
             DOUBLE,
             "numbers",
             matches_pattern(column, f"{number}([eE][-+]?[0-9]+)?"),
-            with_point,
+            decimal_point_sql,
             option=option,
             argument=argument,
             decimal=mark,
@@ -178,14 +179,14 @@ def _number_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
 def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iterator[ValueFormat]:
     """The unusual formats of numbers with a decimal mark."""
     decimals = f"({_MARK_PATTERNS[mark]}([0-9]+))?"
-    with_point = f"replace({column}, ',', '.')" if mark == COMMA else column
+    decimal_point_sql = f"replace({column}, ',', '.')" if mark == COMMA else column
     number = f"-?{_INTEGER_PATTERN}{decimals}"
     if mark != find_decimal_mark(reading):
         yield ValueFormat(
             DECIMAL,
             f"numbers with a decimal {_MARK_NAMES[mark]}",
             f"{matches_pattern(column, number)} AND length({column}) <= 30",
-            with_point,
+            decimal_point_sql,
             option="decimal",
             argument=mark,
             decimal=mark,
@@ -194,7 +195,7 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
         DECIMAL,
         "numbers with a plus sign",
         matches_pattern(column, f"({_SIGNED_INTEGER_PATTERN}|0|[1-9][0-9]{{0,5}}){decimals}"),
-        f"ltrim({with_point}, '+')",
+        f"ltrim({decimal_point_sql}, '+')",
         decimal=mark,
     )
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
@@ -218,7 +219,11 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
         )
     percent = matches_pattern(column, f"[-+]?{_INTEGER_PATTERN}{decimals} ?%")
     yield ValueFormat(
-        PERCENT, "numbers with %", percent, f"rtrim(ltrim({with_point}, '+'), '% ')", decimal=mark
+        PERCENT,
+        "numbers with %",
+        percent,
+        f"rtrim(ltrim({decimal_point_sql}, '+'), '% ')",
+        decimal=mark,
     )
 
 
@@ -279,6 +284,7 @@ def formats_of_strptime_pattern(
 
 
 def _date_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
+    """The unusual formats of dates that the option ``dates`` allows."""
     dates = reading.dates
     if dates is not None and "%" in dates:
         yield from formats_of_strptime_pattern(column, dates)
@@ -306,19 +312,21 @@ def _formats_of_date_order(
 
     Parameters
     ----------
-    parts : keys of ``_DATE_PART_PATTERNS`` in order.
+    order : ``dmy``, ``mdy`` or ``ymd``.
+    parts : the parts in this order, as keys of ``_DATE_PART_PATTERNS``.
+    separators : the characters that may separate the parts.
     """
-    is_short = "y" in parts
+    has_two_digit_year = "y" in parts
     for name_suffix, (time_pattern, time_strptime_patterns) in _TIME_FORMATS.items():
-        if is_short and name_suffix:
+        if has_two_digit_year and name_suffix:
             continue
         patterns, strptime_patterns = [], []
         for separator in separators:
             patterns.append(
                 f"[{separator}]".join(_DATE_PART_PATTERNS[part] for part in parts) + time_pattern
             )
-            day = separator.join(f"%{part}" for part in parts)
-            strptime_patterns += [day + time for time in time_strptime_patterns]
+            date_pattern = separator.join(f"%{part}" for part in parts)
+            strptime_patterns += [date_pattern + time for time in time_strptime_patterns]
         text = f"replace({column}, 'T', ' ')" if time_pattern else column
         value = f"try_strptime({text}, [{', '.join(map(literal, strptime_patterns))}])"
         name = next(iter(separators)).join(_DATE_PART_NAMES[part] for part in parts) + name_suffix
@@ -328,19 +336,21 @@ def _formats_of_date_order(
             _if_then(matches_pattern(column, "|".join(patterns)), f"{value} IS NOT NULL"),
             value,
             option="dates",
-            argument=strptime_patterns[0] if is_short else order,
-            is_century_open=is_short,
+            argument=strptime_patterns[0] if has_two_digit_year else order,
+            has_two_digit_year=has_two_digit_year,
         )
 
 
 def _named_month_formats(column: str, dates: str | None) -> Iterator[ValueFormat]:
     """The formats of dates with English names of months."""
     day, month = "[0-9]{1,2}", "[A-Za-z]{3,9}"
-    names = [
-        name.format(mark, "Y") for name in _NAMED_MONTH_PATTERNS for mark in _NAMED_MONTH_SEPARATORS
+    strptime_patterns = [
+        template.format(separator, "Y")
+        for template in _NAMED_MONTH_PATTERNS
+        for separator in _NAMED_MONTH_SEPARATORS
     ]
-    names += [f"{name} %d, %Y" for name in ("%b", "%B")]
-    value = f"try_strptime({column}, [{', '.join(map(literal, names))}])"
+    strptime_patterns += [f"{month_directive} %d, %Y" for month_directive in ("%b", "%B")]
+    value = f"try_strptime({column}, [{', '.join(map(literal, strptime_patterns))}])"
     year = "[0-9]{4}"
     pattern = f"{day}[-/ .]{month}[-/ .]{year}|{month} {day}, {year}"
     yield ValueFormat(
@@ -349,24 +359,24 @@ def _named_month_formats(column: str, dates: str | None) -> Iterator[ValueFormat
         _if_then(matches_pattern(column, pattern), f"{value} IS NOT NULL"),
         value,
     )
-    for mark in _NAMED_MONTH_SEPARATORS if dates is None else ():
-        for name in _NAMED_MONTH_PATTERNS:
-            strptime_pattern = name.format(mark, "y")
+    for separator in _NAMED_MONTH_SEPARATORS if dates is None else ():
+        for template in _NAMED_MONTH_PATTERNS:
+            strptime_pattern = template.format(separator, "y")
             value = f"try_strptime({column}, {literal(strptime_pattern)})"
-            pattern = f"{day}[{mark}]{month}[{mark}][0-9]{{2}}"
+            pattern = f"{day}[{separator}]{month}[{separator}][0-9]{{2}}"
             yield ValueFormat(
                 DATE,
-                f"dd{mark}mon{mark}yy",
+                f"dd{separator}mon{separator}yy",
                 _if_then(matches_pattern(column, pattern), f"{value} IS NOT NULL"),
                 value,
                 option="dates",
                 argument=strptime_pattern,
-                is_century_open=True,
+                has_two_digit_year=True,
             )
 
 
 def compact_date_format(column: str) -> tuple[str, str]:
-    """The condition that digits are a date, as yyyymmdd, and the ``strptime`` pattern for it."""
+    """SQL that is true if a text of digits is a date (yyyymmdd), and its ``strptime`` pattern."""
     pattern = "%Y%m%d"
     value = f"try_strptime({column}, {literal(pattern)})"
     return _if_then(

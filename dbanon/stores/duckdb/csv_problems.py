@@ -1,6 +1,6 @@
 """Columns of CSV files whose type is in doubt, and the errors for runs that use them.
 
-A run that does not use such a column succeeds.
+Runs that use no such column are not affected.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class UntypedColumn:
 
     Parameters
     ----------
+    message, hint : the texts of the error.
     is_ambiguous : whether the values can be read in several ways; otherwise some are malformed.
     """
 
@@ -111,7 +112,7 @@ def find_untyped_columns(
 
 def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
     """Describe a column whose values can be read in several ways."""
-    descriptions = [words for words, _ in problem.readings]
+    descriptions = [description for description, _ in problem.readings]
     options = [option for _, option in problem.readings]
     if len(descriptions) == 1:
         message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'

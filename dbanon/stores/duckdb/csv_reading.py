@@ -138,7 +138,7 @@ def read_csv_arguments(csv_header: CsvHeader) -> str:
 
 
 def select_text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
-    """Build a SELECT list of the columns as text, with NULL for the option's words for it.
+    """Build a SELECT list of the columns as text; the words of ``null_words`` become NULL.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def select_text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool =
 
 
 def blanks_aggregate(csv_header: CsvHeader) -> str:
-    """Build an aggregate that is true if a text has leading or trailing blanks."""
+    """Build an aggregate that is true if any text of the file begins or ends with a blank."""
     conditions = (f"coalesce({_has_blank_end(quote(name))}, false)" for name in csv_header.names)
     return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
 

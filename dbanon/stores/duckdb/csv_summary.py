@@ -1,6 +1,6 @@
 """Descriptions of a CSV file's text columns by the format that most of their values have.
 
-They suggest options for columns that should not be text.
+They also suggest options for columns that should have another type.
 """
 
 from __future__ import annotations

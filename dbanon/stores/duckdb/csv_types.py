@@ -1,7 +1,7 @@
 """Type inference for columns of CSV files.
 
-Columns are loaded as text. A column gets the type of a format that all of its values match; values
-are only counted in SQL, never read.
+Columns are loaded as text. A column gets the type of a format that all of its values match. SQL
+counts the matching values, so that no value is read here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TEXT = "text"
 _COLUMNS_PER_QUERY = 32
 # The number of first values of a column that are examined before all of its values.
 _N_SAMPLED_VALUES = 2048
-# In a column with fewer values, one in another format is not considered a mistake.
+# In a column with fewer values, a single value in another format is not treated as a mistake.
 _MIN_VALUES_WITH_OUTLIER = 20
 # The precisions that decimals get. There are few of them so that larger values next time rarely
 # change the type.
@@ -79,8 +79,8 @@ class InferredType:
     value : SQL of the converted column.
     selected_by : the option that selected the type, such as ``dates: dmy``; empty if none did.
     kind : the name of the type in the option ``types``.
-    deciding_option : name and argument of an option with which other files are read in the same
-        way, whatever their values; None if there is none.
+    deciding_option : name and value of an option that reads other files in the same way, whatever
+        values they have; None if there is none.
     problem : why the column stays text; None if there is no doubt.
     """
 
@@ -158,6 +158,7 @@ class TypeInference:
             expected = f"of the type that was stated ({kind})"
             problem = TypeProblem(expected, best_format.condition, other_type=wider_kind)
             return InferredType("VARCHAR", column, problem=problem)
+        # The name without precision and scale: ``decimal`` for ``decimal(10,2)``.
         base_kind = kind.partition("(")[0]
         return replace(
             self._type_of_matching_formats(name, matching_formats, kind),
@@ -214,7 +215,7 @@ class TypeInference:
         return [*pattern, *usual_formats(column, self._reading)]
 
     def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
-        """Return the type of a format that fits; it has a problem if another reading also fits."""
+        """Return the type of a format that fits; it has a problem if another type fits, too."""
         column = quote(name)
         if value_format.kind == INTEGER:
             condition, pattern = csv_forms.compact_date_format(column)
@@ -310,7 +311,7 @@ class TypeInference:
         return InferredType("VARCHAR", column, problem=problem)
 
     def _text_or_mixed_formats(self, name: str, formats: Sequence[ValueFormat]) -> InferredType:
-        """Return text, with a problem if values are all numbers or all dates in mixed formats."""
+        """Return text; it has a problem if all values are numbers, or dates, in mixed formats."""
         column = quote(name)
         for kinds in (NUMBER_KINDS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
             formats_of_kinds = [
@@ -345,7 +346,7 @@ class TypeInference:
         )
 
     def _text_or_contradiction(self, name: str) -> InferredType:
-        """Return text, with a problem if all values have one format that the options exclude."""
+        """Return text; it has a problem if all values match a format that the options exclude."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
@@ -415,7 +416,7 @@ class TypeInference:
                         (f"numbers with {mark_name} between thousands", _option("thousands", mark)),
                     )
             return self._type_of_format(column, first_format, kind)
-        if first_format.is_century_open:
+        if first_format.has_two_digit_year:
             return _ambiguous(
                 column,
                 *(
@@ -424,7 +425,7 @@ class TypeInference:
                         _option("dates", value_format.argument),
                     )
                     for value_format in formats
-                    if value_format.is_century_open
+                    if value_format.has_two_digit_year
                 ),
             )
         for other_format in formats[1:]:
@@ -552,7 +553,7 @@ def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
 
     Parameters
     ----------
-    readings : as in ``TypeProblem``.
+    readings : the ways to read the values: a description of each, and the option that chooses it.
     """
     return InferredType("VARCHAR", column, problem=TypeProblem(readings=readings))
 
@@ -568,5 +569,5 @@ def type_option(name: str, kind: str) -> str:
 
 
 def _to_yaml(argument: str) -> str:
-    """Write an argument as in a job file."""
+    """Write an option's value as in a job file (YAML)."""
     return argument if re.fullmatch("[a-z]+", argument) else json.dumps(argument)

@@ -1,4 +1,6 @@
-"""DuckDB's dialect: how column types are read, staged and released, and converted from others.
+"""DuckDB's dialect: how values of each column type are read, staged and released.
+
+It also chooses the types for columns that come from other databases.
 
 Functions without a docstring implement ``sessions.interface.Dialect``.
 """
@@ -154,11 +156,12 @@ def literal(text: str) -> str:
 
 
 def number_expression(position: int, attribute: Attribute) -> str:
-    """SQL of a column as a number, or as the code of its value in the dictionary; NULL stays NULL.
+    """SQL of a column as a number; categories become codes, and NULL stays NULL.
 
     Parameters
     ----------
-    position : the position of the column, which is part of the name of its staged dictionary.
+    position : the column's position. The dictionary that is staged for it has the alias
+        ``d{position}``; it maps the column's values to codes.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
@@ -377,7 +380,7 @@ def qualified_name(
 
     Parameters
     ----------
-    databases : from ``find_databases``.
+    databases : the current database, and the names of all attached ones in lower case.
     """
     catalog, database_names = databases
     # DuckDB keeps temporary tables and views in the schema main.
@@ -412,9 +415,9 @@ def create_view(
 
 @contextmanager
 def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
-    """Make the schema of a relation the default for a block, if its name is ambiguous.
+    """While the block runs, make a relation's schema the default if its name is ambiguous.
 
-    DuckDB stores the text of a view without names of databases.
+    A view must be created in this block: DuckDB stores its text without the names of databases.
     """
     if name.catalog is None:
         yield
@@ -435,10 +438,10 @@ def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) ->
 READ_ONLY_QUERY = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
 
 
-def has_schema(rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:
-    """Whether the schema of a relation exists; ``rows`` runs a query."""
+def has_schema(fetch_rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:
+    """Whether the schema of a relation exists; ``fetch_rows`` runs a query with parameters."""
     return bool(
-        rows(
+        fetch_rows(
             "SELECT 1 FROM duckdb_schemas() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?)",
             (name.schema,),

@@ -1,4 +1,4 @@
-"""SQL that tells the values of DuckDB columns apart as readers see them."""
+"""SQL that distinguishes values of DuckDB columns if they are displayed differently."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import RelationName
 
-# DuckDB's class, the class to raise, its message (None for that of the caller), and its hint.
+# For each of these classes of DuckDB: the class to raise, its message (None for the message that
+# the caller of ``translate_errors`` gives), and its hint.
 _TRANSLATIONS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
     (duckdb.PermissionException, InsufficientRights, None, None),
     (
@@ -109,7 +110,7 @@ def translate_errors(message: str = "The database refused a statement.") -> Iter
 
 
 def _disk_full(error: duckdb.Error) -> DiskFull:
-    """The error for a full disk, with the path that DuckDB reports."""
+    """Build the error for a full disk, with the path that DuckDB reports, if any."""
     path = re.search(r'file \\?"([^"\\]+)', str(error))
     return DiskFull(
         f"The disk is full, or a limit of file sizes is reached, at {path[1]}; nothing was"
@@ -140,16 +141,16 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
 
 
 def source_not_found(
-    rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
+    fetch_rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
-    """Build the error for a missing source, whose schema may be missing, or which is temporary.
+    """Build the error for a source that was not found: it is missing, or temporary.
 
     Parameters
     ----------
-    rows : runs a query with its parameters.
+    fetch_rows : runs a query with its parameters.
     schema : the schema that was searched.
     """
-    if rows(
+    if fetch_rows(
         "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"
         " SELECT 1 FROM duckdb_tables() WHERE temporary AND table_name = ?",
         (name.name, name.name),
@@ -161,7 +162,7 @@ def source_not_found(
         )
     schemas = [
         schema_name
-        for (schema_name,) in rows(
+        for (schema_name,) in fetch_rows(
             "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
         )
     ]
@@ -171,7 +172,7 @@ def source_not_found(
         )
     tables = [
         table_name
-        for (table_name,) in rows(
+        for (table_name,) in fetch_rows(
             "SELECT table_name FROM information_schema.tables"
             " WHERE table_catalog = current_database() AND table_schema = ?",
             (schema,),
@@ -179,7 +180,7 @@ def source_not_found(
     ]
     hint = nearest_names(name.name, tables)
     if hint is None and name.schema is None:
-        relations_of_other_schemas = rows(
+        relations_of_other_schemas = fetch_rows(
             "SELECT table_schema, table_name FROM information_schema.tables"
             " WHERE table_catalog = current_database() AND lower(table_name) = lower(?)"
             " ORDER BY table_schema LIMIT 3",

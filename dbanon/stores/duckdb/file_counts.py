@@ -1,4 +1,4 @@
-"""Recounts of exported files, which DuckDB reads; another library has written them."""
+"""Recounts of exported files: DuckDB reads them, while another library (Arrow) has written them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def open_file_session(
             from_item = f"read_parquet({name})"
         else:
             types = ", ".join(
-                f"{literal(a.name)}: {literal(_csv_type(session, a))}" for a in attributes
+                f"{literal(attribute.name)}: {literal(_csv_type(session, attribute))}"
+                for attribute in attributes
             )
             separator = literal(SEPARATORS[export.separator if export else ","])
             decimal = literal(export.decimal if export else ".")
@@ -66,9 +67,11 @@ def count_file(
     path: Path,
     export: Export,
     attributes: Sequence[Attribute],
-    questions: CountRequests,
+    requests: CountRequests,
 ) -> tuple[Counts, dict[str, Attribute]]:
-    """Count in a file what ``questions`` ask for; returns the counts and the sensitive columns.
+    """Count the rows of a file as requested.
+
+    Returns the counts, and the sensitive columns by name as DuckDB describes them.
 
     A CSV file must not contain texts that spreadsheets run as formulas, unless the options allow
     them.
@@ -91,11 +94,11 @@ def count_file(
         if kind == CSV and export.formulas != KEEP:
             _require_no_formulas(session, relation)
         counts = Counts(
-            count_classes(session, relation.name, questions),
-            cells=count_class_values(session, relation, relation.name, questions),
-            further_sets=count_sets(session, relation.name, questions),
+            count_classes(session, relation.name, requests),
+            cells=count_class_values(session, relation, relation.name, requests),
+            further_sets=count_sets(session, relation.name, requests),
         )
-        return counts, {name: relation.attribute(name) for name in questions.sensitive}
+        return counts, {name: relation.attribute(name) for name in requests.sensitive}
 
 
 def _require_no_formulas(session: DuckdbSession, relation: Relation) -> None:
@@ -119,6 +122,7 @@ def _csv_type(session: DuckdbSession, attribute: Attribute) -> str:
 
 
 def _columns_error() -> RecountFailed:
+    """The error for a file whose columns differ from those of the release."""
     return RecountFailed(
         "The file has other columns than the release. Nothing was published.",
         hint="If names of columns differ only in case, rename them in a view, and anonymize the"

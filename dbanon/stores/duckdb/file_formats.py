@@ -1,4 +1,4 @@
-"""Conversion of compressed row files and spreadsheets to plain CSV in memory."""
+"""Conversion of compressed CSV files and spreadsheets to uncompressed CSV in memory."""
 
 from __future__ import annotations
 
@@ -109,11 +109,13 @@ def _not_a_workbook_error(name: str, detail: str) -> FileMalformed:
 
 
 def _require_room(needed_bytes: int, memory_bytes: int) -> None:
+    """Check that this much memory is allowed; raises TooLarge."""
     if needed_bytes > memory_bytes:
         raise TooLarge(needed_bytes)
 
 
 def _decompress(file: BinaryIO, ending: str, memory_file: BinaryIO, memory_bytes: int) -> None:
+    """Decompress a .gz or .zst file into ``memory_file``; raises TooLarge."""
     if ending == GZIP:
         decompressed: Any = gzip.GzipFile(fileobj=file)
     else:
@@ -128,6 +130,7 @@ def _decompress(file: BinaryIO, ending: str, memory_file: BinaryIO, memory_bytes
 def _write_sheet(
     file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory_bytes: int
 ) -> None:
+    """Write a sheet of a workbook as CSV into ``memory_file``; raises as ``open_as_csv``."""
     try:
         import python_calamine as calamine
     except ModuleNotFoundError:
@@ -180,6 +183,7 @@ def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
 
 
 def _sheet_hint(names: Sequence[str]) -> str:
+    """A hint that lists the options for choosing one of these sheets."""
     return "Name one: " + ", or ".join(f'`sheet="{name}"`' for name in names) + "."
 
 

@@ -1,9 +1,9 @@
-"""Memory estimates for spreadsheets, made before the library reads them.
+"""Memory estimates for spreadsheets, made before the library (calamine) reads them.
 
 A workbook is a ZIP archive. Its directory declares the unpacked size of each member, and the
-library never unpacks more. But then the library allocates a grid from the first used cell of a
-sheet to the last one, even if all cells between are empty, and copies a shared text for each cell
-that refers to it. So a small file can need a lot of memory.
+library never unpacks more. But the library allocates memory for all cells from the first used cell
+of a sheet to the last one, even if most of them are empty. It also copies a shared text for each
+cell that refers to it. So a small file can need a lot of memory.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Grid:
 
     Parameters
     ----------
-    n_cells : the number of cells so far.
-    text_bytes : the size of their shared texts.
-    row, column : the position of the cell that was added last.
+    n_cells : the number of cells that were added.
+    text_bytes : the size of their shared texts, in bytes.
+    row, column : the position of the last cell that was added.
     """
 
     first_row: int | None = None
@@ -91,7 +91,13 @@ class _Grid:
 
 @dataclass
 class _SharedTexts:
-    """The lengths of the shared texts in bytes, and the start of the current one."""
+    """The shared texts of a workbook, measured tag by tag.
+
+    Parameters
+    ----------
+    text_lengths : the lengths of the texts that have ended, in bytes.
+    current_start : the offset at which the current text begins; None between texts.
+    """
 
     text_lengths: list[int] = field(default_factory=list)
     current_start: int | None = None

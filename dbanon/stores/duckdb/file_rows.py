@@ -1,4 +1,4 @@
-"""Loading of row files into a single table of DuckDB."""
+"""Loading of files with rows (CSV, spreadsheets, Parquet) into a single table of DuckDB."""
 
 from __future__ import annotations
 
@@ -46,15 +46,17 @@ _FOLDERS_TABLE = quote("dbanon_parts")
 
 
 class FileRows:
-    """Loads row files into a table.
-
-    Afterwards, ``untyped_columns`` has the columns whose type is in doubt.
+    """Loads all files of a source into one table.
 
     Parameters
     ----------
     name : the name of the table.
     reading : the options for CSV files.
-    memory_bytes : the limit for files that must be read in memory.
+    memory_bytes : the memory limit for a file that must be converted in memory.
+
+    Attributes
+    ----------
+    untyped_columns : after ``load``, the columns whose type is in doubt, by name.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class FileRows:
     # -- Parquet ----------------------------------------------------------------------------------
 
     def _load_parquet(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
+        """Load Parquet files, whose columns have types; returns an empty mapping."""
         folder_columns = self._infer_folder_columns(source_files)
         columns: dict[str, str] = {}
         for source_file in source_files:
@@ -99,7 +102,7 @@ class FileRows:
                 self._require_column_limit(source_file.path, file.fileno())
                 describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {from_item})"
                 column_rows = self._connection.execute(describe_query).fetchall()
-                column_types = {name: kind for name, kind, *_ in column_rows}
+                column_types = {name: sql_type for name, sql_type, *_ in column_rows}
                 _require_same_columns(
                     source_file, column_types, source_files[0], columns or column_types
                 )
@@ -111,7 +114,8 @@ class FileRows:
                         _as_column(name, text) for name, text in source_file.folder_columns
                     )
                     values = ", ".join(
-                        f"{t.value} AS {quote(n)}" for n, t in folder_columns.items()
+                        f"{inferred_type.value} AS {quote(name)}"
+                        for name, inferred_type in folder_columns.items()
                     )
                     query = (
                         f"SELECT {names}, p.* FROM {from_item} AS f,"
@@ -134,7 +138,7 @@ class FileRows:
     def _infer_folder_columns(
         self, source_files: Sequence[SourceFile]
     ) -> Mapping[str, InferredType]:
-        """Infer the types of columns that folder names define, from the names of all folders."""
+        """Infer the types of columns that folder names define, such as ``year=2024``, by name."""
         names = [name for name, _ in source_files[0].folder_columns]
         if not names:
             return {}
@@ -279,10 +283,10 @@ class FileRows:
         *,
         is_first: bool,
     ) -> None:
-        """Add the rows of a UTF-8 file to the table of texts, and strip blanks if options say so.
+        """Add the rows of a UTF-8 file to the table of texts; strip blanks if the options say so.
 
-        DuckDB strips them, unless the file has quotes: blanks within quotes must be kept, so such a
-        file is rewritten in memory first.
+        Blanks within quotes must be kept. So a file with quotes is copied into memory without the
+        other blanks; from files without quotes, DuckDB strips blanks as it reads them.
 
         Parameters
         ----------
@@ -300,7 +304,7 @@ class FileRows:
         table = f"read_csv('/dev/fd/{descriptor}', {read_csv_arguments(csv_header)})"
         try:
             if is_first:
-                # Most files have no blanks, so that they are read only once in this way.
+                # Load before looking for blanks: most files have none, and are then read only once.
                 add_fields(descriptor)
                 table = _RAW_TABLE
             [(has_blanks,)] = self._connection.execute(
@@ -349,7 +353,7 @@ class FileRows:
             or not self._connection.execute(repeated_header_query).fetchall()
         ):
             return
-        last = len(source_files) - 1
+        last_index = len(source_files) - 1
         for index, (source_file, csv_header) in enumerate(
             zip(source_files, csv_headers, strict=True)
         ):
@@ -357,7 +361,7 @@ class FileRows:
                 error, is_line_known = repeated_header_error(
                     file, source_file.path, self._reading, csv_header
                 )
-            if is_line_known or index == last:
+            if is_line_known or index == last_index:
                 try:
                     raise error
                 finally:
@@ -387,12 +391,12 @@ def _require_same_columns(
     reference: SourceFile,
     expected: Mapping[str, str],
 ) -> None:
-    """Check that a file has the columns of the first file, and that no folder names one of them.
+    """Check that a file has the columns of the first file, and that no folder defines one of them.
 
     Parameters
     ----------
     columns : the types of the file's columns, by name; empty texts for CSV.
-    reference, expected : the first file, and its columns.
+    reference, expected : the first file, and the types of its columns.
 
     Raises
     ------

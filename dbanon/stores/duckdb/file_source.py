@@ -1,4 +1,4 @@
-"""A store for row files: their rows are loaded into DuckDB in memory, and read there."""
+"""A store for files with rows: the rows are loaded into DuckDB in memory, and read there."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from dbanon.stores.folders import (
 
 
 class FileStore(DuckdbStore):
-    """A database in memory with the rows of files, whose key is their order in the files.
+    """A database in memory with the rows of files; a row's key is its position in the files.
 
-    Releases that are written here are lost with the run unless they are exported.
+    Releases that are written to this database are lost at the end of the run unless exported.
 
     Parameters
     ----------
     url : a file, folder or pattern, on this machine (``file:``) or in an object store.
     reading : the options for CSV files.
-    table : the name to give the table; None for the file name without its ending.
+    table : the name of the table; None for the file name without its ending.
     memory_bytes : the memory limit; None for half of the process's limit.
     """
 
@@ -112,18 +112,18 @@ class FileStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """Run a transaction as ``session`` does: nothing permanent can be changed here."""
+        """Run a transaction as ``session`` does, since this database has nothing permanent."""
         self._load()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """Lock a file next to the file or folder; no lock for an object store."""
+        """Lock a job by a lock file next to the rows; in an object store, lock nothing."""
         path = find_root(self._location)
         return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
     def _load(self) -> None:
-        """Load the rows of the files, if this was not done before."""
+        """Load the rows of the files when it is called for the first time."""
         if self._is_loaded:
             return
         with translate_errors():
@@ -179,7 +179,7 @@ class _FileSession(DuckdbSession):
         require_types(self._untyped_columns, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that each column to read has a type; raises as ``require_typed``."""
+        """Check also that each column to read has a type; raises as ``require_typed``."""
         self.require_typed(columns)
         super().require_rights(source, columns)
 

@@ -1,4 +1,7 @@
-"""Sessions on DuckDB, through its own Python client, with Arrow for bulk data."""
+"""Sessions on DuckDB, through its Python client; Arrow transfers rows in bulk.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,8 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger_prefix: RelationName | None = None
         self._databases: tuple[str, frozenset[str]] | None = None
-        # The values that settings had before this session; the store restores them.
+        # Previous values of settings that the store or this session changes, by name. The store
+        # restores them.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -102,7 +106,7 @@ class DuckdbSession(FileSession):
             yield from self._reader
 
     def stop_reading(self) -> None:
-        """Close the current Arrow reader, which would keep the file open even after an error."""
+        """Close the current Arrow reader: until then, the database file would stay open."""
         if self._reader is not None:
             self._reader.close()
 
@@ -142,7 +146,7 @@ class DuckdbSession(FileSession):
 
         Parameters
         ----------
-        type_condition : SQL that follows ``constraint_type`` in the condition.
+        type_condition : SQL after the column ``constraint_type``, such as ``= 'PRIMARY KEY'``.
         """
         rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"

@@ -83,7 +83,7 @@ class DuckdbStore(FileDatabase):
     @contextmanager
     def _empty_session(self) -> Iterator[Session]:
         with (
-            closing(_connect(":memory:", True)) as connection,
+            closing(_connect(":memory:", write=True)) as connection,
             DuckdbStore(connection, self._on_sql).session(write=False) as session,
         ):
             yield session
@@ -140,13 +140,14 @@ class DuckdbStore(FileDatabase):
         return DuckdbSession(connection, self._on_sql)
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
-        """Choose the directory to which DuckDB spills, and its memory limit, for a file.
+        """Choose the directory to which DuckDB spills, and its memory limit.
 
-        Does nothing for a caller's connection.
+        This has no effect on a caller's connection.
 
         Parameters
         ----------
-        directory : None for DuckDB's default, next to the file; then the limit is not changed.
+        directory : the directory; None for DuckDB's default, next to the database file. Then
+            ``memory_bytes`` is ignored.
         memory_bytes : the memory limit; None to keep the limit.
         """
         self._spill_statements = []
@@ -177,10 +178,10 @@ def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
 
 
 def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
-    """Check that the caller's connection has no open transaction, without disturbing an open one.
+    """Check that the caller's connection has no open transaction.
 
-    A BEGIN would fail and abort an open transaction. In autocommit mode each statement has a new
-    transaction ID, so two equal IDs mean an open transaction.
+    A BEGIN would abort an open transaction. So compare the transaction IDs of two statements: they
+    differ in autocommit mode, and are equal within a transaction.
     """
     # Qualify the function, because a database may define a macro of this name.
     transaction_id_query = "SELECT system.main.txid_current()"

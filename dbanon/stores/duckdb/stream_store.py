@@ -1,6 +1,6 @@
-"""A store for origins, sources without a store of their own.
+"""A store for origins: sources without a store of their own, such as Arrow streams.
 
-Their rows are copied once into a DuckDB database in memory, and read there.
+The rows of an origin are copied once into a DuckDB database in memory, and read there.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from dbanon.stores.origins import Origin, RowStream
 _RAW_TABLE = quote("dbanon_raw")
 _BATCH_VIEW = "dbanon_batch"
 
-# Called with a phase and its completed share.
+# Called with the name of a phase of the run, and the completed share of this phase, 0 to 1.
 ProgressReport = Callable[[str, float], None]
 
 
 class StreamStore(DuckdbStore):
-    """A database in memory with a copy of a source's rows, whose key is their order of arrival.
+    """A database in memory with a copy of a source's rows, numbered in their order of arrival.
 
-    Releases that are written here are lost with the run unless they are exported.
+    Releases that are written to this database are lost at the end of the run unless exported.
 
     Parameters
     ----------
-    table : the relation to read, as in the job.
-    columns : the columns to copy; the table has all other columns, too, but without values.
+    table : the name of the relation to read, as the job has it.
+    columns : the columns to copy; the copy has the other columns, too, but only NULL in them.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for the default.
     """
@@ -83,20 +83,20 @@ class StreamStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """Run a transaction as ``session`` does: nothing permanent can be changed here."""
+        """Run a transaction as ``session`` does, since this database has nothing permanent."""
         self._copy_rows()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """Return a context manager that locks nothing, because the target's lock is enough."""
+        """Lock nothing: the target locks the job."""
         return nullcontext()
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         return _StreamSession(connection, self._on_sql, self._provenance)
 
     def _copy_rows(self) -> None:
-        """Copy the rows of the source, if this was not done before."""
+        """Copy the rows of the source when it is called for the first time."""
         if self._provenance:
             return
         for setting in self._spill_statements:

@@ -16,8 +16,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import uncopyable_value_error
 
-# By the id of a date or timestamp type: its integer type, and the integers of the first and the
-# last moment from year 1 to 9999.
+# By the id of a date or timestamp type: the integer type that it is stored as, and the integers of
+# the first and the last moment of the years 1 to 9999.
 _DATE_LIMITS = {
     pa.date32().id: (pa.int32(), -719_162, 2_932_896),
     pa.timestamp("us").id: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),

@@ -47,7 +47,7 @@ _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\
 
 
 def tag_of(database: str, output: str) -> str:
-    """Return a tag for the names of staged files; it identifies the output and its database."""
+    """Return a hash that identifies an output and its database, for the names of staged files."""
     return hashlib.sha256(f"{database}\0{output}".encode()).hexdigest()[:12]
 
 
@@ -158,7 +158,7 @@ class PendingFile:
     Parameters
     ----------
     file : the file, open and locked.
-    path : the file's temporary name.
+    path : the file's temporary path.
     """
 
     file: BinaryIO
@@ -167,7 +167,7 @@ class PendingFile:
 
     @property
     def staged(self) -> StagedFile:
-        """The temporary path."""
+        """The temporary path, as for an object."""
         return self.path
 
     @property
@@ -203,7 +203,7 @@ class PendingFile:
         return cls(file, path, destination)
 
     def flush(self) -> tuple[int, str]:
-        """Flush the file and its directory entry to disk; return its bytes and its SHA-256."""
+        """Flush the file and its directory entry to disk; return its size in bytes and SHA-256."""
         self.file.flush()
         os.fsync(self.file.fileno())
         sync_directory(self.path.parent)
@@ -212,9 +212,9 @@ class PendingFile:
     def upload(self) -> None:
         """Do nothing: the file needs no upload."""
 
-    def finish(self, *, over: FileStatus) -> None:
-        """Move the file to its destination; raises OSError."""
-        move_to_destination(self.path, self.destination, over=over)
+    def finish(self, *, replaceable_status: FileStatus) -> None:
+        """Move the file to its destination; see ``move_to_destination``."""
+        move_to_destination(self.path, self.destination, replaceable_status=replaceable_status)
 
     def undo(self) -> None:
         """Delete the file."""
@@ -230,7 +230,7 @@ class PendingObject:
     ----------
     file : the open local file; it has no name in any directory.
     path : a path that refers to ``file`` while it is open.
-    staged : the temporary object, or the table's file, as which it is uploaded.
+    staged : where the file is uploaded: a temporary object, or a data file of the table.
     """
 
     file: BinaryIO
@@ -241,7 +241,7 @@ class PendingObject:
 
     @property
     def directory(self) -> Path:
-        """The directory of temporary files, on whose disk the file is until it is uploaded."""
+        """The directory for temporary files; its disk holds the file until it is uploaded."""
         return Path(tempfile.gettempdir())
 
     @classmethod
@@ -266,7 +266,7 @@ class PendingObject:
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
 
     def flush(self) -> tuple[int, str]:
-        """Flush the file; return its number of bytes and its SHA-256."""
+        """Flush the file; return its size in bytes and its SHA-256."""
         self.file.flush()
         return os.fstat(self.file.fileno()).st_size, sha256(self.path)
 
@@ -275,18 +275,18 @@ class PendingObject:
         self.is_uploaded = True
         self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
 
-    def finish(self, *, over: FileStatus) -> None:
-        """Move the object to its destination; raises OSError."""
-        move_to_destination(self.staged, self.destination, over=over)
+    def finish(self, *, replaceable_status: FileStatus) -> None:
+        """Move the object to its destination; see ``move_to_destination``."""
+        move_to_destination(self.staged, self.destination, replaceable_status=replaceable_status)
 
     def undo(self) -> None:
         """Delete the uploaded file if the store is reachable."""
         close(self.file)
         if self.is_uploaded:
-            # An interrupted run must not wait for a stalled store.
+            # An interrupted run must not wait for a stalled store, so delete with a time limit.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
-                    lambda: self.staged.unlink(missing_ok=True), lambda result: None
+                    lambda: self.staged.unlink(missing_ok=True), close=lambda result: None
                 )
 
 
@@ -302,30 +302,36 @@ def close(file: BinaryIO) -> None:
 def begin(
     destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
-    """Create a file for a destination; raises the errors of ``begin`` of its class."""
+    """Create a file for a destination; raises as ``PendingFile.begin``, ``PendingObject.begin``."""
     if isinstance(destination, Path):
         return PendingFile.begin(destination, tag, release_id, export_number)
     return PendingObject.begin(destination, tag, release_id, export_number)
 
 
 def move_to_destination(
-    staged_file: StagedFile, destination: Destination, *, over: FileStatus
+    staged_file: StagedFile, destination: Destination, *, replaceable_status: FileStatus
 ) -> None:
-    """Move a file to its destination, durably; raises OSError, also if another file exists there.
+    """Move a file to its destination, and flush the directory to disk.
 
     Parameters
     ----------
-    over : status of the file that may be replaced; None if none may be.
+    replaceable_status : the status of the file that may be replaced; None if none may be.
+
+    Raises
+    ------
+    OSError : the file cannot be moved, or another file exists at the destination.
+    OutputExists : something that must not be replaced exists at the destination.
+    OutputBusy, OutcomeUnknown : a table could not be changed; see ``IcebergTable.commit``.
     """
     if isinstance(destination, IcebergTable):
         assert isinstance(staged_file, TableFile)
-        destination.commit(staged_file, over=over)
+        destination.commit(staged_file, replaceable_status=replaceable_status)
         return
     if isinstance(destination, ObjectPath):
         assert isinstance(staged_file, ObjectPath)
         # Copying in an object store never fails because the key exists. So an object that another
         # process creates right after this check would be overwritten.
-        if over is None:
+        if replaceable_status is None:
             require_free(destination)
         staged_file.copy_to(destination)
         with suppress(OSError):
@@ -338,7 +344,7 @@ def move_to_destination(
         # Both names refer to the same file: an earlier run ended between link and unlink. A rename
         # would do nothing.
         staged_file.unlink()
-    elif over is not None:
+    elif replaceable_status is not None:
         os.replace(staged_file, destination)
     else:
         _link_or_rename(staged_file, destination)
@@ -373,7 +379,13 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     """Yield the staged files of an output, each with its release id and the number of the export.
 
     A run that has not ended may still use them; see ``lock_leftover``.
+
+    Parameters
+    ----------
+    path : the path of the export, as the job has it.
+    tag : the tag of the output; see ``tag_of``.
     """
+    # Keep the placeholder, to find the files of all releases. The parent of a table is itself.
     parent = resolve_destination(path, "{release}").parent
     if isinstance(parent, IcebergTable):
         with suppress(OSError):

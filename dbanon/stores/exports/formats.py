@@ -13,7 +13,8 @@ from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, SEPARATORS, Export
 from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
-# Rows per row group of a Parquet file. Row groups disclose nothing, since rows are in random order.
+# Rows per row group of a Parquet file. Row groups disclose nothing: the classes, and the rows of a
+# class, are in random order.
 GROUP_ROWS = 131_072
 # Maximum bytes of a column's dictionary per row group. Arrow's default is 1 MiB; with less, columns
 # of nearly unique texts switch to plain encoding sooner, and take fewer bytes.
@@ -73,8 +74,8 @@ def _write_parquet(
     metadata: Mapping[str, str],
 ) -> None:
     columns_with_statistics = [name for name in schema.names if name in quasi_identifiers]
-    # Rows of a class are adjacent and have equal values. So floats become smaller by zstd or gzip
-    # alone than with a dictionary.
+    # Rows of a class are adjacent and have equal values, so zstd or gzip alone makes floats smaller
+    # than a dictionary does.
     dictionary_columns = [field.name for field in schema if not pa.types.is_floating(field.type)]
     with parquet.ParquetWriter(
         file,

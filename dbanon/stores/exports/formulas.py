@@ -20,8 +20,7 @@ _BLANKS_AND_QUOTES = (
 _SIGNS = r"+\-\x{FF0B}\x{FF0D}\x{2212}"
 _FORMULA_STARTS = r"=@\x{FF1D}\x{FF20}"
 _CLOSING_BRACKETS = r" \])}"
-# A sign starts a formula unless a number follows; an interval such as [-10, -5] is no formula,
-# either.
+# A sign starts a formula unless only a number follows, as in -5 or in the interval [-10, -5].
 _SIGNED_FORMULA = (
     rf"[{_SIGNS}](?:[^0-9.{_SEPARATORS}]|[0-9.]+[^0-9.{_CLOSING_BRACKETS}{_SEPARATORS}]"
     rf"|[0-9.]+[{_CLOSING_BRACKETS}]+[^{_CLOSING_BRACKETS}{_SEPARATORS}])"

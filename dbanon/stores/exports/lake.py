@@ -1,11 +1,12 @@
-"""Iceberg tables as export destinations: a release is one data file, made visible by a commit.
+"""Iceberg tables as export destinations: a release is one data file, which a commit makes visible.
 
 The file is verified locally, then uploaded next to the table's data under a name that no snapshot
 refers to, and committed by compare-and-swap: if another run commits at the same time, this commit
 fails. Once a commit has begun, the file is only deleted if the commit is known to have failed.
 Earlier snapshots stay readable until they expire.
 
-Of errors by a catalog or store, only the class is reported: the text may contain credentials.
+If a catalog or an object store raises an error, only its class is reported: its text may contain
+credentials.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class IcebergTable:
 
     @property
     def parent(self) -> IcebergTable:
-        """The table itself: messages name it where they name a file's directory."""
+        """The table itself, for code and messages that use the directory of a file."""
         return self
 
     @open_catalogs()
@@ -95,7 +96,7 @@ class IcebergTable:
 
         Raises
         ------
-        InvalidParameter : the catalog has no stable location for them.
+        InvalidParameter : the catalog has no stable location for the table.
         OSError : the catalog fails.
         """
         with translate_client_errors():
@@ -112,10 +113,7 @@ class IcebergTable:
 
     @open_catalogs()
     def count_snapshots(self) -> int:
-        """Count the present snapshots, which stay readable after the next commit.
-
-        Raises OSError.
-        """
+        """Count the snapshots that readers can still open, also after a commit; raises OSError."""
         table = self._load_table()
         return 0 if table is None else len(table.metadata.snapshots)
 
@@ -130,7 +128,7 @@ class IcebergTable:
 
     @open_catalogs()
     def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
-        """Return a data file to be written, to which no snapshot refers.
+        """Return a data file that is still to be written, and to which no snapshot refers.
 
         Raises OSError, InvalidParameter.
         """
@@ -139,11 +137,15 @@ class IcebergTable:
 
     @open_catalogs()
     def leftover_files(self, tag: str) -> list[tuple[TableFile, str, int]]:
-        """List unpublished files of one output, with release id and number of the export.
+        """List the unpublished files of an output, each with release id and number of the export.
+
+        Parameters
+        ----------
+        tag : identifies the output and its database; see ``destinations.tag_of``.
 
         Raises
         ------
-        InvalidParameter : the catalog has no stable location for them.
+        InvalidParameter : the catalog has no stable location for the table.
         OSError : the catalog or the store fails.
         """
         table = self._load_table()
@@ -177,12 +179,13 @@ class IcebergTable:
         return leftovers
 
     @open_catalogs()
-    def commit(self, file: TableFile, *, over: Any) -> None:
+    def commit(self, file: TableFile, *, replaceable_status: Any) -> None:
         """Replace the table's rows by those of a file, unless the file was already published.
 
         Parameters
         ----------
-        over : status of the table whose rows may be replaced; None if none may be.
+        replaceable_status : the status of the table whose rows may be replaced; None if none may
+            be.
 
         Raises
         ------
@@ -199,9 +202,10 @@ class IcebergTable:
             file.clear_pending()
             return
         if table is not None:
-            if over is None or not self._holds_release(table):
+            if replaceable_status is None or not self._holds_release(table):
                 raise OutputExists(f"The table {self} already exists, and must not be replaced.")
-            if str(table.metadata_location) != over.st_ino:
+            # The status of a table has its metadata's location in this field; see ``lstat``.
+            if str(table.metadata_location) != replaceable_status.st_ino:
                 raise lake_commit.commit_conflict(self)
         with translate_client_errors(), file.open() as stream:
             schema = parquet.read_schema(stream).remove_metadata()
@@ -211,8 +215,8 @@ class IcebergTable:
                 transaction = self._begin_creation(schema, table_location)
             else:
                 transaction = lake_commit.begin_replacement(table, schema)
-            is_unchanged = lake_commit.has_matching_field_ids(transaction, schema)
-        if not is_unchanged:
+            has_matching_ids = lake_commit.has_matching_field_ids(transaction, schema)
+        if not has_matching_ids:
             raise lake_commit.commit_conflict(self)
         with translate_client_errors():
             io = self._file_access(table, file.location)
@@ -246,6 +250,7 @@ class IcebergTable:
 
     @open_catalogs()
     def _has_published(self, file: TableFile) -> bool:
+        """Return True if a snapshot refers to the file."""
         return file.location in lake_commit.data_files(self._load_table())
 
     def _holds_release(self, table: Any) -> bool:
@@ -274,7 +279,12 @@ class IcebergTable:
                 return None
 
     def _data_directory(self, table: Any) -> str:
-        """Return the directory of the table's data files; the table need not exist yet."""
+        """Return the directory of the table's data files, even before the table exists.
+
+        Parameters
+        ----------
+        table : pyiceberg's table; None if it does not exist.
+        """
         if table is None:
             location = lake_commit.new_location(self, self.identifier[-1], self._begin_creation)
         else:
@@ -287,7 +297,7 @@ class IcebergTable:
         return catalog.create_table_transaction(self.identifier, schema, location=location)
 
     def _file_access(self, table: Any, location: str) -> Any:
-        """Return pyiceberg's ``FileIO`` object for a location."""
+        """Return pyiceberg's ``FileIO`` object for a location; ``table`` is None if missing."""
         if table is not None:
             return table.io
         with translate_client_errors():
@@ -303,6 +313,8 @@ class TableFile:
 
     Parameters
     ----------
+    table : the table that the file belongs to.
+    location : the file's URL.
     commit_pending : whether a commit has begun and may have succeeded, so the file must be kept.
     """
 
@@ -389,6 +401,8 @@ class TableFile:
 def count_older_versions(destination: object, planned_status: object) -> dict[str, int]:
     """Count, for the report, the snapshots that stay readable after the next commit.
 
+    Returns an empty mapping if the destination is not a table.
+
     Parameters
     ----------
     planned_status : the table's status when the run was planned; None if it did not exist.
@@ -411,7 +425,7 @@ def count_older_versions(destination: object, planned_status: object) -> dict[st
 
 @open_catalogs()
 def with_field_ids(destination: object, schema: pa.Schema) -> pa.Schema:
-    """Add the table's field ids to a file's columns; raises OSError."""
+    """Add the table's field ids to the schema of its file; raises OSError."""
     if not isinstance(destination, IcebergTable):
         return schema
     table = destination._load_table()

@@ -51,13 +51,15 @@ def data_files(table: Any) -> set[str]:
     }
 
 
-def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
-    """Return the location for a table that does not exist yet; every run gets the same one.
+def new_location(table: object, name: str, begin_creation: Callable[..., Any]) -> str:
+    """Return the location of a table that does not exist yet; it is the same in every run.
 
     Parameters
     ----------
+    table : the table, for messages.
     name : the table's name without namespace.
-    begin : begins a transaction that creates the table; takes a schema and optionally a location.
+    begin_creation : begins a transaction that creates the table; takes a schema and optionally a
+        location.
 
     Raises
     ------
@@ -68,17 +70,19 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     with translate_client_errors():
         # Ask twice, since some catalogs give each new table a fresh directory.
         location, second_location = (
-            begin(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
+            begin_creation(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
         )
     if location == second_location:
         return str(location)
-    # With a fresh directory, files of a crashed run would never be found again. So try a directory
-    # next to it, with the table's name.
+    # In a fresh directory, the next run would not find the files of a crashed run. So try a
+    # directory next to it that has the table's name.
     parent = location.rpartition("/")[0]
     if parent == second_location.rpartition("/")[0]:
         stable_location = f"{parent}/{name}"
         with suppress(OSError), translate_client_errors():
-            accepted_location = begin(empty_schema, stable_location).table_metadata.location
+            accepted_location = begin_creation(
+                empty_schema, stable_location
+            ).table_metadata.location
             if accepted_location.rstrip("/") == stable_location:
                 return stable_location
     raise InvalidParameter(
@@ -90,9 +94,10 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
 
 
 def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
-    """Add field ids to a file's columns.
+    """Add field ids to the columns of a file.
 
-    They are those that ``begin_replacement`` or the creation of the table will assign.
+    The ids are those that ``begin_replacement``, or the creation of the table, will assign to the
+    table's columns.
     """
     field_types = _iceberg_types(schema)
     fields: dict[str, Any] = {}
@@ -122,9 +127,10 @@ def begin_replacement(table: Any, schema: pa.Schema) -> Any:
 
 
 def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
-    """Return True if a file's field ids are those of the table.
+    """Return True if a file has the field ids of the table.
 
-    They differ if another run has changed the columns meanwhile. Readers would then mix up columns.
+    If another run has changed the table's columns meanwhile, the ids differ, and readers of the
+    file would confuse its columns.
     """
     file_ids = {
         column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema
@@ -151,7 +157,7 @@ def replace_data_file(io: Any, transaction: Any, location: str, previous_file: A
 
 
 def check_with_timeout(check: Callable[[], bool]) -> bool | None:
-    """Run a check on a table; None if the catalog does not answer in time."""
+    """Run a check that asks a catalog; returns None if the catalog does not answer in time."""
 
     def check_catalog() -> bool:
         with translate_client_errors():
@@ -159,7 +165,8 @@ def check_with_timeout(check: Callable[[], bool]) -> bool | None:
 
     try:
         with thread_connections().cut_new_connections_after(_CHECK_SECONDS):
-            return thread_connections().connect_in_time(check_catalog, lambda result: None)
+            # The check returns no connection, so there is nothing to close.
+            return thread_connections().connect_in_time(check_catalog, close=lambda result: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None
 
@@ -189,7 +196,10 @@ def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
 def commit_error(
     file: object, table: object, error: DbanonError | OSError
 ) -> DbanonError | OSError:
-    """Return the error to raise for a file: an OSError may mean that the outcome is unknown."""
+    """Return the error to raise if a file could not be published.
+
+    An OSError becomes OutcomeUnknown if the file's commit may have succeeded.
+    """
     if getattr(file, "commit_pending", False) and isinstance(error, OSError):
         return unknown_outcome(table, error)
     return error

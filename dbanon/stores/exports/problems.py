@@ -1,4 +1,4 @@
-"""Errors about release files."""
+"""Errors about writing release files and moving them to their destination."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_error(directory: object, error: OSError) -> DatabaseFailure:
 
 
 def publication_error(destination: object, error: OSError) -> DatabaseFailure:
-    """Return the error for a file-only release that could not be moved to its destination."""
+    """Return the error for a release in files only, one of which could not be moved in place."""
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(
         f"The release could not be moved to {destination}, and is not stored anywhere else.",

@@ -2,8 +2,10 @@
 
 Arrow tables and objects that export them (polars, DuckDB relations, …) are converted to pandas
 types that distinguish NULL from NaN and keep all digits. Dicts of columns and lists of dicts become
-frames. The module also checks that a report, which records which released row came from which
-original, fits given frames.
+frames.
+
+A report of a frame records which released row came from which original row (its alignment). The
+module also builds this alignment, and checks that it still fits two frames.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def is_broken(values: Iterable[Any]) -> bool:
 
 
 def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
-    """Return names and values of the columns of a dict or list of dicts."""
+    """Return the name and the values of each column of a dict or list of dicts."""
     if isinstance(data, Mapping):
         return data.items()
     names = dict.fromkeys(name for row in data for name in row)
@@ -102,11 +104,12 @@ def _is_list_of_dicts(data: Any) -> bool:
 
 
 def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
+    """Convert an Arrow table, or an object that exports one; raises and returns as ``frame_of``."""
     import pyarrow as pa
 
     try:
         table = _with_decimals(pa, pa.table(data))
-        schema = pa.schema([_without_view_type(pa, field) for field in table.schema])
+        schema = pa.schema([_with_readable_type(pa, field) for field in table.schema])
         if schema != table.schema:
             table = table.cast(schema)
         frame = _to_pandas(pa, table)
@@ -179,8 +182,8 @@ def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
     return result
 
 
-def _without_view_type(pa: Any, field: pa.Field) -> pa.Field:
-    """Replace view types, which pandas cannot read; only their memory layout differs."""
+def _with_readable_type(pa: Any, field: pa.Field) -> pa.Field:
+    """Replace a type that pandas cannot read by one with the same values in another layout."""
     type_name = str(field.type)
     if isinstance(field.type, pa.BaseExtensionType) and type_name == "extension<arrow.bool8>":
         return field.with_type(pa.bool_())
@@ -200,7 +203,7 @@ def _nullable_types(pa: Any) -> dict[Any, Any]:
 
 
 def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
-    """Convert a released column to its original type, or to text if it has labels or ranges."""
+    """Convert a released column to its original type, or to another if labels do not fit it."""
     if original_type is not None:
         try:
             return pa.array(series, type=original_type, from_pandas=True)
@@ -246,9 +249,9 @@ def alignment_of(
 
     Parameters
     ----------
-    original_positions : int64 (r,), the position of each released row's original.
     released : the table returned to the caller; its types may differ from those in the run.
-    names : the quasi-identifiers, whose values are digested to recognize the tables.
+    names : the quasi-identifiers. Digests of their values recognize the two tables later.
+    original_positions : int64 (r,), the position in ``original`` of each released row's original.
     hierarchies : the run's hierarchies, by column.
     """
     names = list(names)

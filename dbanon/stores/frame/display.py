@@ -1,4 +1,4 @@
-"""Distinguish values of a data frame as they are displayed, even if Python considers them equal."""
+"""Distinguish values of a data frame that are displayed differently but equal in Python."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _UNAMBIGUOUS_TYPES = ({str}, {int}, {bool}, {date}, {bytes})
 
 
 def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
-    """Encode a column so that codes are equal if values are displayed alike, int32 (n,).
+    """Encode a column so that two codes are equal if the values are displayed alike, int32 (n,).
 
-    NULL is -1. Returns None if all equal values are displayed alike. Counterexamples are 7.5 and
-    7.50, or 1, 1.0 and True, or 0.0 and -0.0.
+    NULL is -1. Returns None if no two equal values of the column are displayed differently, as are
+    the decimals 7.5 and 7.50, or 1, 1.0 and True, or 0.0 and -0.0.
     """
     if series.dtype == object:
         present = series.notna().to_numpy()

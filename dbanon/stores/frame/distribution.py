@@ -19,6 +19,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
     Parameters
     ----------
     released : the table that was returned to the caller.
+    report : the report of the same run.
     """
     frame, _ = frame_of(released)
     persons = guarantee_from_ledger(report.k_requested, report.arguments).persons

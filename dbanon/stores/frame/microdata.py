@@ -101,7 +101,12 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal with at most ``scale`` decimal places to a whole number of 10**-scale."""
+    """Convert a decimal to an integer in units of 10**-scale.
+
+    Parameters
+    ----------
+    value : the decimal; it has at most ``scale`` decimal places.
+    """
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
@@ -134,7 +139,7 @@ def microdata_from_frame(
     other_names : columns that are not converted but must exist.
     by : the stratum columns.
     orders : by column, the order of its categories.
-    kinds : by column, the kind as which to treat it.
+    kinds : by column, the kind to treat it as.
     """
     require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
@@ -145,7 +150,8 @@ def microdata_from_frame(
     codes = []
     categories = []
     is_valid = np.ones((n, len(attributes)), bool)
-    wide_names = set()
+    # Columns with values that float64 may be unable to represent exactly.
+    rounded_names = set()
     number_column = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
         series = frame[name]
@@ -162,7 +168,7 @@ def microdata_from_frame(
             continue
         numbers[:, number_column] = _to_numbers(attribute, series)
         if is_wide(numbers[:, number_column], attribute):
-            wide_names.add(attribute.name)
+            rounded_names.add(attribute.name)
         number_column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     chunk = Chunk(
@@ -170,7 +176,7 @@ def microdata_from_frame(
         numbers,
         np.column_stack(codes) if codes else None,
         None if is_valid.all() else is_valid,
-        frozenset(wide_names),
+        frozenset(rounded_names),
     )
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
@@ -179,20 +185,23 @@ def microdata_from_frame(
 
 
 def with_groups(
-    frame: pd.DataFrame, microdata: Microdata, by: Sequence[str], persons: Sequence[str] = ()
+    frame: pd.DataFrame,
+    microdata: Microdata,
+    by: Sequence[str],
+    person_columns: Sequence[str] = (),
 ) -> Microdata:
     """Add strata and persons to the records; raises the errors of ``require_columns``.
 
     Parameters
     ----------
     by : the stratum columns.
-    persons : the column that identifies the person, if any.
+    person_columns : the column that identifies the person; empty if each row is a person.
     """
-    require_columns(frame, [*by, *persons])
+    require_columns(frame, [*by, *person_columns])
     if by:
         strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
         microdata = replace(microdata, strata=np.asarray(strata, np.int32))
-    for name in persons:
+    for name in person_columns:
         microdata = replace(microdata, entities=pd.factorize(frame[name])[0].astype(np.int32))
     return microdata
 
@@ -234,7 +243,11 @@ def releasable_rows(
     """Select the rows that may be released.
 
     If NULLs are suppressed, these are the rows without a NULL in any quasi-identifier. Categories
-    that only other rows have are dropped, so that they do not count in ranks.
+    that occur only in the other rows are dropped, so that they do not affect ranks.
+
+    Parameters
+    ----------
+    nulls : the job's option for NULLs; ``suppress`` withholds rows with a NULL.
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame

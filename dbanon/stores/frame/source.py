@@ -47,7 +47,7 @@ from dbanon.stores.frame.microdata import (
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
 # Name and kind of the relation that describes a frame.
-NAME, KIND = "data frame", "frame"
+FRAME_NAME, FRAME_KIND = "data frame", "frame"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +62,11 @@ class FrameSource:
         return {}
 
     def describe(self, job: Job) -> Relation:
-        """Describe the frame as a relation; columns that are not read get the kind ``other``.
+        """Describe the frame as a relation; columns that the job does not use get the kind OTHER.
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name matches no column, or two of them.
+        ColumnNotFound, InvalidParameter : the frame has no column, or two columns, of a name.
         UnsupportedType : a column to read has an unsupported type.
         """
         persons = job.guarantee.persons
@@ -88,9 +88,9 @@ class FrameSource:
         ]
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(
-            RelationName(None, NAME),
+            RelationName(None, FRAME_NAME),
             Schema(tuple(attributes)),
-            KIND,
+            FRAME_KIND,
             estimated_rows=len(self.frame),
             required_columns=required,
         )
@@ -110,7 +110,7 @@ class FrameSource:
     def refine_attributes(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        """Determine the types of attributes that ``describe`` has left as ``other``."""
+        """Describe the attributes of the kind OTHER, which ``describe`` has skipped."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a
             for a in attributes
@@ -129,7 +129,7 @@ class FrameSource:
         """Do nothing: in pandas, equal values always have the same text."""
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """Return a column's distinct non-NULL values in the rows to read, in the column's order."""
+        """Return the distinct non-NULL values of the releasable rows, in the column's order."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return list_column_texts(microdata, microdata.attributes[0])
 
@@ -140,7 +140,7 @@ class FrameSource:
     def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
-        """Count rows, persons, and NULLs by column."""
+        """Count the rows, the persons, and each column's NULLs."""
         nulls = {name: int(self.frame[name].isna().sum()) for name in columns}
         totals = {"rows": len(self.frame)}
         if persons:
@@ -154,18 +154,18 @@ class FrameSource:
         return None
 
     def profile(self, relation: Relation) -> Profile:
-        """Return the profiles of all columns, which consist of counts."""
+        """Count the values of each column, and detect the form of its texts."""
         names = list(map(str, self.frame.columns))
         require_columns(self.frame, names)
         profiles = [_profile_column(name, self.frame[name]) for name in names]
-        columns = (
-            replace(column, form=_detect_form(column, self.frame[column.name]))
-            for column in profiles
+        profiles_with_forms = (
+            replace(profile, form=_detect_form(profile, self.frame[profile.name]))
+            for profile in profiles
         )
-        return Profile(len(self.frame), tuple(columns))
+        return Profile(len(self.frame), tuple(profiles_with_forms))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """Return the columns that look like person identifiers in the first rows, and why."""
+        """Return the columns that look like person identifiers in the first rows, with reasons."""
         first_rows = self.frame.iloc[:HEAD_ROWS]
         names: list[Any] = list(self.frame.columns)
         attributes = []
@@ -182,22 +182,22 @@ class FrameSource:
             attributes,
             [_profile_column(name, first_rows[name]) for name in candidate_identifiers(attributes)],
             lambda name: _share_of_equal_pairs(codes_by_name[name][:HEAD_ROWS]),
-            lambda column: _dependency_counts(
-                _encode_values(self.frame[column.name].iloc[:SEARCHED_ROWS]),
+            lambda profile: _dependency_counts(
+                _encode_values(self.frame[profile.name].iloc[:SEARCHED_ROWS]),
                 list(codes_by_name.values()),
             ),
         )
 
     def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Return which of these columns look like identifiers in the first rows, and why."""
+        """Return the columns that look like identifiers in the first rows, with reasons."""
         profiles = [_profile_column(name, self.frame[name].iloc[:HEAD_ROWS]) for name in names]
         return find_identifiers(
-            replace(column, form=_detect_form(column, self.frame[column.name]))
-            for column in profiles
+            replace(profile, form=_detect_form(profile, self.frame[profile.name]))
+            for profile in profiles
         )
 
     def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """Count the persons for each normalization of the identifier."""
+        """Count the persons if their identifiers are compared under each normalization."""
         series = self._rows(relation)[person.name]
         counts = {}
         for normalization in ("", person.normalize, CASEFOLD):
@@ -208,9 +208,9 @@ class FrameSource:
     def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
-        """Count the classes, and those with fewer than k distinct values.
+        """Count all classes, and the classes with fewer than k distinct values in a column.
 
-        Each NULL counts as distinct.
+        Each NULL counts as a distinct value.
         """
         codes = _encode_values(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
@@ -223,7 +223,7 @@ class FrameSource:
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read the columns with a role, from the rows that may be released."""
+        """Read the columns that have a role, from the rows that may be released."""
         rows = self._rows(relation)
         names = [attribute.name for attribute in roles.quasi_identifiers]
         require_texts(rows, [attribute.name for attribute in roles.sensitive])
@@ -268,7 +268,7 @@ class FrameSource:
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield batches of rows: their positions, int64 (m, 1), and a tuple of values for each row.
+        """Yield batches of m rows: their positions, int64 (m, 1), and a tuple of values for each.
 
         NULL is None.
         """
@@ -302,15 +302,20 @@ class FrameSource:
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
     ) -> ValueGroups:
-        """Group the released rows by their original value in a quasi-identifier."""
+        """Group the released rows by their original value in a quasi-identifier.
+
+        Parameters
+        ----------
+        columns : the columns whose values are compared within each group.
+        """
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
         positions, is_valid = microdata.keys[records, 0], microdata.valid_column(name)
         codes = draft.originals.codes(name)[records]
         if is_valid is not None:
             codes = np.where(is_valid[records], codes, -1)
-        kept_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
-        return group_by_value(codes, kept_codes, 0)
+        column_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
+        return group_by_value(codes, column_codes, k=0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """Return the rows that may be released."""
@@ -320,7 +325,7 @@ class FrameSource:
 
 
 def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
-    """Describe a column; an unsupported type gets the kind ``other``."""
+    """Describe a column; an unsupported type gets the kind OTHER."""
     try:
         return attribute_of(name, series)
     except UnsupportedType:
@@ -328,7 +333,7 @@ def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
 
 
 def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
-    """Return the profile of a column; unsupported types get the kind ``other``."""
+    """Count the values of a column; an unsupported type gets the kind OTHER."""
     attribute = _attribute_or_other(name, series)
     values = series[series.notna()]
     n_distinct = int(_encode_values(values).max(initial=-1)) + 1
@@ -348,17 +353,19 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
     )
 
 
-def _detect_form(column: ColumnProfile, series: pd.Series[Any]) -> str:
-    """Return the form of the first values, such as that of e-mail addresses; empty if unknown."""
-    if not can_hold_identifiers(column.attribute):
+def _detect_form(profile: ColumnProfile, series: pd.Series[Any]) -> str:
+    """Return what the first values look like, such as e-mail addresses; empty if unknown."""
+    if not can_hold_identifiers(profile.attribute):
         return ""
     return find_form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
 
 
 def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
-    """Return the share of pairs of rows that have equal values.
+    """Return the share of pairs of rows that have equal values; rows with NULL are ignored.
 
-    A code of -1 is NULL, and ignored.
+    Parameters
+    ----------
+    codes : int64 (n,), the value of each row as a code; -1 for NULL.
     """
     counts = np.bincount(codes[codes >= 0])
     n_rows = int(counts.sum())
@@ -368,16 +375,16 @@ def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
 def _dependency_counts(
     identifier_codes: NDArray[np.int64], other_codes: Sequence[NDArray[np.int64]]
 ) -> list[list[int]]:
-    """Count the values that other columns have in the rows of some repeated identifier values.
+    """Count the values of other columns within the rows that share an identifier value.
 
-    Returns a list for each repeated value. It has two numbers for each column: its non-NULL values
-    in the rows with this identifier, and the distinct ones among them. ``constancy_within`` uses
-    the result.
+    Returns a list for each repeated value, for ``measure_constancy``. The list has two numbers for
+    each other column: the number of its non-NULL values in the rows with this identifier, and how
+    many of these values are distinct.
 
     Parameters
     ----------
-    identifier_codes : int64 (n,), the codes of the identifier, -1 where NULL.
-    other_codes : the codes of the other columns, in the same form.
+    identifier_codes : int64 (n,), the identifier of each row as a code; -1 for NULL.
+    other_codes : int64 (n,) for each other column, its values as codes; -1 for NULL.
     """
     if not other_codes:
         return []
@@ -407,9 +414,11 @@ def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> At
 
 
 def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
-    """Encode a column's values by numbers in the column's order.
+    """Encode each value of a column as its position among the sorted distinct values.
 
-    ``as_texts`` orders them as text.
+    Parameters
+    ----------
+    as_texts : whether to sort by the text of the values; otherwise by the values.
     """
     if as_texts:
         is_valid = series.notna().to_numpy()
@@ -433,7 +442,7 @@ def _exact_totals(
 
     Parameters
     ----------
-    series : the values of the records.
+    series : (n,), the value of each record.
     """
     values = series
     if attribute.kind is Kind.TIMESTAMP:
@@ -456,9 +465,9 @@ def _exact_totals(
 
 
 def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Encode persons by numbers, int64 (n,), -1 for NULL.
+    """Encode person identifiers as codes, int64 (n,); -1 for NULL.
 
-    Texts are normalized before comparison.
+    Texts are compared after the normalization that ``person.normalize`` names.
     """
     if person.normalize:
         normalization = person.normalize
@@ -472,7 +481,7 @@ def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int
 
 
 def _encode_values(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Encode values by numbers, int64 (n,), -1 for NULL; unhashable values are compared as text."""
+    """Encode values as codes, int64 (n,); -1 for NULL. Unhashable values are compared as text."""
     try:
         codes, _ = pd.factorize(series)
     except TypeError:

@@ -33,7 +33,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import to_python_objects
-from dbanon.stores.frame.source import KIND, NAME, FrameSource, encode_column
+from dbanon.stores.frame.source import FRAME_KIND, FRAME_NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
 
@@ -154,17 +154,18 @@ class StagedFrameRelease(StagedRelease):
 
 
 class FrameTarget:
-    """Builds the released frame and, once it is verified, provides it.
+    """Builds the released frame, and provides it as ``released`` after it has been verified.
 
     Parameters
     ----------
-    row_order : ``input`` keeps order and index of the source; otherwise rows get a random order and
-        a new index.
+    row_order : ``input`` keeps the order and the index of the source's rows; ``shuffled`` gives
+        them a random order and a new index.
 
     Attributes
     ----------
-    released, source_positions : the frame, and the position of each of its rows in the source,
-        int64 (r,); None until it is published.
+    released : the released frame; None before the release is published.
+    source_positions : int64 (r,), the position of each released row in the source; None before the
+        release is published.
     """
 
     released: pd.DataFrame | None = None
@@ -174,11 +175,13 @@ class FrameTarget:
         self._row_order = row_order
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """Describe the output; raises InvalidParameter if the job asks for ranges."""
+        """Describe the output; raises InvalidParameter if the job asks for a range type."""
         if job.policy.intervals == RANGE:
             raise _ranges_error()
-        name = RelationName(None, NAME)
-        return Output(name, name, name, KIND, release_id)
+        name = RelationName(None, FRAME_NAME)
+        return Output(
+            name=name, relation=name, staging_name=name, kind=FRAME_KIND, release_id=release_id
+        )
 
     def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
@@ -216,13 +219,13 @@ class FrameTarget:
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Raise InvalidParameter: a frame's values are already in the client."""
+        """Raise InvalidParameter: a frame's values are already Python objects of this process."""
         raise passthrough_error()
 
     def write(
         self, draft: PreparedRelease, source: Source, progress: Progress
     ) -> StagedFrameRelease:
-        """Build the released rows; raises the errors of ``ports.Target.write``."""
+        """Build the released rows; raises InvalidParameter if column names would repeat."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._row_order != INPUT:
@@ -242,28 +245,29 @@ class FrameTarget:
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
         one_per_row = np.ones(len(frame), np.int64)
-        cells = {}
+        value_counts = {}
         for name in requests.sensitive:
             column = encode_column(frame[name], as_texts=name in requests.leaf_columns)
-            cells[name] = ClassValueCounts(classes, column, one_per_row)
+            value_counts[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
         for name in requests.persons:
             assert entities is not None
             row_entities = entities[staged_release.records]
-            persons_of_sets = []
+            persons_by_set = []
             for columns in requests.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-                persons_of_sets.append(_count_persons(set_classes, row_entities, cells={}))
+                persons_by_set.append(_count_persons(set_classes, row_entities, value_counts={}))
             persons[name] = replace(
-                _count_persons(classes, row_entities, cells), further_sets=tuple(persons_of_sets)
+                _count_persons(classes, row_entities, value_counts),
+                further_sets=tuple(persons_by_set),
             )
-        return Counts(rows, persons, cells, further_sets=set_counts)
+        return Counts(rows, persons, cells=value_counts, further_sets=set_counts)
 
     def require_pseudonyms(self, source: Source) -> None:
         """Do nothing: Python computes the pseudonyms."""
 
     def count_distinct(self, staged_release: StagedFrameRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and its distinct values."""
+        """Count the released rows that have a value in a column, and the distinct values."""
         values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
 
@@ -414,9 +418,18 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
 
 
 def _count_persons(
-    classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, ClassValueCounts]
+    classes: NDArray[np.int64],
+    persons: NDArray[np.int32],
+    value_counts: Mapping[str, ClassValueCounts],
 ) -> EntityCount:
-    """Count the persons in each class; all arguments have one entry per row."""
+    """Count the persons in each class.
+
+    Parameters
+    ----------
+    classes, persons : (r,), the class and the person of each row.
+    value_counts : for each sensitive column, its value in each row; the result has the number of
+        persons of each value.
+    """
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     persons_by_class = np.bincount(pairs[:, 0])
     return EntityCount(
@@ -425,15 +438,18 @@ def _count_persons(
         histogram=_histogram(np.bincount(classes)),
         persons_per_class=persons_by_class.astype(np.int64),
         cells={
-            name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
+            name: _mark_first_rows(column_counts, persons)
+            for name, column_counts in value_counts.items()
         },
     )
 
 
-def _mark_first_rows(cells: ClassValueCounts, persons: NDArray[np.int32]) -> ClassValueCounts:
-    """Set ``persons`` to 1 in each person's first row per class and value, and to 0 elsewhere."""
-    triples = np.column_stack((cells.classes, cells.column.codes, persons))
+def _mark_first_rows(
+    value_counts: ClassValueCounts, persons: NDArray[np.int32]
+) -> ClassValueCounts:
+    """Count each person only in its first row of each class and value; other rows count 0."""
+    triples = np.column_stack((value_counts.classes, value_counts.column.codes, persons))
     _, first_rows = np.unique(triples, axis=0, return_index=True)
     is_first = np.zeros(len(triples), np.int64)
     is_first[first_rows] = 1
-    return replace(cells, persons=is_first)
+    return replace(value_counts, persons=is_first)

@@ -1,6 +1,7 @@
-"""SQLite's dialect: how column types are read, staged and released, and converted from others.
+"""SQLite's dialect: how values of each column type are read, staged and released.
 
-Functions without a docstring implement ``sessions.interface.Dialect``.
+It also chooses the types for columns that come from other databases. Functions without a docstring
+implement ``sessions.interface.Dialect``.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ def well_formed_condition(attribute: Attribute) -> str:
     elif attribute.kind is Kind.TIMESTAMP:
         second = f"substr({column}, 1, 19)"
         fraction = f"substr({column}, 20)"
-        midnight_forms = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
+        # datetime() writes a space for the T, and adds midnight to a date without a time.
+        accepted_forms = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
         condition += (
-            f" AND datetime({second}, '+0 days') IN ({midnight_forms})"
+            f" AND datetime({second}, '+0 days') IN ({accepted_forms})"
             f" AND ({fraction} = '' OR {fraction} GLOB '.[0-9]*'"
             f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
         )
@@ -83,7 +85,7 @@ def well_formed_condition(attribute: Attribute) -> str:
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """Build SQL for a value as a number; NULL if the stored value does not match the column's type.
 
-    ``low`` and ``high`` are ignored, because REAL holds every number and date.
+    The bounds are ignored: every number and date can be converted to REAL.
     """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
@@ -155,9 +157,9 @@ def quote_type(sql_type: str) -> str:
     return sql_type if is_type_name and not keywords & _CONSTRAINT_KEYWORDS else quote(sql_type)
 
 
-def to_attribute(name: str, declared: str, nullable: bool) -> Attribute:
+def to_attribute(name: str, declared_type: str, nullable: bool) -> Attribute:
     """Build a column's attribute from its declared type, by SQLite's affinity rules."""
-    upper_type = declared.upper()
+    upper_type = declared_type.upper()
     kind, precision, scale = Kind.OTHER, 0, 0
     precision_and_scale = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper_type)
     if "BOOL" in upper_type:
@@ -178,7 +180,7 @@ def to_attribute(name: str, declared: str, nullable: bool) -> Attribute:
             kind = Kind.DECIMAL
             precision, scale = int(precision_and_scale[1]), int(precision_and_scale[2] or 0)
     return Attribute(
-        name, kind, sql_type=declared, nullable=nullable, precision=precision, scale=scale
+        name, kind, sql_type=declared_type, nullable=nullable, precision=precision, scale=scale
     )
 
 
@@ -187,7 +189,7 @@ def to_chunk(
     columns: Sequence[tuple[Any, ...]],
     attributes: Sequence[Attribute],
 ) -> Chunk:
-    """Convert keys, int64 (n_rows, 1), and the stored values of each column to a chunk."""
+    """Build a chunk from row keys, int64 (n_rows, 1), and the stored values of each column."""
     numbers = np.empty((len(keys), len(attributes)))
     valid = None
     for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
@@ -351,9 +353,8 @@ def _wrap_text(value: bytes) -> tuple[bytes]:
     return (value,)
 
 
-# Names of SQL functions that are written in Python.
-
-# Computes keyed hashes of person identifiers; defined only while a key is staged.
+# Names of SQL functions that are written in Python. The first one computes keyed hashes of person
+# identifiers; it is defined only while a key is staged.
 _TAG_FUNCTION = "dbanon_keyed_tag"
 _LOGARITHM_FUNCTION = "dbanon_ln"
 _DIGEST_FUNCTION = "dbanon_row_digest"
@@ -392,6 +393,7 @@ class SqliteStagingSession(FileSession):
             self._driver.create_function(_TAG_FUNCTION, 1, None)
 
     def stage_other_key(self, inner: bytes, outer: bytes) -> None:
+        # A new definition of the SQL function replaces the one with the previous key.
         self.stage_key(inner, outer)
 
     def logarithm(self, number: str) -> str:
@@ -402,7 +404,7 @@ class SqliteStagingSession(FileSession):
     def lowercase_sql(self, text: str) -> str:
         # SQLite's own lower() handles only ASCII.
         self._driver.create_function(
-            _CASEFOLD_FUNCTION, 1, lambda t: t and t.casefold(), deterministic=True
+            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
         )
         return f"{_CASEFOLD_FUNCTION}({text})"
 

@@ -1,4 +1,4 @@
-"""SQL that tells the values of SQLite columns apart as readers see them."""
+"""SQL that distinguishes values of SQLite columns if they are displayed differently."""
 
 from __future__ import annotations
 

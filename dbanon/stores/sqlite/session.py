@@ -3,6 +3,8 @@
 SQLite has no schemas, so a schema becomes a prefix of names: ``release.people`` is the table
 ``release_people``. It does not enforce types either, so values are checked against the declared
 types.
+
+Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def translate_errors() -> Iterator[None]:
         raise DatabaseFailure("The database refused a statement.", detail=name) from None
 
 
-# The names of the row ID; each is hidden by a column of the same name.
+# SQLite's names for the row ID. A column of the same name hides it.
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
@@ -164,20 +166,20 @@ class SqliteSession(SqliteStagingSession):
                 hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
-            dialect.to_attribute(column, declared, not not_null)
-            for column, declared, not_null, _ in self._columns(resolved_name)
+            dialect.to_attribute(column, declared_type, nullable=not not_null)
+            for column, declared_type, not_null, _ in self._columns(resolved_name)
         )
         [(kind,)] = relation_rows
         return Relation(resolved_name, Schema(attributes), kind)
 
     def _columns(self, name: RelationName) -> list[tuple[str, str, bool, int]]:
-        """List the columns: name, declared type, NOT NULL, and the position in the primary key.
+        """List name, declared type, NOT NULL, and position in the primary key of each column.
 
-        The position counts from 1; it is 0 for other columns.
+        Positions count from 1; columns outside the primary key have 0.
         """
         return [
-            (column, declared, bool(not_null), key_position)
-            for _, column, declared, not_null, _, key_position, *_ in self.rows(
+            (column, declared_type, bool(not_null), key_position)
+            for _, column, declared_type, not_null, _, key_position, *_ in self.rows(
                 "SELECT * FROM pragma_table_xinfo(?)", (name.name,)
             )
         ]
@@ -352,10 +354,10 @@ class SqliteSession(SqliteStagingSession):
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        schema = Schema(tuple(dialect.to_attribute(*column, True) for column in columns))
+        schema = Schema(tuple(dialect.to_attribute(*column, nullable=True) for column in columns))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
-        free_names = [address for address in _ROWID_NAMES if address not in column_names]
+        free_names = [name for name in _ROWID_NAMES if name not in column_names]
         if not free_names:
             raise row_id_shadowed_error(relation, _ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
@@ -378,7 +380,7 @@ class SqliteSession(SqliteStagingSession):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """Sum as other sessions do, but decimals in Python, with unlimited precision."""
+        """Sum decimals in Python, with unlimited precision; sum other types in SQL."""
         self.stage_labels(microdata, partition, source.required_locator.types)
         non_decimals = [a for a in attributes if a.kind is not Kind.DECIMAL]
         totals_by_column = (

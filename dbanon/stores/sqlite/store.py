@@ -1,4 +1,4 @@
-"""SQLite databases. A writing transaction takes the lock at its start, and so sees one snapshot."""
+"""SQLite databases and their transactions; a writing one locks the database when it begins."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
 from dbanon.stores.sqlite.session import SqliteSession, translate_errors
 
-# The number of SQLite's virtual machine instructions between calls of the progress handler.
+# SQLite calls the progress handler after this many instructions of its virtual machine.
 _INSTRUCTIONS_PER_PROGRESS_CALL = 100_000
 
 
 class SqliteStore(FileDatabase):
-    """A SQLite database: a URL, an engine, or a connection owned by the caller."""
+    """A SQLite database, identified by a URL, an engine, or a connection of the caller."""
 
     kind = SQLITE
     # A column of a view has a type only if it is a column of a table, not an expression.
@@ -113,7 +113,7 @@ class SqliteStore(FileDatabase):
             yield session
 
     def _refuses_writes(self) -> bool:
-        """Whether a connection, or a URL with options, refuses write transactions."""
+        """Whether this database, whose file is unknown, refuses write transactions."""
         _require_idle(self._caller_connection or find_shared_connection(self._engine))
         with translate_errors():
             pooled_connection = open_pooled_connection(self._engine.connect)
@@ -155,7 +155,7 @@ class SqliteStore(FileDatabase):
 
 @contextmanager
 def _default_factories(connection: sqlite3.Connection | None) -> Iterator[None]:
-    """Fetch rows as tuples and texts as str in the block, even on a caller's connection."""
+    """While the block runs, fetch rows as tuples and texts as str on a caller's connection."""
     if connection is None:
         yield
         return
@@ -192,7 +192,8 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
 def _require_no_transaction(connection: Connection) -> None:
     """Check that the pool did not return a connection that this thread already uses.
 
-    Its transaction belongs to the caller, so return the connection without a change.
+    The open transaction of such a connection belongs to the caller, so return the connection
+    unchanged.
     """
     driver: Any = connection.connection.driver_connection
     if driver.in_transaction:

@@ -208,12 +208,12 @@ def test_counts_beyond_memory_are_refused() -> None:
     from dbanon.job.policy import Policy
     from dbanon.partitioning.sets import coarsen_for_sets
     from dbanon.run.plan import plan
-    from dbanon.stores.frame.source import NAME, FrameSource
+    from dbanon.stores.frame.source import FRAME_NAME, FrameSource
 
     frame = people(9)
     policy = Policy(k=4, also_k=(ColumnSet(("age", "ill"), 2),))
     columns = {"quasi_identifiers": ("age",), "sensitive": ("ill",)}
-    job = Job(table=NAME, output=NAME, policy=policy, **columns)
+    job = Job(table=FRAME_NAME, output=FRAME_NAME, policy=policy, **columns)
     source = FrameSource(frame)
     planned = plan(job, source)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
