@@ -59,7 +59,7 @@ def install(
     trusted_owners: Sequence[str] = (),
     lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
-    """Install the SQL side, and return the results of ``dbanon.check()``.
+    """Install the SQL side, and return the results of ``dbanon.check()``: items and their values.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ def repair(
 
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the repair function with the rights of the ledger's owner."""
-    # Only members of the owner role can grant UPDATE and revoke it after the repair. Become a
-    # member both times.
+    # Only members of the owner role can grant UPDATE, and revoke it after the repair. Become a
+    # member for each of the two statements.
     grant_statements = (
         (
             f"GRANT {OWNER} TO CURRENT_USER",
@@ -189,7 +189,7 @@ def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repa
 
 
 def _repairs_as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
-    """Convert repairs to rows such as those of ``dbanon.check()``."""
+    """Convert repairs to pairs of item and value, as ``dbanon.check()`` returns them."""
     return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
 
@@ -212,7 +212,7 @@ def _upgrade_functions(
     trusted_owners: Sequence[str],
     lock_timeout: float,
 ) -> None:
-    """Upgrade functions, types and ledger; the parameters are those of ``upgrade``."""
+    """Upgrade functions, types and ledger in the connection's transaction; see ``upgrade``."""
     has_python_functions = fetch_rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
     paths = _import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
@@ -224,8 +224,8 @@ def _upgrade_functions(
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _upgrade_ledger_extension(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
-        # An extension that already has this version does not run its script again. After a restore,
-        # OIDs have changed all the same.
+        # An extension that already has this version does not run its script again, but a restore
+        # may have changed OIDs.
         connection.execute(tie_script())
     else:
         connection.execute(install_script(paths))
@@ -261,7 +261,7 @@ def _upgrade_and_repair_ledger(
 
 
 def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECONDS) -> None:
-    """Remove functions and types, and with ``ledger`` the ledger, too.
+    """Remove functions and types; with ``ledger``, remove the ledger, too.
 
     Raises
     ------
@@ -367,7 +367,7 @@ def _connect(url: str) -> Iterator[Any]:
         raise MissingDependency.of_postgresql() from None
     parsed_url = read_url(url)
     if parsed_url.get_backend_name() != "postgresql":
-        raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
+        raise InstallRefused("Only a PostgreSQL database has SQL functions to install.")
     conninfo = parsed_url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         connection = psycopg.connect(conninfo, **driver_arguments(parsed_url))
@@ -420,7 +420,12 @@ class _Transaction:
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Lock the ledger's tables for this transaction, without making other sessions queue."""
+    """Lock the ledger's tables for this transaction, without making other sessions queue.
+
+    Parameters
+    ----------
+    seconds : how long to wait for the locks.
+    """
     check_lock_timeout(seconds)
     transaction = _Transaction(connection)
     try:

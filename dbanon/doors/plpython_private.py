@@ -118,7 +118,9 @@ class _Call:
             self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         if names:
-            self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+            self._plpy.notice(
+                f"dbanon: columns left out, because the call does not name them: {names}"
+            )
         self._plpy.notice(
             f"dbanon: {report.output}, {report.rows_out} synthetic rows, release"
             f" {report.release_id}; {report.spent:g} of {report.total:g}"

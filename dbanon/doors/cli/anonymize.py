@@ -103,7 +103,7 @@ _CHAIN_OPTIONS = tuple(
     replace(parameter, default=None if parameter.default is REQUIRED else parameter.default)
     for parameter in parameters(Chain)[1:]
 )
-# Prefix of parameter names, which distinguishes the key of a chain from the key of rows.
+# Prefix of their parameter names, so that a chain's ``key`` differs from the ``key`` of rows.
 _CHAIN_PREFIX = "chain_"
 
 
@@ -150,8 +150,8 @@ _ALL_OPTIONS = tuple(
     replace(option, default=None) if option.name == "k" else option for option in OPTIONS
 )
 
-# Short or alternative command-line forms, added next to the long option.
-_SHORT_FORMS: dict[str, Decorator] = {
+# For an option, what is listed right after it: its short form, an alternative or related options.
+_FOLLOWING_OPTIONS: dict[str, Decorator] = {
     "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
     "sensitive": short_names("-s", "single_s", "Sensitive columns"),
     "orders": click.option(
@@ -171,7 +171,8 @@ def with_options(options: Sequence[Parameter]) -> Decorator:
 
     def decorate(command: Any) -> Any:
         for option in reversed(options):
-            command = _SHORT_FORMS[option.name](command) if option.name in _SHORT_FORMS else command
+            if option.name in _FOLLOWING_OPTIONS:
+                command = _FOLLOWING_OPTIONS[option.name](command)
             command = click_option(option, options)(command)
         return command
 
@@ -196,11 +197,10 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()
-    uses_rules = arguments["declared"]
     return options | {
         "target": arguments["target"],
         "chain": chain_of(arguments),
-        "declared": uses_rules,
+        "declared": arguments["declared"],
     }
 
 
@@ -311,11 +311,11 @@ _BOUND_OPTIONS = tuple(
 )
 @with_common_options
 def bound(url: str, **arguments: Any) -> None:
-    """Compute the minimum loss of any release of a table in classes of k or more rows.
+    """Compute a lower bound on the loss of any release of a table in classes of k or more rows.
 
-    The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
-    bound by linear programs, which need the extra bound. For more rows, or without the
-    extra, it uses no solver.
+    The command reads the quasi-identifiers and writes nothing. For up to 10,000 rows it computes
+    the bound with linear programs, which need dbanon[bound]. For more rows, or if that is not
+    installed, it uses no solver.
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals():

@@ -22,7 +22,7 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
 
     Parameters
     ----------
-    is_visible : whether to print progress.
+    is_visible : whether to print progress. Without it, the log still learns the current phase.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 

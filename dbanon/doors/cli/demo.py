@@ -32,7 +32,7 @@ from dbanon.stores.files import DUCKDB, ensure_database_file
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
-# Beginning of the comment on the demonstration's table; the id of its release follows.
+# Beginning of the comment on the demonstration's table. The id of its release follows, if any.
 _MARK = "dbanon demonstration"
 # Memory per person for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
@@ -68,7 +68,7 @@ def run_demo(n_persons: int, k: int, directory: Path, seed: int) -> None:
     make_persons(database, n_persons, seed)
     url = f"duckdb:///{database}"
     print_results(f"{n_persons} generated persons are in {url}, table app.person.\n")
-    with show_progress(True) as progress:
+    with show_progress(is_visible=True) as progress:
         report = anonymize(
             url,
             table="app.person",
@@ -159,6 +159,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
     """Check that the demonstration made the table and, if there is one, the release."""
 
     def find_comment(schema: str) -> str | None:
+        """Return the comment on table ``person``: "" for a view, None if there is neither."""
         comments = connection.execute(
             "SELECT comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND schema_name = ? AND table_name = 'person' UNION ALL"
@@ -168,13 +169,13 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
         ).fetchall()
         return (comments[0][0] or "") if comments else None
 
-    hint = "Choose another directory (--directory), or remove the file yourself."
+    choose_directory_hint = "Choose another directory (--directory), or remove the file yourself."
     table_comment = find_comment("app")
     if table_comment is None or not table_comment.startswith(_MARK):
         raise OutputNotOurs(
             f"{database} exists, and its table app.person was not made by the demonstration, so"
             " nothing was changed.",
-            hint=hint,
+            hint=choose_directory_hint,
         )
     release_comment = find_comment("release")
     if (
@@ -184,7 +185,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
         raise OutputNotOurs(
             f"Table release.person in {database} is not the release that the demonstration made,"
             " so nothing was changed.",
-            hint=hint,
+            hint=choose_directory_hint,
         )
 
 

@@ -57,9 +57,9 @@ class CommandGroup(click.Group):
 
 
 class CommandEntries(Mapping[str, Command]):
-    """The core's commands, and those of extensions, whose records are read only if needed.
+    """The commands of the core and of installed extensions, by name.
 
-    No extension can replace a command of the core.
+    Extensions are looked up only if needed, and cannot replace a command of the core.
     """
 
     def __init__(self, core: Mapping[str, Command]) -> None:
@@ -81,7 +81,7 @@ class CommandEntries(Mapping[str, Command]):
 
 
 def _extension_commands() -> Iterator[tuple[str, Command]]:
-    """The commands of extensions by name; extensions that cannot be loaded are reported."""
+    """Yield the names and commands of extensions; warn of extensions that cannot be loaded."""
     for extension in all_extensions():
         yield from extension.commands.items()
     for error in installed_extensions().errors:

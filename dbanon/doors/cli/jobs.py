@@ -224,11 +224,13 @@ def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[s
     "--ledger",
     metavar="URL",
     help=(
-        "The database that the release was published in. The file's SHA-256 is compared with those"
-        " that its ledger recorded of exports, of any format."
+        "The database in which the release was published. The file's SHA-256 is compared with the"
+        " SHA-256 of each export, of any format, in its ledger."
     ),
 )
-@with_recount_options("For files of no release.", "the file's own k")
+@with_recount_options(
+    quasi_identifiers_help="For files without dbanon's metadata.", default_k="the file's own k"
+)
 @with_common_options
 def verify_file(
     file: Path,
@@ -239,9 +241,9 @@ def verify_file(
     output_format: str,
     print_sql: bool,
 ) -> None:
-    """Recount a Parquet file of a release, by its own metadata.
+    """Recount a Parquet file of a release, using the file's own metadata.
 
-    With --ledger the command tells instead which release published a file of exactly these bytes.
+    With --ledger the command instead reports which release published a file of exactly these bytes.
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
@@ -261,12 +263,11 @@ def verify_file(
 def choose_by_ending(
     command: click.Command, file_command: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """Make a command run another one if its first argument is a file with one of these endings.
+    """Make a command run ``file_command`` instead if its first argument is a file.
 
     Parameters
     ----------
-    file_command : the other command, for files.
-    endings : endings of the files, such as ``.yaml``.
+    endings : endings of the names of these files, such as ``.yaml``.
     option : an option that only ``file_command`` has, which also selects it.
     """
     make_command_context = command.make_context

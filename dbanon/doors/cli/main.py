@@ -19,7 +19,7 @@ _COMMANDS = {
     ),
     "bound": Command(
         "dbanon.doors.cli.anonymize:bound",
-        "Compute the minimum loss of any release of a table in classes of k or more rows.",
+        "Compute a lower bound on the loss of any release of a table in classes of k or more rows.",
     ),
     "budget": Command(
         "dbanon.doors.cli.chains:budget",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 
-def report_path(path: str, job: str, release_id: str) -> Path:
+def prepare_report_path(path: str, job: str, release_id: str) -> Path:
     """Expand ``{job}`` and ``{release}`` in a path, and create its directories with mode 0700.
 
     Raises
@@ -121,7 +121,7 @@ def run(
             )
         job_file = open_jobs(file, inline_password)
         jobs = job_file.select_jobs(names)
-        write_outcomes = _metrics_writer(job_file, metrics)
+        write_outcomes = _build_metrics_writer(job_file, metrics)
         write_start = partial(write_outcomes, [])
         options = _RunOptions(
             output_format=output_format,
@@ -157,10 +157,10 @@ def run(
             sys.exit(NOTHING_TO_DO)
 
 
-def _metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
+def _build_metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
     """Return a function that writes outcomes to the metrics file; without a file it does nothing.
 
-    Its arguments are the outcomes so far, and the name of the job that begins, if any.
+    Its arguments are the outcomes so far and, optionally, the name of the job that is running.
     """
     from dbanon.doors.jobfile.outcome import write_metrics
 
@@ -179,7 +179,7 @@ class _RunOptions:
 
     Parameters
     ----------
-    write_start : writes to the metrics that the job with this name begins.
+    write_start : called with the name of a job that starts; writes this to the metrics file.
     """
 
     output_format: str
@@ -257,11 +257,11 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         print_message(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
     # Filled at the commit, so that the release is known even if a signal ends the command later.
-    releases: list[CompletedJob] = []
+    completed_jobs: list[CompletedJob] = []
     with commit_guard() as mark_committed:
 
-        def remember_release(release: CompletedJob) -> None:
-            releases.append(release)
+        def remember_release(completed_job: CompletedJob) -> None:
+            completed_jobs.append(completed_job)
             mark_committed()
 
         with show_progress(not options.no_progress) as progress:
@@ -283,18 +283,18 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
                 click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
             document = {"job": job.name, "skipped": True, "release_id": result.release_id}
             return Outcome.skipped(job.name, result.release_id), document
-        releases.append(result)
+        completed_jobs.append(result)
         report = result.report
         log.release_id = report.release_id
         print_warnings(report)
         for name in result.unclassified:
             print_message(f'Warning: column "{name}" has no role, and was not released.')
-        _report_not_compared(job.name, report)
+        _report_uncompared_counts(job.name, report)
         save_report(job, report)
         if options.output_format != "json":
             click.echo(f"Job {job.name}")
             show(options.output_format, None, lambda: report_table(report))
-    result = releases[-1]
+    result = completed_jobs[-1]
     document = {
         "job": job.name,
         "report": result.report.to_dict(),
@@ -305,7 +305,7 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
     return Outcome.released(job.name, result.report), document
 
 
-def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
+def _report_uncompared_counts(name: str, report: Report | PrivateReport) -> None:
     """Report counts that could not be compared with an earlier release, as on a first run."""
     uncompared_counts = report.arguments.get("expect", {}).get("not_compared", ())
     if uncompared_counts:
@@ -319,22 +319,23 @@ def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:
     """Write the job's report, creating its directories."""
     if job.report is not None:
-        path = report_path(job.report, job.name, report.release_id)
+        path = prepare_report_path(job.report, job.name, report.release_id)
         write_report(report, path, job.target or job.source)
 
 
 def _save_refusal(job: FileJob, error: DbanonError) -> None:
-    """If the job has a report, write the refusal next to it."""
+    """If the job has a report, write why nothing was released to a file next to it."""
     if job.report is None or isinstance(error, JobRunning):
         # The process that runs the job reports its result.
         return
     from dbanon.doors.cli.render import save_refusal
 
     try:
-        path = report_path(job.report, job.name, job.job.run_id)
+        path = prepare_report_path(job.report, job.name, job.job.run_id)
     except DbanonError as failure:
         print_message(
-            f"Warning: why job {job.name} released nothing was not written: {failure.message}"
+            f"Warning: the reason that job {job.name} released nothing could not be written:"
+            f" {failure.message}"
         )
         return
     release_names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}

@@ -29,10 +29,10 @@ class TutorialStep(NamedTuple):
 
 
 QUASI_IDENTIFIERS = "birth_date,height_cm,income"
-_COMBINATIONS = """SELECT count(*) AS rows, count(*) FILTER (WHERE shared = 1) AS alone
+_COMBINATIONS_SQL = """SELECT count(*) AS rows, count(*) FILTER (WHERE shared = 1) AS alone
 FROM (SELECT count(*) OVER (PARTITION BY birth_date, height_cm, income) AS shared
       FROM app.person)"""
-_RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
+_RECOUNT_SQL = """SELECT min(rows) AS k, count(*) AS classes
 FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
 
 
@@ -78,7 +78,7 @@ def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
                     "SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
                     " ORDER BY person_id LIMIT 5"
                 ),
-                Query(_COMBINATIONS),
+                Query(_COMBINATIONS_SQL),
             ),
             "Every row has a unique combination of the three columns. Columns that together"
             " could"
@@ -108,7 +108,7 @@ def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
             "Five or more rows share each combination now.",
             (
                 Query("SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"),
-                Query(_RECOUNT),
+                Query(_RECOUNT_SQL),
             ),
             "The second query counts exactly what k-anonymity claims. Anyone who has the"
             " release can run"
@@ -158,7 +158,7 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
 def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
     """Build the steps about privacy models, refusals and reports."""
     table = ("--table", "app.person")
-    groups = (
+    grouped_release = (
         "anonymize",
         url,
         *table,
@@ -182,7 +182,7 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
             " columns become"
             " groups of values.",
             (
-                Command((*groups, "--model", "diagnosis=distinct_l:3")),
+                Command((*grouped_release, "--model", "diagnosis=distinct_l:3")),
                 Query(
                     "SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
                     " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
@@ -196,7 +196,14 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
             "If a requirement cannot be met, the run is refused, and nothing is published.",
             (
                 Command(
-                    (*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3
+                    (
+                        *grouped_release,
+                        "--model",
+                        "diagnosis=distinct_l:500",
+                        "--if-exists",
+                        "replace",
+                    ),
+                    3,
                 ),
                 Command(("verify", url, "release.groups")),
             ),
