@@ -198,9 +198,9 @@ def certificate(
 ) -> Certificate:
     """Compute the same bound as ``lower_bound``, with its proof: a price for each record.
 
-    The returned ``prices``, float64 (n,), are shares of SST that add up to the bound. Every class of k or more
-    records loses at least the sum of its records' prices; a class that loses less would disprove
-    the bound. See docs/bounds.md.
+    The returned ``prices``, float64 (n,), are shares of SST that add up to the bound. Every class
+    of k or more records loses at least the sum of its records' prices; a class that loses less
+    would disprove the bound. See docs/bounds.md.
 
     Parameters
     ----------

@@ -94,7 +94,12 @@ finally:
 
 
 def install_script(paths: Sequence[str] | None) -> str:
-    """Build the SQL of ledger and functions; ``paths`` is as for ``functions_script``."""
+    """Build the SQL of ledger and functions.
+
+    Parameters
+    ----------
+    paths : directories from which the server imports dbanon; None leaves out Python functions.
+    """
     return ledger_script() + functions_script(paths)
 
 
