@@ -126,7 +126,7 @@ def upgrade(
     with _connect(url) as connection:
         if _has_functions(connection):
             _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
-            return [*_run_check(connection), *_repairs_as_checks(_run_repair(connection))]
+            return [*_run_check(connection), *_to_check_rows(_run_repair(connection))]
     return _upgrade_ledger(url, lock_timeout)
 
 
@@ -169,7 +169,8 @@ def repair(
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the repair function with the rights of the ledger's owner."""
     # Only members of the owner role can grant UPDATE, and revoke it after the repair. Become a
-    # member for each of the two statements.
+    # member for each of the two. The braces become GRANT … TO before the repair, and REVOKE … FROM
+    # after it.
     grant_statements = (
         (
             f"GRANT {OWNER} TO CURRENT_USER",
@@ -188,7 +189,7 @@ def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repa
     return repairs
 
 
-def _repairs_as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
+def _to_check_rows(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
     """Convert repairs to pairs of item and value, as ``dbanon.check()`` returns them."""
     return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
@@ -240,7 +241,7 @@ def _upgrade_ledger_extension(connection: Any) -> None:
 def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
     """Upgrade the ledger of a database without functions, and list versions and repairs."""
     repairs = _upgrade_and_repair_ledger(url, lock_timeout)
-    return [("ledger", HEAD), ("sql functions", "not installed"), *_repairs_as_checks(repairs)]
+    return [("ledger", HEAD), ("sql functions", "not installed"), *_to_check_rows(repairs)]
 
 
 def _upgrade_and_repair_ledger(

@@ -92,6 +92,7 @@ def classes(
 
     Without an error, the error text is empty. With one, there is a single tuple.
     """
+    # Has the labelled rows as its only item, if the call succeeds.
     results: list[Any] = []
 
     def work() -> dict[str, Any]:
@@ -367,10 +368,10 @@ class _Progress:
         self._plpy, self._is_enabled = plpy, is_enabled
         self._last_notice = time.monotonic()
         self._ping = plpy.prepare("SELECT 1")
-        self._original_name = ""
+        self._original_application_name = ""
         if is_enabled:
             [row] = plpy.execute("SELECT current_setting('application_name') AS name")
-            self._original_name = row["name"]
+            self._original_application_name = row["name"]
 
     def __call__(self, phase: str, share: float) -> None:
         # Running any statement makes the backend check for cancellation and timeouts.
@@ -384,7 +385,7 @@ class _Progress:
     def restore(self) -> None:
         """Restore the session's application name."""
         if self._is_enabled:
-            self._set_application_name(self._original_name)
+            self._set_application_name(self._original_application_name)
 
     def _set_application_name(self, name: str) -> None:
         query = "SELECT set_config('application_name', $1, true)"

@@ -78,7 +78,7 @@ def gc(
     output_format: str,
     print_sql: bool,
 ) -> None:
-    """Drop released tables that their view no longer shows, and leftovers of killed runs."""
+    """Drop the tables of replaced releases, and remove what killed runs left behind."""
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors.cli.render import rows_table
         from dbanon.run import gc as garbage_collection

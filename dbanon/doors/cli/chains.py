@@ -185,7 +185,10 @@ def measure(
     url: str, names: tuple[str, ...], output_format: str, print_sql: bool, **arguments: Any
 ) -> None:
     """Count how many persons share each joint history over several releases, with or without a
-    chain."""
+    chain.
+
+    A person's joint history is what the releases together show about that person.
+    """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table

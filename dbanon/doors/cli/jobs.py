@@ -172,7 +172,7 @@ def plan_file(
             except DbanonError as error:
                 current_log().error(error)
                 failures.append((job.name, error))
-                grants = _missing_grants(job, error, print_sql)
+                grants = _find_missing_grants(job, error, print_sql)
                 documents.append({"job": job.name, "error": error.to_dict(), **grants})
                 pairs = [
                     ("job", job.name),
@@ -204,7 +204,7 @@ def plan_file(
             sys.exit(batch_error.exit_code)
 
 
-def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+def _find_missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
     """Return the missing GRANT statements as ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import find_missing_rights
 

@@ -54,7 +54,7 @@ _COMMANDS = {
     ),
     "gc": Command(
         "dbanon.doors.cli.administration:gc",
-        "Drop released tables that their view no longer shows, and leftovers of killed runs.",
+        "Drop the tables of replaced releases, and remove what killed runs left behind.",
     ),
     "hierarchy": Command(
         "dbanon.doors.cli.hierarchy:hierarchy",

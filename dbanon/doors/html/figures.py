@@ -46,7 +46,7 @@ def describe_losses(evaluation: Mapping[str, Any]) -> PageValues:
         for name, value in evaluation["losses"].items()
         if name in LOSSES
     ]
-    return _describe_rows(rows)
+    return _separate_omitted(rows)
 
 
 def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> PageValues:
@@ -66,7 +66,7 @@ def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -
             row["limit"] = f"1/{guarantee.k} = {format_figure(1 / guarantee.k)}"
             row["bar"] = draw_share_bar(value, 1 / guarantee.k)
         rows.append(row)
-    return _describe_rows(rows)
+    return _separate_omitted(rows)
 
 
 def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
@@ -94,7 +94,7 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
     return {"rows": rows, "failed": ""}
 
 
-def _describe_rows(rows: list[PageValues]) -> PageValues:
+def _separate_omitted(rows: list[PageValues]) -> PageValues:
     """Separate the rows with a figure from the names of other measures, grouped by reason."""
     names_by_reason: dict[str, list[str]] = {}
     for row in rows:
