@@ -63,8 +63,8 @@ from dbanon.methods import METHODS
     multiple=True,
     metavar="DIR",
     help=(
-        "Also remove what a killed driver left in Spark's scratch directory (spark.local.dir, or"
-        " /tmp). Repeatable, and needs no URL."
+        "Also remove what a killed driver left in this scratch directory of Spark (spark.local.dir,"
+        " or /tmp). Repeatable, and needs no URL."
     ),
 )
 @with_common_options

@@ -143,7 +143,7 @@ def build_chain(arguments: Mapping[str, Any]) -> Chain | None:
 OPTIONS = all_parameters(Job)
 # Additional options of dp_ranks and dp_marginals, which have no k.
 PRIVATE_OPTIONS = private_method_options()
-# Options of ``anonymize``. Click does not require ``k``, since the private methods have none.
+# Options of ``anonymize``. Click does not require ``k``: methods for synthetic rows have none.
 _ANONYMIZE_OPTIONS = tuple(
     replace(option, default=None) if option.name == "k" else option for option in OPTIONS
 )

@@ -229,7 +229,7 @@ def _find_missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> d
     ),
 )
 @with_recount_options(
-    quasi_identifiers_help="For files without dbanon's metadata.", default_k="the file's own k"
+    quasi_identifiers_help="For files that name no release.", default_k="the file's own k"
 )
 @with_common_options
 def verify_file(

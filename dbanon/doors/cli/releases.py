@@ -309,7 +309,7 @@ def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[st
     metavar="TABLE",
     help=(
         "The table that the release was made from. Adds the losses that can be computed without"
-        " rows."
+        " pairing rows."
     ),
 )
 @click.option(
