@@ -209,7 +209,8 @@ def certificate(
     k : smallest number of records in a class.
     table, quasi_identifiers, key : for a database: the name of the table, the columns to use, and
         columns that are unique for each row, for views.
-    orders, seconds : as in ``lower_bound``.
+    orders : for text columns, by name: their values from the lowest to the highest.
+    seconds : limit in wall time; the best bound found by then is returned.
     memory_limit : for a database: bytes of memory to use.
     on_sql : called with the text of each SQL statement before it runs.
     progress : called with the completed share, 0 to 1; an error that it raises ends the search.

@@ -68,10 +68,11 @@ def attack(
     linked : two lists of columns, each of which an attacker knows from another source and tries to
         link; None for the first and the second half of the columns.
     orders : for text columns, by name: their values from the lowest to the highest.
-    hierarchies : by column, as in ``anonymize_frame``.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     guesses : maximum number of guesses per attack and column.
-    targets : number of originals whose membership is attacked: those farthest from the released
-        rows.
+    targets : number of originals whose membership is attacked. They are the originals farthest
+        from the released rows.
     releases : for each target, ``make`` makes this many releases with it and as many without it;
         an even number.
 

@@ -67,7 +67,7 @@ def evaluate(
     Parameters
     ----------
     original, released : either both (n, p) numbers, or both tables as ``anonymize_frame`` takes
-        them. Intervals are text such as ``[20, 30)``; labels are those of ``hierarchies``. NaN
+        them. Intervals are text such as ``[20, 30)``; labels are nodes of ``hierarchies``. NaN
         counts as NULL.
     quasi_identifiers : the columns to compare; None for all columns that both tables have, except
         the key.
@@ -79,7 +79,8 @@ def evaluate(
     classes : the class label of each original, or a partition; if None, rows with equal released
         values form a class.
     orders : for text columns, by name: their values from the lowest to the highest.
-    hierarchies : by column, as in ``anonymize_frame``.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     lambdas, taus, gammas : weights of the combined measures in docs/evaluation.md: of the losses
         IL_1 to IL_3 in IL_s, of the risks DLD and ID in DR, and of IL and DR in the score.
     interval_percents : widths of the intervals for interval disclosure, in percent.

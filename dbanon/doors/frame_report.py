@@ -57,7 +57,7 @@ class FrameReport(Report):
         Parameters
         ----------
         original : the table that was anonymized, unchanged since then.
-        options : options of ``dbanon.evaluate``; hierarchies default to those of the release.
+        options : options of ``dbanon.evaluate``; ``hierarchies`` defaults to the release's.
 
         Raises
         ------

@@ -64,7 +64,7 @@ def install(
     Parameters
     ----------
     python_paths : directories from which the server's Python imports dbanon and numpy; if empty,
-        those of this Python.
+        the directories from which this Python imports them.
     sql_only : leave out functions that need PL/Python.
     extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
     trusted_owners : accounts of the server's machine, besides root and the server's account, that
@@ -167,7 +167,7 @@ def repair(
 
 
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
-    """Call the repair function with the rights of the ledger's owner."""
+    """Call the database's repair function with the rights of the ledger's owner."""
     # Only members of the owner role can grant UPDATE, and revoke it after the repair. Become a
     # member for each of the two. The braces become GRANT … TO before the repair, and REVOKE … FROM
     # after it.

@@ -187,7 +187,7 @@ def plan(
     cluster : True to also read the quasi-identifiers, find the classes and report their
         information loss.
 
-    The other parameters are those of ``anonymize``.
+    The other parameters are the same as in ``anonymize``.
 
     Raises
     ------

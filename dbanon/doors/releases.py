@@ -143,7 +143,7 @@ def verify_file(
     Parameters
     ----------
     ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
-        connection. The file's SHA-256 is compared with those of all exports. None: a Parquet file
+        connection. The file's SHA-256 is compared with that of each export. None: a Parquet file
         is recounted with the help of its metadata.
     quasi_identifiers, k : only without ``ledger``, for Parquet files that name no release; if a
         file names one, ``k`` may be larger than the release requested.
@@ -434,7 +434,8 @@ def measure_releases(
         For other releases, a column that each of them has and that identifies the person of a row;
         only releases for internal use should have such a column.
     k : the required number of persons per joint history; if None, the smallest k of the releases.
-    sensitive : sensitive columns of each release; if None, those released as sensitive.
+    sensitive : sensitive columns of each release; if None, the columns released as
+        sensitive.
 
     Raises
     ------

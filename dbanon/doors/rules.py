@@ -104,7 +104,10 @@ def refresh(
         ``env:NAME``.
     pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
     memory_limit : bytes of memory to use.
-    progress, on_sql, door, run_id : as for ``anonymize``.
+    progress : called with the name of a phase and its completed share, 0 to 1; True for a progress
+        bar in a notebook or on a terminal.
+    on_sql : called with the text of each SQL statement before it runs.
+    door, run_id : the interface and the UUID of the run, for the ledger.
 
     Raises
     ------

@@ -179,7 +179,11 @@ def plan_file(
                     *(("missing", grant) for grant in grants.get("grants", ())),
                 ]
                 if output_format != "json" and grants:
-                    show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+                    show(
+                        output_format,
+                        document=None,
+                        build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
+                    )
                 continue
             unclassified_columns = list(find_columns_without_role(job, outlook.not_copied))
             documents.append(
@@ -194,7 +198,11 @@ def plan_file(
                     else []
                 )
                 pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
-                show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+                show(
+                    output_format,
+                    document=None,
+                    build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
+                )
         if output_format == "json":
             show(output_format, {"jobs": documents}, lambda: None)
         batch_error = combine_errors(failures, len(jobs))
@@ -275,6 +283,7 @@ def choose_by_ending(
     def make_context(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        """Make the context of the command that the arguments select."""
         positional_words = [word for word in args if not word.startswith("-")]
         is_file = any(
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")

@@ -293,7 +293,11 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         save_report(job, report)
         if options.output_format != "json":
             click.echo(f"Job {job.name}")
-            show(options.output_format, None, lambda: report_table(report))
+            show(
+                options.output_format,
+                document=None,
+                build_table=lambda: report_table(report),
+            )
     result = completed_jobs[-1]
     document = {
         "job": job.name,

@@ -82,11 +82,11 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
         rows.append(
             (
                 name.replace("_", " "),
-                format_figure(attack["risk"], 3),
+                format_figure(attack["risk"], digits=3),
                 "–" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-                format_figure(attack["attack"], 3),
-                format_figure(attack["control"], 3),
-                format_figure(attack["random"], 3),
+                format_figure(attack["attack"], digits=3),
+                format_figure(attack["control"], digits=3),
+                format_figure(attack["random"], digits=3),
                 f"{attack['guesses']:,}",
                 attack["note"],
             )
@@ -169,7 +169,7 @@ def _describe_measure(
     is_fixed = _is_fixed_for_labels(evaluation, measure.name)
     if is_fixed:
         note = (
-            f"It is {format_figure(value, 0)} by definition, however wide the labels are:"
+            f"It is {format_figure(value, digits=0)} by definition, however wide the labels are:"
             f" {_COVER_EXPLANATION}"
         )
     omission_reason = (

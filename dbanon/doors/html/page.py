@@ -36,7 +36,7 @@ def render_page(
     Parameters
     ----------
     inspection : what the ledger and the database hold about the release; None if unknown.
-    distributions : distributions of released columns; None for those of ``inspection``.
+    distributions : distributions of released columns; None to use those in ``inspection``.
     tradeoff : trial releases for a plot of risk against loss: ``risk`` and ``loss`` (names of the
         axes), ``points`` (each with ``curve``, the method; ``label``; ``risk``; ``loss``; and
         ``chosen``, true for this release) and optionally ``note``.

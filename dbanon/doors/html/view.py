@@ -237,15 +237,15 @@ def _describe_loss(report: Report) -> PageValues:
     return {
         "symbol": symbol,
         "measured_at": measured_at,
-        "total": format_figure(report.information_loss, 6),
+        "total": format_figure(report.information_loss, digits=6),
         "nearness": report.nearness or "",
-        "total_before_rounding": format_figure(report.information_loss_before_rounding, 6),
+        "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
         "rows": [
             {
                 "name": column.name,
-                "figure": format_figure(column.released, 6),
-                "before_rounding": format_figure(column.before_rounding, 6),
+                "figure": format_figure(column.released, digits=6),
+                "before_rounding": format_figure(column.before_rounding, digits=6),
                 "bar": svg.draw_share_bar(column.released),
                 "level": str(levels.get(column.name, "")),
             }
