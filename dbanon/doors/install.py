@@ -82,7 +82,7 @@ def install(
         if paths is not None:
             require_python(connection, paths, trusted_owners)
         lock_ledger(connection, lock_timeout)
-        if _is_extension(connection, "dbanon"):
+        if _has_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
                 hint="Run: dbanon upgrade",
@@ -219,9 +219,9 @@ def _upgrade_functions(
     if paths is not None:
         require_python(connection, paths, trusted_owners)
     lock_ledger(connection, lock_timeout)
-    if _is_extension(connection, "dbanon"):
+    if _has_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))
-        if not _is_extension(connection, LEDGER_EXTENSION):
+        if not _has_extension(connection, LEDGER_EXTENSION):
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _upgrade_ledger_extension(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
@@ -234,7 +234,7 @@ def _upgrade_functions(
 
 def _upgrade_ledger_extension(connection: Any) -> None:
     """Update the ledger's extension, if it exists."""
-    if _is_extension(connection, LEDGER_EXTENSION):
+    if _has_extension(connection, LEDGER_EXTENSION):
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
 
 
@@ -278,7 +278,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         needs_grant = needs_owner_role(connection)
         if needs_grant:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
-        if _is_extension(connection, "dbanon"):
+        if _has_extension(connection, "dbanon"):
             # The extension of version 0.1.0 includes the ledger.
             for table in _extension_tables(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
@@ -327,7 +327,7 @@ def _run_check(connection: Any) -> list[tuple[str, str]]:
     return fetch_rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
-def _is_extension(connection: Any, name: str) -> bool:
+def _has_extension(connection: Any, name: str) -> bool:
     """Return True if the database has an extension of this name."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 

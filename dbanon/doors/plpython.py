@@ -2,7 +2,8 @@
 
 Arguments and results are JSON text. Errors are returned as JSON after a rollback, and the SQL
 function raises them, so that the client sees neither a traceback nor the text of an unexpected
-exception.
+exception. ``plpy`` is PL/Python's module for queries, ``sql_version`` the version of the installed
+SQL functions.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dbanon.doors.cli.support import handle_signals, report_errors
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
-from dbanon.sessions.base import MARK
+from dbanon.sessions.base import MARK as RELEASE_MARK
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.store import DuckdbStore
@@ -33,7 +33,7 @@ QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
 # Beginning of the comment on the demonstration's table. The id of its release follows, if any.
-_MARK = "dbanon demonstration"
+_DEMO_MARK = "dbanon demonstration"
 # Memory per person for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
 PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
@@ -151,7 +151,7 @@ def make_persons(database: Path, n_persons: int, seed: int) -> None:
             " CAST(commute_km AS DECIMAL(6,1)) AS commute_km) FROM persons"
         )
         connection.execute("ALTER TABLE app.person ADD PRIMARY KEY (person_id)")
-        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK}'")
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_DEMO_MARK}'")
         connection.execute("COMMIT")
 
 
@@ -171,7 +171,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
 
     choose_directory_hint = "Choose another directory (--directory), or remove the file yourself."
     table_comment = find_comment("app")
-    if table_comment is None or not table_comment.startswith(_MARK):
+    if table_comment is None or not table_comment.startswith(_DEMO_MARK):
         raise OutputNotOurs(
             f"{database} exists, and its table app.person was not made by the demonstration, so"
             " nothing was changed.",
@@ -180,7 +180,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
     release_comment = find_comment("release")
     if (
         release_comment is not None
-        and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
+        and release_comment != RELEASE_MARK + table_comment.removeprefix(_DEMO_MARK).strip()
     ):
         raise OutputNotOurs(
             f"Table release.person in {database} is not the release that the demonstration made,"
@@ -192,7 +192,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
 def _add_release_to_mark(database: Path, release_id: str) -> None:
     """Record the release in the table's mark, so that a later demonstration may replace it."""
     with translate_errors(), duckdb.connect(str(database)) as connection:
-        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_DEMO_MARK} {release_id}'")
 
 
 @click.command(cls=DatabaseCommand)

@@ -167,7 +167,7 @@ def _build_metrics_writer(file: JobFile, path: Path | None) -> Callable[..., Non
     metrics_path = path or file.metrics
     if metrics_path is None:
         return lambda outcomes, running_job=None: None
-    names = [job.name for job in file.jobs]
+    names = [file_job.name for file_job in file.jobs]
     return lambda outcomes, running_job=None: write_metrics(
         Path(metrics_path), names, outcomes, running_job
     )
@@ -215,46 +215,48 @@ def _run_all(
     """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 
-    for job in jobs:
+    for file_job in jobs:
         if received_signals:
             # The signal may have been received while the previous job was committing.
             break
         try:
-            outcome, document = _run_job(job, options)
+            outcome, document = _run_job(file_job, options)
         except Exception as error:
-            outcome = Outcome.failed(job.name, error)
+            outcome = Outcome.failed(file_job.name, error)
             results.outcomes.append(outcome)
             if isinstance(error, DbanonError):
                 current_log().error(error)
-                results.failures.append((job.name, error))
-                results.documents.append({"job": job.name, "error": error.to_dict()})
-                _save_refusal(job, error)
-            notify(job.notices, outcome)
+                results.failures.append((file_job.name, error))
+                results.documents.append({"job": file_job.name, "error": error.to_dict()})
+                _save_refusal(file_job, error)
+            notify(file_job.notices, outcome)
             if not isinstance(error, DbanonError):
                 raise
             if fail_fast:
                 break
         except BaseException:
-            results.outcomes.append(Outcome.interrupted(job.name))
+            results.outcomes.append(Outcome.interrupted(file_job.name))
             raise
         else:
             results.outcomes.append(outcome)
             results.documents.append(document)
-            notify(job.notices, outcome)
+            notify(file_job.notices, outcome)
 
 
-def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
+def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import SkippedJob, run_file_job
 
     log = current_log()
-    log.begin_job(job.name, job.job.run_id)
+    log.begin_job(file_job.name, file_job.job.run_id)
 
     def report_retry(error: DbanonError, seconds: float) -> None:
         log.error(error)
-        print_message(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
+        print_message(
+            f"Warning: job {file_job.name} failed, and is run again in {seconds:g} seconds."
+        )
 
     # Filled at the commit, so that the release is known even if a signal ends the command later.
     completed_jobs: list[CompletedJob] = []
@@ -266,10 +268,10 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
 
         with show_progress(not options.no_progress) as progress:
             result = run_file_job(
-                job,
+                file_job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                on_begin=lambda: options.write_start(job.name),
+                on_begin=lambda: options.write_start(file_job.name),
                 on_commit=remember_release,
                 on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,
@@ -280,19 +282,21 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
             log.release_id = result.release_id
             log.event("info", "skipped")
             if options.output_format != "json":
-                click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
-            document = {"job": job.name, "skipped": True, "release_id": result.release_id}
-            return Outcome.skipped(job.name, result.release_id), document
+                click.echo(
+                    f"Job {file_job.name}: skipped, as nothing changed since its last release"
+                )
+            document = {"job": file_job.name, "skipped": True, "release_id": result.release_id}
+            return Outcome.skipped(file_job.name, result.release_id), document
         completed_jobs.append(result)
         report = result.report
         log.release_id = report.release_id
         print_warnings(report)
         for name in result.unclassified:
             print_message(f'Warning: column "{name}" has no role, and was not released.')
-        _report_uncompared_counts(job.name, report)
-        save_report(job, report)
+        _report_uncompared_counts(file_job.name, report)
+        write_job_report(file_job, report)
         if options.output_format != "json":
-            click.echo(f"Job {job.name}")
+            click.echo(f"Job {file_job.name}")
             show(
                 options.output_format,
                 document=None,
@@ -300,13 +304,13 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
             )
     result = completed_jobs[-1]
     document = {
-        "job": job.name,
+        "job": file_job.name,
         "report": result.report.to_dict(),
         "unclassified": list(result.unclassified),
         "dropped": list(result.dropped),
         "attempts": result.attempts,
     }
-    return Outcome.released(job.name, result.report), document
+    return Outcome.released(file_job.name, result.report), document
 
 
 def _report_uncompared_counts(name: str, report: Report | PrivateReport) -> None:
@@ -320,27 +324,31 @@ def _report_uncompared_counts(name: str, report: Report | PrivateReport) -> None
         )
 
 
-def save_report(job: FileJob, report: Report | PrivateReport) -> None:
+def write_job_report(file_job: FileJob, report: Report | PrivateReport) -> None:
     """Write the job's report, creating its directories."""
-    if job.report is not None:
-        path = prepare_report_path(job.report, job.name, report.release_id)
-        write_report(report, path, job.target or job.source)
+    if file_job.report is not None:
+        path = prepare_report_path(file_job.report, file_job.name, report.release_id)
+        write_report(report, path, file_job.target or file_job.source)
 
 
-def _save_refusal(job: FileJob, error: DbanonError) -> None:
+def _save_refusal(file_job: FileJob, error: DbanonError) -> None:
     """If the job has a report, write why nothing was released to a file next to it."""
-    if job.report is None or isinstance(error, JobRunning):
+    if file_job.report is None or isinstance(error, JobRunning):
         # The process that runs the job reports its result.
         return
     from dbanon.doors.cli.render import save_refusal
 
     try:
-        path = prepare_report_path(job.report, job.name, job.job.run_id)
+        path = prepare_report_path(file_job.report, file_job.name, file_job.job.run_id)
     except DbanonError as failure:
         print_message(
-            f"Warning: the reason that job {job.name} released nothing could not be written:"
+            f"Warning: the reason that job {file_job.name} released nothing could not be written:"
             f" {failure.message}"
         )
         return
-    release_names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
-    save_refusal(error, path, **release_names, run_id=job.job.run_id)
+    release_names = {
+        "output": str(file_job.job.output),
+        "source": str(file_job.job.table),
+        "job": file_job.name,
+    }
+    save_refusal(error, path, **release_names, run_id=file_job.job.run_id)
