@@ -204,11 +204,15 @@ def plan_file(
             if output_format != "json":
                 pairs = [("job", file_job.name), *outlook.pairs()]
                 pairs += (
-                    [("without a role, dropped", ", ".join(unclassified_columns))]
+                    [("without a role, left out", ", ".join(unclassified_columns))]
                     if unclassified_columns
                     else []
                 )
-                pairs += [("schedule, a hint", file_job.schedule)] if file_job.schedule else []
+                pairs += (
+                    [("schedule, for your scheduler", file_job.schedule)]
+                    if file_job.schedule
+                    else []
+                )
                 show(
                     output_format,
                     document=None,

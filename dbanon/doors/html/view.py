@@ -368,7 +368,7 @@ def _list_facts(
     """List what the ledger records: label, text, and whether the text contains a name."""
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
-        f"{report.rows_out:,} and those withheld"
+        f"{report.rows_out:,} and the withheld rows"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
