@@ -59,7 +59,7 @@ class ArrowExporter(Protocol):
 
 # A job needs names for source and output, but frames have none.
 _TABLE_NAMES = {"table": NAME, "output": NAME}
-# The report's description of what is reproducible, if rows keep the order of the input.
+# The seed policy in the report, if rows keep the order of the input.
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 

@@ -142,7 +142,8 @@ def anonymize(
 
     Raises
     ------
-    DbanonError : its class says what went wrong; nothing was published.
+    DbanonError : its class says what went wrong. Nothing was published, except that after
+        ``OutcomeUnknown`` this is not known.
     """
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:

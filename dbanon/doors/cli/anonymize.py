@@ -148,7 +148,7 @@ _ANONYMIZE_OPTIONS = tuple(
     replace(option, default=None) if option.name == "k" else option for option in OPTIONS
 )
 
-# For an option, what is listed right after it: its short form, an alternative or related options.
+# Options listed right after the option of this name: a short form, an alternative or related ones.
 _FOLLOWING_OPTIONS: dict[str, Decorator] = {
     "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
     "sensitive": short_names("-s", "single_s", "Sensitive columns"),
