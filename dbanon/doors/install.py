@@ -76,7 +76,7 @@ def install(
     DatabaseBusy : other sessions hold locks on the ledger; nothing was changed.
     DbanonError : the installation failed; the database was not changed.
     """
-    paths = None if sql_only else _import_paths(url, python_paths)
+    paths = None if sql_only else _choose_import_paths(url, python_paths)
     with _connect(url) as connection:
         _require_encoding(connection)
         if paths is not None:
@@ -215,7 +215,7 @@ def _upgrade_functions(
 ) -> None:
     """Upgrade functions, types and ledger in the connection's transaction; see ``upgrade``."""
     has_python_functions = fetch_rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
-    paths = _import_paths(url, python_paths) if has_python_functions else None
+    paths = _choose_import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
         require_python(connection, paths, trusted_owners)
     lock_ledger(connection, lock_timeout)
@@ -301,7 +301,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
-def _import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
+def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
     """Choose the directories that the server's Python imports from.
 
     If there are none, the error's hint has the command that installs dbanon on the server.

@@ -68,7 +68,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     except Exception as failure:
         refusal = to_dbanon_error(plpy, failure)
         if isinstance(refusal, MissingDependency):
-            refusal.hint = _server_hint()
+            refusal.hint = _build_server_hint()
     # Roll back even if the caller ignores the error. If a rollback is not allowed, the call failed
     # before it changed anything.
     with suppress(Exception):
@@ -78,7 +78,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     )
 
 
-def _server_hint() -> str:
+def _build_server_hint() -> str:
     """Return the command that installs OpenDP where this server imports dbanon from."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     directory = shlex.quote(str(Path(__file__).parents[2]))

@@ -148,10 +148,10 @@ def parse_bounds(text: str) -> tuple[Any, Any]:
     )
     if len(pieces) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
-    return _number_or_text(low), _number_or_text(high)
+    return _parse_number_or_text(low), _parse_number_or_text(high)
 
 
-def _number_or_text(text: str) -> Any:
+def _parse_number_or_text(text: str) -> Any:
     """Convert a text to a number if possible."""
     for number_type in (int, float):
         try:

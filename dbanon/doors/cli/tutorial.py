@@ -99,7 +99,7 @@ def _ask(question: str, default: str) -> str:
 def _run_command(command: Command) -> None:
     """Run a dbanon command in this process."""
     main = click.get_current_context().find_root().command
-    click.secho(_shell_line(command), fg="cyan")
+    click.secho(_format_shell_line(command), fg="cyan")
     sys.stdout.flush()
     try:
         main.main(args=list(command.arguments), prog_name="dbanon", standalone_mode=False)
@@ -115,7 +115,7 @@ def _run_command(command: Command) -> None:
         click.echo(f"(exit code {command.exit_code})")
 
 
-def _shell_line(command: Command) -> str:
+def _format_shell_line(command: Command) -> str:
     """Render a command for a shell, with one option per line if it is long."""
     text = shlex.join(("dbanon", *command.arguments))
     return "$ " + (text if len(text) < _MAX_COMMAND_LENGTH else text.replace(" --", " \\\n    --"))
