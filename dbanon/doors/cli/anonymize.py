@@ -312,8 +312,8 @@ def bound(url: str, **arguments: Any) -> None:
     """Compute a lower bound on the loss of any release of a table in classes of k or more rows.
 
     The command reads the quasi-identifiers and writes nothing. For up to 10,000 rows it computes
-    the bound with linear programs, which need dbanon[bound]. For more rows, or if that is not
-    installed, it uses no solver.
+    the bound with linear programs, which need the extra "bound". For more rows, or without the
+    extra, it uses no solver.
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals():
