@@ -10,4 +10,5 @@ def _import_drawing() -> Drawing:
     return notebook
 
 
+# Results render themselves in notebooks, but must not import the interfaces.
 set_drawing(_import_drawing)

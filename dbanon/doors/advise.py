@@ -81,19 +81,25 @@ def advise(
     sensitive : columns that are sensitive and not quasi-identifiers.
     k : class sizes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
-    max_risk, max_loss : limits for the recommended release.
-    max_seconds : maximum CPU seconds that finding the classes of all rows is forecast to take.
+    max_risk, max_loss : highest linkage risk (0 to 1) and highest loss of the recommended release;
+        None for no limit.
+    max_seconds : skip methods that are forecast to need more CPU seconds than this to find the
+        classes of all rows.
     sample : maximum number of rows on which releases are tried.
     seed : random seed of the sample.
     time_limit : seconds after which no further release is tried. At least one is completed.
-    kinds : ``nominal`` or ``numeric`` by quasi-identifier; by default nominal for likely codes.
+    kinds : by quasi-identifier, ``nominal`` or ``numeric``; a column that probably holds codes is
+        nominal by default.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
-    key, hierarchies, memory_limit : as in ``anonymize``.
+    key : columns that are unique for each row, for views.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
+    memory_limit : bytes of memory to use.
     progress : called with the name of a phase (``profile``, ``read``, ``singling``, ``sweep``) and
         its completed share, 0 to 1; True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
-    reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
-        ``anonymize``.
+    reading : the format of a CSV file, such as ``dates``, ``decimal``, ``encoding`` and
+        ``null_words``.
 
     Raises
     ------
@@ -125,7 +131,12 @@ def advise(
 
 @name_missing_extras()
 def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOption) -> Advice:
-    """Advise on a table in memory, for ``anonymize_frame``."""
+    """Advise on how to release a table in memory with ``anonymize_frame``.
+
+    Parameters
+    ----------
+    options : values of ``AdviceRequest`` by name, without the table.
+    """
     # Imports pandas, which databases do not need.
     from dbanon.stores.frame.conversion import frame_of
     from dbanon.stores.frame.source import FRAME_NAME, FrameSource
@@ -153,12 +164,13 @@ def lower_bound(
 
     Parameters
     ----------
-    data, orders : as in ``information_loss``, without NULLs.
+    data : (n, p) numbers, or a DataFrame of numbers and ordinal columns, without NULLs.
+    orders : for text columns, by name: their values from the lowest to the highest.
     k : smallest number of records in a class.
     seconds : limit in wall time; the best bound found by then is returned. The nearest-neighbour
-        bound, which is quick and weak, is always computed. Up to 10,000 records the bound comes
-        from linear programs, which need the extra ``bound``; without the extra, or with more
-        records, it comes from ``fitting``.
+        bound, which is quick and weak, is always computed. For up to 10,000 records the bound
+        comes from linear programs, which need the extra ``bound``. With more records, or without
+        the extra, it is computed without a solver.
 
     Raises
     ------
@@ -184,19 +196,26 @@ def certificate(
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Certificate:
-    """Compute the bound of ``lower_bound`` together with its proof: a price for each record.
+    """Compute the same bound as ``lower_bound``, with its proof: a price for each record.
 
-    The returned ``prices`` are shares of SST that add up to the bound. Every class of k or more
-    records loses at least the sum of its records' prices; a class that loses less would disprove
-    the bound. See docs/bounds.md.
+    The returned ``prices``, float64 (n,), are shares of SST that add up to the bound. Every class
+    of k or more records loses at least the sum of its records' prices; a class that loses less
+    would disprove the bound. See docs/bounds.md.
 
     Parameters
     ----------
-    data : as in ``lower_bound``, or a database as in ``anonymize``.
-    table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, for databases only.
+    data : an array or a data frame, as in ``lower_bound``; or a database, given by its URL, a
+        SQLAlchemy engine or a DuckDB connection.
+    k : smallest number of records in a class.
+    table, quasi_identifiers, key : for a database: the name of the table, the columns to use, and
+        columns that are unique for each row, for views.
+    orders : for text columns, by name: their values from the lowest to the highest.
+    seconds : limit in wall time; the best bound found by then is returned.
+    memory_limit : for a database: bytes of memory to use.
+    on_sql : called with the text of each SQL statement before it runs.
     progress : called with the completed share, 0 to 1; an error that it raises ends the search.
-    reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
-        ``anonymize``.
+    reading : the format of a CSV file, such as ``dates``, ``decimal``, ``encoding`` and
+        ``null_words``.
 
     Raises
     ------
@@ -210,7 +229,7 @@ def certificate(
         or not seconds_value > 0
     ):
         raise InvalidParameter("seconds must be a number above 0.")
-    report_progress = progress or (lambda fraction: None)
+    report_progress = progress or (lambda share: None)
     if table is None:
         build_options(Reading, reading).require_no_file_options()
         if len(quasi_identifiers) or len(key):

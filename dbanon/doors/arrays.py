@@ -88,9 +88,9 @@ def partition(
     Returns
     -------
     Partition : ``.labels``, the class of each record in the order of ``data``, int32 (n,), -1 where
-    suppressed; ``.sizes``, the records per class; ``.n_classes``. A method
-    that groups each attribute separately returns an AttributePartition, with the warning
-    ``RowsNotAnonymous``; a full-domain method also returns ``.levels``.
+    suppressed; ``.sizes``, the records per class; ``.n_classes``. A full-domain method also
+    returns ``.levels``. A method that groups each attribute separately returns an
+    AttributePartition, with the warning ``RowsNotAnonymous``.
 
     Raises
     ------
@@ -127,8 +127,9 @@ def information_loss(
 
     Parameters
     ----------
-    data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
+    data : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
         ``partition``.
+    orders : for text columns, by name: their values from the lowest to the highest.
     classes : a partition of these n records, or the class label of each, a whole number; -1 for
         suppressed records, which are left out.
 
@@ -139,11 +140,11 @@ def information_loss(
     """
     microdata = microdata_of(data, orders)
     classes = _partition_of(classes, microdata)
-    valid = microdata.numeric_valid()
+    has_value = microdata.numeric_valid()
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = transform.apply(microdata.numbers)
-    return centroid_loss(points, classes, valid).total
+    return centroid_loss(points, classes, has_value).total
 
 
 def generalization_loss(
@@ -153,18 +154,21 @@ def generalization_loss(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """Compute iloss, which measures the ranges and common ancestors that classes are released as.
+    """Compute iloss: the loss if classes are released as ranges and common ancestors.
 
     It is between 0 (nothing is lost) and n * p (everything is lost).
 
     Parameters
     ----------
-    data, hierarchies, orders : as given to ``partition``.
-    classes : as in ``information_loss``.
+    data : (n, p) numbers, or a table, as given to ``partition``.
+    classes : a partition of these n records, or the class label of each, a whole number; -1 for
+        suppressed records.
+    hierarchies, orders : as given to ``partition``.
 
     Raises
     ------
-    InvalidParameter : as in ``information_loss``.
+    InvalidParameter : the partition has another number of records, or a label is not a whole number
+        of -1 or more.
     """
     microdata = microdata_of(data, orders)
     classes = _partition_of(classes, microdata)
@@ -173,7 +177,7 @@ def generalization_loss(
 
 
 def _partition_of(partition_or_labels: Partition | ArrayLike, microdata: Microdata) -> Partition:
-    """Convert a partition or labels into a partition of these records."""
+    """Convert a partition or labels into a partition of the records of ``microdata``."""
     classes = as_partition(getattr(partition_or_labels, "labels", partition_or_labels))
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
@@ -205,8 +209,15 @@ def as_partition(class_labels: Any) -> Partition:
 def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """Select the candidates, i.e. the records that can get a class.
 
-    Also returns the position of each record among the candidates, int64 (n,), -1 if the record is
-    not a candidate; None if all records are candidates.
+    Parameters
+    ----------
+    data : n records: an array or a data frame.
+    nulls : the policy's treatment of NULLs.
+
+    Returns
+    -------
+    The candidates; and the position of each record among them, int64 (n,), -1 if the record is not
+    a candidate. The positions are None if all records are candidates.
     """
     if not is_frame(data):
         return data, None
@@ -215,8 +226,8 @@ def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | 
     complete_records = releasable_rows(data, list(data.columns), nulls)
     if complete_records is data:
         return data, None
-    row_numbers = np.flatnonzero(data.notna().all(axis=1).to_numpy())
-    return complete_records, positions_among(row_numbers, len(data))
+    candidate_rows = np.flatnonzero(data.notna().all(axis=1).to_numpy())
+    return complete_records, positions_among(candidate_rows, len(data))
 
 
 def is_frame(data: Any) -> bool:
@@ -242,7 +253,13 @@ def microdata_of(
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
-    """Convert data in any form that ``partition`` takes to microdata."""
+    """Convert data in any form that ``partition`` takes to microdata.
+
+    Parameters
+    ----------
+    orders : for columns of a frame, by name: the values from the lowest to the highest.
+    kinds : for columns of a frame, by name: ``nominal`` or ``numeric``.
+    """
     data = as_table(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame

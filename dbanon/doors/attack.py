@@ -25,8 +25,8 @@ from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 if TYPE_CHECKING:
     import pandas as pd
 
-# Defaults of the membership attack: the number of targets, and of releases that include a target.
-# As many are made without it.
+# Defaults of the membership attack: the number of targets, and for each target the number of
+# releases made with it. As many are made without it.
 _DEFAULT_TARGETS, _DEFAULT_RELEASES = 2, 40
 # Maximum number of originals among which targets are sought, and of released rows that they are
 # compared with.
@@ -56,7 +56,8 @@ def attack(
 
     Parameters
     ----------
-    original, released : as ``evaluate`` takes them, with any numbers of rows; ``released`` may be
+    original, released : either both arrays of numbers with the same columns, or both tables as
+        ``anonymize_frame`` takes them. They may have any number of rows; ``released`` may also be
         a synthesis.
     control : records of the same kind that were not used to make the release, ideally as many as
         originals; if None, attacks are compared only with random guesses.
@@ -66,10 +67,12 @@ def attack(
     quasi_identifiers : the columns to compare; None for all that both tables have.
     linked : two lists of columns, each of which an attacker knows from another source and tries to
         link; None for the first and the second half of the columns.
-    orders, hierarchies : as in ``evaluate``.
+    orders : for text columns, by name: their values from the lowest to the highest.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     guesses : maximum number of guesses per attack and column.
-    targets : number of originals whose membership is attacked: those farthest from the released
-        rows.
+    targets : number of originals whose membership is attacked. They are the originals farthest
+        from the released rows.
     releases : for each target, ``make`` makes this many releases with it and as many without it;
         an even number.
 
@@ -93,15 +96,15 @@ def attack(
         raise InvalidParameter("releases must be an even number.")
     table = _AttackedTable.of(original, released, control, quasi_identifiers)
     table.orders = find_parameter(Policy, "orders").check(orders)
-    table.trees = parse_all(hierarchies, files=True)
+    table.tree_sources = parse_all(hierarchies, files=True)
     table.linked = _check_linked(linked, table.names)
-    attack_data = replace(table.attack_data(table.released), max_guesses=guesses, seed=seed)
+    attack_data = replace(table.build_input(table.released), max_guesses=guesses, seed=seed)
     attacks = run_all_attacks(attack_data)
     if make is None:
         return attacks
     rng = attack_data.rng(membership.NAME)
     rates = [
-        table.membership_rate(make, int(target), releases, rng)
+        table.measure_membership_rate(make, int(target), releases, rng)
         for target in _select_outliers(attack_data, targets, rng)
     ]
     return replace(attacks, results={**attacks.results, membership.NAME: membership.attack(rates)})
@@ -156,10 +159,16 @@ class _AttackedTable:
     n_originals : the number of originals.
     released : the released rows, a data frame.
     names : the columns to compare.
+
+    Attributes
+    ----------
+    orders : the values of text columns from the lowest to the highest, by column.
+    tree_sources : hierarchies or their specifications, by column.
+    linked : two lists of columns for an attacker to link, or None.
     """
 
     orders: Any
-    trees: Mapping[str, Any]
+    tree_sources: Mapping[str, Any]
     linked: Sequence[Sequence[str]] | None
 
     def __init__(
@@ -172,7 +181,7 @@ class _AttackedTable:
     def of(
         cls, original: Any, released: Any, control: Any, quasi_identifiers: Any
     ) -> _AttackedTable:
-        """Combine the tables of a call, restricted to the columns to compare."""
+        """Combine originals and control records, restricted to the columns to compare."""
         import pandas as pd
 
         original_frame, released_frame = as_frames(original, _rows_of(released, original))
@@ -188,7 +197,7 @@ class _AttackedTable:
             raise TooFewRecords("There are no originals, or no released rows.")
         return cls(frame[names], len(original_frame), released_frame, names)
 
-    def attack_data(self, released_frame: pd.DataFrame) -> AttackData:
+    def build_input(self, released_frame: pd.DataFrame) -> AttackData:
         """Build the input of attacks on a release, without rows that are ``*`` in every column."""
         from dbanon.stores.frame.microdata import microdata_from_frame
 
@@ -203,7 +212,7 @@ class _AttackedTable:
         ]
         row_codes = combine_codes([column.codes for column in columns], len(released_frame))
         _, first_rows, weights = np.unique(row_codes, return_index=True, return_counts=True)
-        trees: dict[str, Hierarchy] = dict(build_all(self.trees, microdata))
+        trees: dict[str, Hierarchy] = dict(build_all(self.tree_sources, microdata))
         for position, attribute in enumerate(microdata.categorical):
             values = set(released_frame[attribute.name].dropna().astype(str)) - {ANY}
             categories = microdata.categories[position]
@@ -221,7 +230,7 @@ class _AttackedTable:
             linked=self.linked,
         )
 
-    def membership_rate(
+    def measure_membership_rate(
         self, make: Callable[[Any], Any], target: int, releases: int, rng: np.random.Generator
     ) -> Any:
         """Measure how often an attacker guesses right whether a release was made with a record.
@@ -243,7 +252,7 @@ class _AttackedTable:
                     rows[0] = target
                 records = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)
                 released_frame = as_frames(self.frame, _rows_of(make(records), self.frame))[1]
-                features = membership.release_features(self.attack_data(released_frame), target)
+                features = membership.release_features(self.build_input(released_frame), target)
                 (features_with_target if includes_target else features_without_target).append(
                     features
                 )
@@ -253,7 +262,10 @@ class _AttackedTable:
 
 
 def _rows_of(released: Any, original: Any) -> Any:
-    """Convert a synthesis to a data frame, or to an array if the originals are one."""
+    """Convert a synthesis to a data frame, or to an array if the originals are one.
+
+    Other tables are returned unchanged.
+    """
     import pandas as pd
 
     if not isinstance(released, Synthesis):

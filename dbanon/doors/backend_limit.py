@@ -4,9 +4,8 @@ Many backends run calls at the same time, so users must not choose the limits th
 administrator sets them for all databases (``ALTER ROLE ALL SET dbanon.memory_limit``, as superuser)
 or for one (``ALTER DATABASE … SET``, as its owner); the smaller limit applies.
 
-The limits are read from pg_db_role_setting. The session's current settings could be changed by any
-user (in the session, in connection options or for their own role), so they can only lower the
-limits.
+The limits are read from pg_db_role_setting. Any user can change the current settings of a session
+(in the session, in connection options or for their own role), so these can only lower the limits.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
 
     Parameters
     ----------
+    plpy : PL/Python's module for queries.
     call_options : the call's options by name; a ``memory_limit`` among them can lower the limit.
 
     Raises
@@ -61,8 +61,8 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
         else:
             allowed_values[name].append(_parse_setting(name, value))
     # One thread unless administrators allow more, since other backends need cores, too.
-    threads = min(allowed_values[THREADS_SETTING], default=1)
-    limit_threads(min(threads, session_settings.get(THREADS_SETTING, threads)))
+    max_threads = min(allowed_values[THREADS_SETTING], default=1)
+    limit_threads(min(max_threads, session_settings.get(THREADS_SETTING, max_threads)))
     allowed_bytes = min(allowed_values[MEMORY_SETTING], default=None)
     requested_bytes: int | None = call_options.get("memory_limit")
     if requested_bytes is None:

@@ -45,9 +45,12 @@ def run_any_job(
 def run_anonymization(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
-    """Run a job of a method that makes classes; if it names a chain, as the chain's next release.
+    """Run a job that groups rows into classes. If it names a chain, make the chain's next release.
 
-    The parameters are those of ``run_any_job``.
+    Parameters
+    ----------
+    target : the database for the release; None for the source's.
+    progress : called with a phase and its completed share, 0 to 1.
     """
     runner: Runner = run_in_transactions
     if job.chain is not None:
@@ -64,7 +67,13 @@ def run_anonymization(
 
 
 def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
-    """Plan a job of a method that makes classes; ``options`` are passed to ``build_outlook``."""
+    """Plan a job that groups rows into classes.
+
+    Parameters
+    ----------
+    target : the database for the release; None for the source's.
+    options : ``cluster``, whether to find the classes, too; and ``progress``.
+    """
     from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)

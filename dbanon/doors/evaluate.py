@@ -67,7 +67,7 @@ def evaluate(
     Parameters
     ----------
     original, released : either both (n, p) numbers, or both tables as ``anonymize_frame`` takes
-        them. Intervals are text such as ``[20, 30)``; labels are those of ``hierarchies``. NaN
+        them. Intervals are text such as ``[20, 30)``; labels are nodes of ``hierarchies``. NaN
         counts as NULL.
     quasi_identifiers : the columns to compare; None for all columns that both tables have, except
         the key.
@@ -79,7 +79,8 @@ def evaluate(
     classes : the class label of each original, or a partition; if None, rows with equal released
         values form a class.
     orders : for text columns, by name: their values from the lowest to the highest.
-    hierarchies : by column, as in ``anonymize_frame``.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     lambdas, taus, gammas : weights of the combined measures in docs/evaluation.md: of the losses
         IL_1 to IL_3 in IL_s, of the risks DLD and ID in DR, and of IL and DR in the score.
     interval_percents : widths of the intervals for interval disclosure, in percent.
@@ -119,8 +120,8 @@ def evaluate(
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
     if report is not None:
-        groups = guarantee_from_ledger(report.k_requested, report.arguments)
-        microdata = with_groups(original_frame, microdata, groups.by, groups.persons)
+        guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
+        microdata = with_groups(original_frame, microdata, guarantee.by, guarantee.persons)
     # dbanon never writes suppressed rows, so in its own releases a row of stars belongs to a class
     # that is generalized to the root.
     pairs = _pair_rows(
@@ -163,8 +164,10 @@ def _pair_rows(
     Parameters
     ----------
     microdata : the n originals.
-    classes, tree_sources : as the caller's ``classes``, and the parsed ``hierarchies``.
     released_index : int64 (n,), the released row of each original; -1 if suppressed.
+    classes : a partition of the originals, or their class labels; None: rows with equal released
+        values are a class.
+    tree_sources : hierarchies or their specifications, by column.
     stars_are_suppressed : whether rows that are ``*`` in every column count as suppressed.
     """
     names = [attribute.name for attribute in microdata.attributes]
@@ -294,7 +297,7 @@ def _match_rows(
                 " `report` of anonymize_frame.",
             )
         return np.arange(len(original_frame))
-    indices = []
+    key_indexes = []
     for table_name, table in (("original", original_frame), ("release", released_frame)):
         if table[key_columns].isna().any(axis=None):
             raise InvalidParameter(f"The key of the {table_name} contains NULL.")
@@ -305,14 +308,15 @@ def _match_rows(
         )
         if not index.is_unique:
             raise InvalidParameter(f"The key of the {table_name} is not unique.")
-        indices.append(index)
-    n_unknown_keys = int((~indices[1].isin(indices[0])).sum())
+        key_indexes.append(index)
+    original_keys, released_keys = key_indexes
+    n_unknown_keys = int((~released_keys.isin(original_keys)).sum())
     if n_unknown_keys:
         raise InvalidParameter(
             f"The release has {n_unknown_keys} rows whose key is not in the original.",
             hint="Both keys must have the same type, and every row must come from the original.",
         )
-    return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
+    return np.asarray(released_keys.get_indexer(original_keys), np.int64)
 
 
 def is_all_stars(released_frame: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
@@ -330,8 +334,9 @@ class ReleasedValues:
 
     Parameters
     ----------
+    attribute : describes the released values.
     values : float64 (n,), or object (n,) of texts; undefined where missing.
-    missing : bool (n,).
+    missing : bool (n,), which values are NULL.
     """
 
     def __init__(
@@ -345,8 +350,8 @@ class ReleasedValues:
 
         Parameters
         ----------
-        attribute : of the original.
-        series : the released values, which may also be text.
+        attribute : the attribute in the original table.
+        series : the released values of this column, (n,), which may also be text.
         """
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
@@ -388,10 +393,17 @@ class ReleasedValues:
         codes = np.unique(values, return_inverse=True)[1].reshape(-1) + 1
         return np.where(self.missing, 0, codes)
 
-    def to_released_column(self, rows: NDArray[np.int64]) -> ReleasedColumn:
-        """Return the released value of each class; ``rows`` has the index of one row per class."""
-        missing = self.missing[rows]
-        return ReleasedColumn(self.attribute, self.values[rows], missing if missing.any() else None)
+    def to_released_column(self, first_rows: NDArray[np.int64]) -> ReleasedColumn:
+        """Return the released value of each class.
+
+        Parameters
+        ----------
+        first_rows : int64 (n_classes,), the index of a row of each class.
+        """
+        missing = self.missing[first_rows]
+        return ReleasedColumn(
+            self.attribute, self.values[first_rows], missing if missing.any() else None
+        )
 
 
 def _label_classes(
@@ -404,6 +416,7 @@ def _label_classes(
 
     Parameters
     ----------
+    columns : the released values of each column, for n rows.
     is_suppressed : bool (n,).
     classes : the caller's partition or labels; None: rows with equal released values are a class.
 
@@ -452,6 +465,6 @@ def _convert_parameters(**arguments: Any) -> Parameters:
                     number if isinstance(number, int) else float(number) for number in value
                 )
         except (TypeError, ValueError, OverflowError):
-            kind = "a whole number" if name in ("sample", "seed") else "numbers"
-            raise InvalidParameter(f"{name} must be {kind}.") from None
+            expected = "a whole number" if name in ("sample", "seed") else "numbers"
+            raise InvalidParameter(f"{name} must be {expected}.") from None
     return Parameters(**converted_parameters)

@@ -32,7 +32,7 @@ def extension_directory(connection: Any) -> Path:
 
     Raises
     ------
-    InstallRefused : the server does not report it.
+    InstallRefused : the server does not report the directory.
     """
     query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
     rows = connection.execute(query).fetchall()
@@ -45,7 +45,7 @@ def extension_directory(connection: Any) -> Path:
     return Path(share_directory) / "extension"
 
 
-def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
+def write_extension(directory: Path, python_paths: Sequence[str]) -> list[Path]:
     """Write control files, this version's scripts, and an upgrade from each older version.
 
     Returns the paths of the files.
@@ -53,7 +53,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     Parameters
     ----------
     directory : the server's directory of extensions.
-    paths : directories from which the server's Python imports dbanon.
+    python_paths : directories from which the server's Python imports dbanon.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     }
     control_files["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
     scripts = {
-        "dbanon": functions_script(paths, with_roles=True),
+        "dbanon": functions_script(python_paths, with_roles=True),
         LEDGER_EXTENSION: ledger_script(extension=True),
     }
     files: dict[str, str] = {}

@@ -59,6 +59,7 @@ class ArrowExporter(Protocol):
 
 # A job needs names for source and output, but frames have none.
 _TABLE_NAMES = {"table": FRAME_NAME, "output": FRAME_NAME}
+# The seed policy in the report, if rows keep the order of the input.
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 
@@ -116,9 +117,9 @@ def anonymize_frame(
     Rows are returned in a new random order with a new index. Columns without a role are left out.
     NaN and NaT count as NULL. An Arrow table or polars frame is returned as the same type. The
     report keeps in memory, for its method ``evaluate``, which row became which; this is never
-    written anywhere.
-    Ordered categoricals use the order of their categories, unless ``orders`` gives another.
-    ``KeptColumnTells`` warns about copied columns that reveal too much; ``strict`` refuses them.
+    written anywhere. Ordered categoricals use the order of their categories, unless ``orders``
+    states another. ``KeptColumnTells`` warns about copied columns that reveal too much; ``strict``
+    refuses them.
 
     Parameters
     ----------
@@ -130,7 +131,8 @@ def anonymize_frame(
         counts them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of
         a person (in a stratum) share a class. It is not released. None: k counts rows.
-    entity_normalize : ``trim`` or ``casefold``: how texts of ``entity`` are compared.
+    entity_normalize : ``trim`` or ``casefold``: how texts of ``entity`` are normalized before they
+        are compared.
     persons : ``whole``: all rows of a person share a class; ``rows``: they may lie in different
         classes of k persons.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
@@ -151,7 +153,7 @@ def anonymize_frame(
     table, to_input_type = frame_of(frame)
     roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
     _require_text_names(roles)
-    trees = parse_all(hierarchies, files=True)
+    tree_sources = parse_all(hierarchies, files=True)
     policy = build_options(Policy, {"k": k, **options})
     _check_row_order(rows, policy)
     identifier_options = {
@@ -162,7 +164,14 @@ def anonymize_frame(
         "persons": persons,
     }
     job = build_options(
-        Job, {"policy": policy, "hierarchies": trees, **_TABLE_NAMES, **identifier_options, **roles}
+        Job,
+        {
+            "policy": policy,
+            "hierarchies": tree_sources,
+            **_TABLE_NAMES,
+            **identifier_options,
+            **roles,
+        },
     )
     target = FrameTarget(rows)
     with progress_callback(progress) as callback, hints_without_views(IN_DATA_FRAME):
@@ -173,7 +182,9 @@ def anonymize_frame(
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{ROWS_LINK.warning}; {ROWS_LINK.reason}."))
     released = to_input_type(target.released)
-    alignment = alignment_of(table, released, job.quasi_identifiers, target.source_positions, trees)
+    alignment = alignment_of(
+        table, released, job.quasi_identifiers, target.source_positions, tree_sources
+    )
     return released, FrameReport.of(report, alignment)
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
-    """A ``Report`` that also has ``alignment``, the released frame and the pairing of its rows.
+    """A ``Report`` that also has ``alignment``: the released frame, and from which originals its
+    rows came.
 
     The alignment stays in memory: copies, pickles and printed forms of the report do not have it.
     """
@@ -56,7 +57,7 @@ class FrameReport(Report):
         Parameters
         ----------
         original : the table that was anonymized, unchanged since then.
-        options : options of ``dbanon.evaluate``; hierarchies default to those of the release.
+        options : options of ``dbanon.evaluate``; ``hierarchies`` defaults to the release's.
 
         Raises
         ------
@@ -68,12 +69,12 @@ class FrameReport(Report):
         alignment = self.alignment
         if alignment is None:
             raise RowsNotAligned(
-                "This report does not know which row became which. Only the report that"
-                " anonymize_frame returned knows it, not a copy.",
+                "This report does not record which released row came from which original. Only the"
+                " report object returned by anonymize_frame does; copies do not.",
                 hint="Call dbanon.evaluate with both frames, and name a `key` of both.",
             )
-        trees: Any = {"hierarchies": alignment.hierarchies}
-        return evaluate(original, alignment.released, report=self, **(trees | options))
+        default_options: Any = {"hierarchies": alignment.hierarchies}
+        return evaluate(original, alignment.released, report=self, **(default_options | options))
 
     @name_missing_extras()
     def page(self, path: str | Path | None = None) -> str:

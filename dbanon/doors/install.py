@@ -59,12 +59,12 @@ def install(
     trusted_owners: Sequence[str] = (),
     lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
-    """Install the SQL side, and return the results of ``dbanon.check()``.
+    """Install the SQL side, and return the results of ``dbanon.check()``: items and their values.
 
     Parameters
     ----------
     python_paths : directories from which the server's Python imports dbanon and numpy; if empty,
-        those of this Python.
+        the directories from which this Python imports them.
     sql_only : leave out functions that need PL/Python.
     extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
     trusted_owners : accounts of the server's machine, besides root and the server's account, that
@@ -76,13 +76,13 @@ def install(
     DatabaseBusy : other sessions hold locks on the ledger; nothing was changed.
     DbanonError : the installation failed; the database was not changed.
     """
-    paths = None if sql_only else _import_paths(url, python_paths)
+    paths = None if sql_only else _choose_import_paths(url, python_paths)
     with _connect(url) as connection:
         _require_encoding(connection)
         if paths is not None:
             require_python(connection, paths, trusted_owners)
         lock_ledger(connection, lock_timeout)
-        if _is_extension(connection, "dbanon"):
+        if _has_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
                 hint="Run: dbanon upgrade",
@@ -126,7 +126,7 @@ def upgrade(
     with _connect(url) as connection:
         if _has_functions(connection):
             _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
-            return [*_run_check(connection), *_repairs_as_checks(_run_repair(connection))]
+            return [*_run_check(connection), *_to_check_rows(_run_repair(connection))]
     return _upgrade_ledger(url, lock_timeout)
 
 
@@ -167,9 +167,10 @@ def repair(
 
 
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
-    """Call the repair function with the rights of the ledger's owner."""
-    # Only members of the owner role can grant UPDATE and revoke it after the repair. Become a
-    # member both times.
+    """Call the database's repair function with the rights of the ledger's owner."""
+    # Only members of the owner role can grant UPDATE, and revoke it after the repair. Become a
+    # member for each of the two. The braces become GRANT … TO before the repair, and REVOKE … FROM
+    # after it.
     grant_statements = (
         (
             f"GRANT {OWNER} TO CURRENT_USER",
@@ -188,8 +189,8 @@ def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repa
     return repairs
 
 
-def _repairs_as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
-    """Convert repairs to rows such as those of ``dbanon.check()``."""
+def _to_check_rows(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
+    """Convert repairs to pairs of item and value, as ``dbanon.check()`` returns them."""
     return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
 
@@ -212,20 +213,20 @@ def _upgrade_functions(
     trusted_owners: Sequence[str],
     lock_timeout: float,
 ) -> None:
-    """Upgrade functions, types and ledger; the parameters are those of ``upgrade``."""
+    """Upgrade functions, types and ledger in the connection's transaction; see ``upgrade``."""
     has_python_functions = fetch_rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
-    paths = _import_paths(url, python_paths) if has_python_functions else None
+    paths = _choose_import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
         require_python(connection, paths, trusted_owners)
     lock_ledger(connection, lock_timeout)
-    if _is_extension(connection, "dbanon"):
+    if _has_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))
-        if not _is_extension(connection, LEDGER_EXTENSION):
+        if not _has_extension(connection, LEDGER_EXTENSION):
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _upgrade_ledger_extension(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
-        # An extension that already has this version does not run its script again. After a restore,
-        # OIDs have changed all the same.
+        # An extension that already has this version does not run its script again, but a restore
+        # may have changed OIDs.
         connection.execute(tie_script())
     else:
         connection.execute(install_script(paths))
@@ -233,14 +234,14 @@ def _upgrade_functions(
 
 def _upgrade_ledger_extension(connection: Any) -> None:
     """Update the ledger's extension, if it exists."""
-    if _is_extension(connection, LEDGER_EXTENSION):
+    if _has_extension(connection, LEDGER_EXTENSION):
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
 
 
 def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
     """Upgrade the ledger of a database without functions, and list versions and repairs."""
     repairs = _upgrade_and_repair_ledger(url, lock_timeout)
-    return [("ledger", HEAD), ("sql functions", "not installed"), *_repairs_as_checks(repairs)]
+    return [("ledger", HEAD), ("sql functions", "not installed"), *_to_check_rows(repairs)]
 
 
 def _upgrade_and_repair_ledger(
@@ -261,7 +262,7 @@ def _upgrade_and_repair_ledger(
 
 
 def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECONDS) -> None:
-    """Remove functions and types, and with ``ledger`` the ledger, too.
+    """Remove functions and types; with ``ledger``, remove the ledger, too.
 
     Raises
     ------
@@ -277,7 +278,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         needs_grant = needs_owner_role(connection)
         if needs_grant:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
-        if _is_extension(connection, "dbanon"):
+        if _has_extension(connection, "dbanon"):
             # The extension of version 0.1.0 includes the ledger.
             for table in _extension_tables(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
@@ -300,7 +301,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
-def _import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
+def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
     """Choose the directories that the server's Python imports from.
 
     If there are none, the error's hint has the command that installs dbanon on the server.
@@ -326,7 +327,7 @@ def _run_check(connection: Any) -> list[tuple[str, str]]:
     return fetch_rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
-def _is_extension(connection: Any, name: str) -> bool:
+def _has_extension(connection: Any, name: str) -> bool:
     """Return True if the database has an extension of this name."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
@@ -367,7 +368,7 @@ def _connect(url: str) -> Iterator[Any]:
         raise MissingDependency.of_postgresql() from None
     parsed_url = read_url(url)
     if parsed_url.get_backend_name() != "postgresql":
-        raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
+        raise InstallRefused("Only a PostgreSQL database has SQL functions to install.")
     conninfo = parsed_url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         connection = psycopg.connect(conninfo, **driver_arguments(parsed_url))
@@ -420,7 +421,12 @@ class _Transaction:
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Lock the ledger's tables for this transaction, without making other sessions queue."""
+    """Lock the ledger's tables for this transaction, without making other sessions queue.
+
+    Parameters
+    ----------
+    seconds : how long to wait for the locks.
+    """
     check_lock_timeout(seconds)
     transaction = _Transaction(connection)
     try:

@@ -43,12 +43,12 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     for index, curve_name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
         curve = [point for point in sweep.points if point.curve == curve_name]
         risks, losses = [point.risk for point in curve], [point.loss for point in curve]
-        frontier = [i for i, point in enumerate(curve) if point.on_frontier]
+        frontier_indexes = [i for i, point in enumerate(curve) if point.on_frontier]
         marker = _MARKERS[index % len(_MARKERS)]
         [line] = axes.plot(risks, losses, f"-{marker}", label=curve_name, markerfacecolor="none")
         axes.plot(
-            [risks[i] for i in frontier],
-            [losses[i] for i in frontier],
+            [risks[i] for i in frontier_indexes],
+            [losses[i] for i in frontier_indexes],
             marker,
             color=line.get_color(),
         )

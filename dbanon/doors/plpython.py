@@ -2,7 +2,8 @@
 
 Arguments and results are JSON text. Errors are returned as JSON after a rollback, and the SQL
 function raises them, so that the client sees neither a traceback nor the text of an unexpected
-exception.
+exception. ``plpy`` is PL/Python's module for queries, ``sql_version`` the version of the installed
+SQL functions.
 """
 
 from __future__ import annotations
@@ -92,12 +93,13 @@ def classes(
 
     Without an error, the error text is empty. With one, there is a single tuple.
     """
+    # Has the labelled rows as its only item, if the call succeeds.
     results: list[Any] = []
 
     def work() -> dict[str, Any]:
         call = _parse_call(arguments)
         call_options = options.parse_call_options(call, writes=False)
-        progress = _Progress(plpy, call_options.pop("progress", False))
+        progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         job = _build_job(plpy, call_options, table=str(session.source_name()), output="")
         results.append(_label_rows(job, StableSource(session), progress))
@@ -132,7 +134,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
 
         call = _parse_call(arguments)
         call_options = options.check_advice_options(call["options"])
-        progress = _Progress(plpy, call_options.pop("progress", False))
+        progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         trees = call_options.get("hierarchies", {})
         request_options = {
@@ -171,7 +173,7 @@ def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         tree_source = parse(call["hierarchy"], files=False)
-        tree = hierarchies.resolve(session, tree_source, pulse=_cancellation_check(session))
+        tree = hierarchies.resolve(session, tree_source, pulse=_build_cancellation_check(session))
         hierarchies.store(
             session, call["name"], tree, replace=call["replace"], description=call["description"]
         )
@@ -181,14 +183,19 @@ def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
 
 
 def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
-    """Return all problems of a hierarchy, also for the values of a column, or the error."""
+    """Return all problems of a hierarchy, or the error.
+
+    If the call names a column, its values that are not leaves are problems, too.
+    """
 
     def work() -> dict[str, Any]:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         try:
             tree_source = parse(call["hierarchy"], files=False)
-            tree = hierarchies.resolve(session, tree_source, pulse=_cancellation_check(session))
+            tree = hierarchies.resolve(
+                session, tree_source, pulse=_build_cancellation_check(session)
+            )
             if call["source"] is not None:
                 store = PlpyStore(plpy, int(call["source"]))
                 require_leaves(store, store.source_name, call["column_name"], tree)
@@ -213,7 +220,7 @@ def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def _cancellation_check(session: PlpySession) -> Callable[[], None]:
+def _build_cancellation_check(session: PlpySession) -> Callable[[], None]:
     """Return a function that checks for cancellation by running a statement."""
     return lambda: session.run("SELECT 1")
 
@@ -238,7 +245,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
         # build_refresh_job has already read from the source, so it exists.
         assert source is not None
         store = PlpyStore(plpy, int(source.oid or 0))
-        return _release(plpy, job, store, _Progress(plpy, False))
+        return _release(plpy, job, store, _Progress(plpy, is_enabled=False))
 
     return _run_guarded(plpy, sql_version, work)
 
@@ -247,9 +254,9 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     """Return whether the source's rows have changed since a release, or the error."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.fingerprint import has_changed_rows as compare_rows
+        from dbanon.run.fingerprint import has_changed_rows
 
-        return {"differs": compare_rows(PlpySession(plpy), release_id)}
+        return {"differs": has_changed_rows(PlpySession(plpy), release_id)}
 
     # Run in a subtransaction, so that a failing source does not abort checks of other releases.
     return _run_guarded(plpy, sql_version, work)
@@ -259,7 +266,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     """Run the job of a call, and return its ``dbanon.release_info`` row."""
     call_options = options.parse_call_options(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
-    progress = _Progress(plpy, call_options.pop("progress", False))
+    progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
     return _release(
         plpy, _build_job(plpy, call_options, table=str(store.source_name)), store, progress
     )
@@ -300,7 +307,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         plpy.warning(f"dbanon: column {description}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
-        plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+        plpy.notice(f"dbanon: columns left out, because the call does not name them: {names}")
     output = parse_relation(report.output)
     return {
         "release_id": report.release_id,
@@ -358,14 +365,14 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) ->
 class _Progress:
     """Checks for cancellation and, if enabled, reports progress in notices."""
 
-    def __init__(self, plpy: Any, is_enabled: bool) -> None:
+    def __init__(self, plpy: Any, *, is_enabled: bool) -> None:
         self._plpy, self._is_enabled = plpy, is_enabled
         self._last_notice = time.monotonic()
         self._ping = plpy.prepare("SELECT 1")
-        self._original_name = ""
+        self._original_application_name = ""
         if is_enabled:
             [row] = plpy.execute("SELECT current_setting('application_name') AS name")
-            self._original_name = row["name"]
+            self._original_application_name = row["name"]
 
     def __call__(self, phase: str, share: float) -> None:
         # Running any statement makes the backend check for cancellation and timeouts.
@@ -379,7 +386,7 @@ class _Progress:
     def restore(self) -> None:
         """Restore the session's application name."""
         if self._is_enabled:
-            self._set_application_name(self._original_name)
+            self._set_application_name(self._original_application_name)
 
     def _set_application_name(self, name: str) -> None:
         query = "SELECT set_config('application_name', $1, true)"

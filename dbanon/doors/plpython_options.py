@@ -29,7 +29,7 @@ from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
 
-# Keys that name a privacy model otherwise than its kind, with that kind.
+# Keys for privacy models that differ from the name of the model's kind, with that kind.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
 # Keys that only SQL calls have: progress notices, and short forms of models.
@@ -99,7 +99,14 @@ def allowed_keys(
 def check_private_options(
     call_options: Mapping[str, Any], arguments: Collection[str]
 ) -> dict[str, Any]:
-    """Check options of a procedure for synthetic rows; raises as ``parse_call_options``."""
+    """Check options of a procedure for synthetic rows, and return their values by name.
+
+    Raises the errors of ``parse_call_options``.
+
+    Parameters
+    ----------
+    arguments : names of the procedure's arguments, which are not keys.
+    """
     allowed_options = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
@@ -128,7 +135,10 @@ def allowed_advice_keys() -> dict[str, Parameter]:
 
 
 def check_advice_options(call_options: Any) -> dict[str, Any]:
-    """Check the options of advice; raises the errors of ``parse_call_options``."""
+    """Check the options of advice, and return their values by name.
+
+    Raises the errors of ``parse_call_options``.
+    """
     return _check_options(allowed_advice_keys(), call_options)
 
 
@@ -149,7 +159,8 @@ def parse_call_options(
     Parameters
     ----------
     call : the arguments of the SQL function by name.
-    writes, job : as for ``allowed_keys``.
+    writes : False for a call that only returns classes, without a release.
+    job : the dataclass whose options are keys.
 
     Raises
     ------
@@ -172,13 +183,13 @@ def parse_call_options(
         for parameter in all_parameters(job)
         if parameter.name in call and parameter.name != "options"
     ]
-    has_table_rules = writes and call["quasi_identifiers"] is None
+    uses_table_rules = writes and call["quasi_identifiers"] is None
     values = {
         parameter.name: _check_value(parameter, call[parameter.name])
         for parameter in argument_parameters
-        if not (has_table_rules and parameter.name == "quasi_identifiers")
+        if not (uses_table_rules and parameter.name == "quasi_identifiers")
     }
-    if has_table_rules:
+    if uses_table_rules:
         values |= {"quasi_identifiers": (), "declared": RULES_NOT_READ}
     values["options"] = {}
     for name, value in call_options.items():
@@ -237,7 +248,7 @@ def require_repeatable_in_sql(job: Job) -> None:
 
 
 def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
-    """Check options against the allowed keys."""
+    """Check options against the allowed keys, and return their values by name."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
         raise InvalidParameter(
@@ -265,7 +276,13 @@ def _check_value(parameter: Parameter, value: Any) -> Any:
 
 
 def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
-    """Build the models of a short form, which maps columns to a level or to model fields."""
+    """Build the models of a short form.
+
+    Parameters
+    ----------
+    kind : the key of the short form.
+    levels : by column, a level or an object with the fields of a model.
+    """
     models = []
     for attribute, level in levels.items():
         fields = level if isinstance(level, Mapping) else {"level": level}
@@ -304,7 +321,10 @@ def require_version(sql_version: str) -> None:
 def messages_of(
     caught_warnings: Sequence[warnings.WarningMessage], category: type[Warning]
 ) -> list[str]:
-    """Return the messages of one category: warnings of libraries may quote data."""
+    """Return the messages of warnings of one category.
+
+    Other warnings may come from libraries, and quote data.
+    """
     return [
         f"dbanon: {record.message}"
         for record in caught_warnings
@@ -325,7 +345,7 @@ def to_dbanon_error(plpy: Any, failure: Exception) -> DbanonError:
     if isinstance(failure, DbanonError):
         return failure
     if isinstance(failure, RecursionError):
-        return InvalidParameter("An argument is nested too deep.")
+        return InvalidParameter("An argument is nested too deeply.")
     if isinstance(failure, MemoryError):
         return MemoryLimit("The backend ran out of memory.")
     if hasattr(failure, "spidata"):

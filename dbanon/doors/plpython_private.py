@@ -68,7 +68,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     except Exception as failure:
         refusal = to_dbanon_error(plpy, failure)
         if isinstance(refusal, MissingDependency):
-            refusal.hint = _server_hint()
+            refusal.hint = _build_server_hint()
     # Roll back even if the caller ignores the error. If a rollback is not allowed, the call failed
     # before it changed anything.
     with suppress(Exception):
@@ -78,7 +78,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     )
 
 
-def _server_hint() -> str:
+def _build_server_hint() -> str:
     """Return the command that installs OpenDP where this server imports dbanon from."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     directory = shlex.quote(str(Path(__file__).parents[2]))
@@ -93,7 +93,7 @@ class _Call:
 
     def __init__(self, plpy: Any, method: str, arguments: Mapping[str, Any]) -> None:
         self._plpy, self._method, self._arguments = plpy, method, arguments
-        self._oid = 0
+        self._source_oid = 0
 
     def run(self) -> None:
         """Check the call, spend epsilon and commit, then release in the call's last transaction."""
@@ -102,8 +102,9 @@ class _Call:
         # Fail early if the call may not commit.
         self._commit()
         self._plpy.execute(_SET_SEARCH_PATH)
-        self._oid = int(self._arguments["source"])
+        self._source_oid = int(self._arguments["source"])
         session = self._open_session()
+        # The release stages rows in temporary tables, which must not exist yet.
         session.require_no_staging()
         options = self._read_options() | {
             "table": str(session.source_name()),
@@ -118,11 +119,13 @@ class _Call:
             self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         if names:
-            self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+            self._plpy.notice(
+                f"dbanon: columns left out, because the call does not name them: {names}"
+            )
         self._plpy.notice(
             f"dbanon: {report.output}, {report.rows_out} synthetic rows, release"
             f" {report.release_id}; {report.spent:g} of {report.total:g}"
-            f"{'' if report.rho is None else ' of rho'} of budget {report.budget} are spent"
+            f"{'' if report.rho is None else ' (rho)'} of budget {report.budget} is spent"
         )
 
     def _read_options(self) -> dict[str, Any]:
@@ -150,7 +153,8 @@ class _Call:
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
         limit_locks(self._plpy)
-        session = PlpySession(self._plpy, self._oid)
+        session = PlpySession(self._plpy, self._source_oid)
+        # Raises TableNotFound if there is no such table; it may have been dropped since a commit.
         session.source_name()
         return session
 

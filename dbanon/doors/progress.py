@@ -92,7 +92,7 @@ def _show_in_notebook() -> Iterator[ProgressCallback]:
 
     started, last_update, phases = time.monotonic(), 0.0, dict[str, float]()
     show: Any = display
-    handle = show(_render(phases, 0.0), raw=True, display_id=True)
+    handle = show(_render(phases, seconds=0.0), raw=True, display_id=True)
 
     def show_phase(phase: str, share: float) -> None:
         nonlocal last_update

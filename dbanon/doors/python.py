@@ -116,13 +116,13 @@ def anonymize(
         a person (in a stratum) share a class. It is not released. None: each row counts as a
         person.
     key : columns that together identify a row; needed for views and foreign tables.
-    hierarchies : by column, for generalization methods: a Hierarchy, the path of a file, or what
-        ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+    hierarchies : by column, for generalization methods: a Hierarchy, the path of a file, or a
+        specification such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` (a stored one) or
         ``{"intervals": [5, 10]}``.
     declared : take column roles from the rules declared for the table, instead of
         quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
         orders; see ``dbanon.declare``. Each column must have a rule.
-    target : another database to write to, as ``database``; if None, the same one.
+    target : another database to write to, in the same form as ``database``; None for ``database``.
     progress : called with the name of a phase (``draw``, ``read``, ``cluster``, ``write``,
         ``verify``) and its completed share, 0 to 1; True for a progress bar in a notebook or on a
         terminal.
@@ -142,7 +142,8 @@ def anonymize(
 
     Raises
     ------
-    DbanonError : its class says what went wrong; nothing was published.
+    DbanonError : its class says what went wrong. Nothing was published, except that after
+        ``OutcomeUnknown`` this is not known.
     """
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
@@ -151,7 +152,7 @@ def anonymize(
         refuse_private_options(options.get("method"), options)
         if k is None:
             raise find_parameter(Policy, "k").refusal_error()
-        job, source, target_store = _job_and_stores(arguments)
+        job, source, target_store = _build_job_and_open_stores(arguments)
         from dbanon.doors.dispatch import run_anonymization
 
         return run_anonymization(job, source, target_store, arguments["progress"])
@@ -187,7 +188,7 @@ def plan(
     cluster : True to also read the quasi-identifiers, find the classes and report their
         information loss.
 
-    The other parameters are those of ``anonymize``.
+    The other parameters are the same as in ``anonymize``.
 
     Raises
     ------
@@ -198,7 +199,7 @@ def plan(
         raise build_option_refusal("plan", str(options.get("method")))
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
-        job, source, target_store = _job_and_stores(arguments)
+        job, source, target_store = _build_job_and_open_stores(arguments)
         from dbanon.doors.dispatch import plan_anonymization
 
         callback = arguments["progress"]
@@ -222,7 +223,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     return run_private(job, store, arguments["progress"])
 
 
-def _job_and_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None]:
+def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     """Return the job of a call, its source, and its target if that is another database."""
     from dbanon.run.open import open_source, open_store
 
@@ -249,7 +250,7 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     options = {name: value for name, value in arguments.items() if name not in private_names}
     for name, default in (("chunk_rows", 0), ("run_id", "")):
         if options.get(name, default) is None:
-            # None has always meant the default here.
+            # Callers may pass None for the default of these options.
             del options[name]
     options["declared"] = RULES_NOT_READ if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):

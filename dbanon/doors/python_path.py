@@ -55,7 +55,12 @@ class _PathChecker:
         self._checked_directories: set[str] = set()
 
     def require_safe_parents(self, path: str, n_links: int = 0) -> str:
-        """Check every directory from the root to a path, following links; return the real path."""
+        """Check every directory from the root to a path, following links; return the real path.
+
+        Parameters
+        ----------
+        n_links : number of links that were followed to this path.
+        """
         if n_links > _MAX_LINKS:
             raise UnsafeError(f"{path} has too many symbolic links.", "Name the directory itself.")
         components = [component for component in path.split("/") if component not in ("", ".")]
@@ -85,7 +90,7 @@ class _PathChecker:
             path = os.path.join(directory, name)
             status = self._check_path(path, is_end=True)
             if stat.S_ISLNK(status.st_mode):
-                # A dangling link is safe: its owner, who alone can change it, is trusted.
+                # A dangling link imports nothing as long as its target does not exist.
                 if os.path.exists(path):
                     self.require_safe_tree(self.require_safe_parents(path))
             elif stat.S_ISDIR(status.st_mode):

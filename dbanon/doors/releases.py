@@ -63,7 +63,8 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 
     Parameters
     ----------
-    database : the database with the job's releases, as for ``releases``.
+    database : the database with the job's releases: a URL, a SQLAlchemy engine or a DuckDB
+        connection.
     job : name of the job in its job file.
 
     Raises
@@ -83,8 +84,8 @@ def show(
     ----------
     release : id of the release, or the name of its output; of several releases with that name, the
         newest.
-    internal : add exact figures, which include the extremes of the original values. Only the role
-        that published the release can read them. For other roles, or if they are not recorded,
+    internal : add exact statistics, which include the extremes of the original values. Only the
+        role that published the release can read them. For other roles, or if they are not recorded,
         they are None.
 
     Raises
@@ -142,7 +143,7 @@ def verify_file(
     Parameters
     ----------
     ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
-        connection. The file's SHA-256 is compared with those of all exports. None: a Parquet file
+        connection. The file's SHA-256 is compared with that of each export. None: a Parquet file
         is recounted with the help of its metadata.
     quasi_identifiers, k : only without ``ledger``, for Parquet files that name no release; if a
         file names one, ``k`` may be larger than the release requested.
@@ -185,7 +186,7 @@ def evaluate_release(
     Parameters
     ----------
     release : the name of the release's output.
-    original : the relation that it was made from, in the same database.
+    original : the relation that the release was made from, in the same database.
     changed_source : True to compare the original even if its rows or columns have changed.
 
     Raises
@@ -215,7 +216,8 @@ def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[st
     InsufficientRights : another role owns a relation, or another object depends on it.
     """
     with open_store(database, on_sql).session(write=True) as session:
-        return ledger_releases.drop(session, parse_relation(release))[1]
+        _, dropped_names = ledger_releases.drop(session, parse_relation(release))
+        return dropped_names
 
 
 def store_hierarchy(
@@ -259,7 +261,7 @@ def load_hierarchy(
     HierarchyBroken : the hierarchy is not a tree.
     """
     tree_source = parse(hierarchy, files=True)
-    with _read_session(database, on_sql) as session:
+    with _open_read_session(database, on_sql) as session:
         return hierarchies.resolve(session, tree_source)
 
 
@@ -276,11 +278,11 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
 
 def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
     """List the hierarchies that are stored in a database, in the order of their names."""
-    with _read_session(database, on_sql) as session:
+    with _open_read_session(database, on_sql) as session:
         return hierarchies.list_hierarchies(session)
 
 
-def _read_session(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
+def _open_read_session(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
     """Open a read-only session on a database."""
     return open_store(database, on_sql).session(write=False)
 
@@ -432,7 +434,8 @@ def measure_releases(
         For other releases, a column that each of them has and that identifies the person of a row;
         only releases for internal use should have such a column.
     k : the required number of persons per joint history; if None, the smallest k of the releases.
-    sensitive : sensitive columns of each release; if None, those released as sensitive.
+    sensitive : sensitive columns of each release; if None, the columns released as
+        sensitive.
 
     Raises
     ------

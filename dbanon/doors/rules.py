@@ -37,7 +37,7 @@ def declare(
     rules : by column a role, or an object with a role and its settings, as in
         ``{"age": {"role": "quasi_identifier", "hierarchy": "age_10"}, "name": "identifier"}``.
         They take precedence over rules in comments. Or the list that ``rules`` returned for one
-        table: its current owner thus takes over rules that another role declared.
+        table: with it, the current owner takes over rules that another role declared.
     from_comments : also read rules from comments on columns, in a line
         ``dbanon: quasi_identifier``; a comment is never executed.
 
@@ -103,7 +103,11 @@ def refresh(
     chain_key : location of the chain's key, for a release of a chain: ``file:PATH`` or
         ``env:NAME``.
     pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
-    memory_limit, progress, on_sql, door, run_id : as for ``anonymize``.
+    memory_limit : bytes of memory to use.
+    progress : called with the name of a phase and its completed share, 0 to 1; True for a progress
+        bar in a notebook or on a terminal.
+    on_sql : called with the text of each SQL statement before it runs.
+    door, run_id : the interface and the UUID of the run, for the ledger.
 
     Raises
     ------
@@ -127,4 +131,4 @@ def refresh(
             **run_id_option,
         )
     with progress_callback(progress) as callback:
-        return run_anonymization(job, store, None, callback)
+        return run_anonymization(job, store, target=None, progress=callback)

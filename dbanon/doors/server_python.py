@@ -15,6 +15,7 @@ from dbanon.doors import python_path
 from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.version import version
 
+# Directory into which hints install dbanon on the server's machine.
 _INSTALL_DIRECTORY = "/usr/local/lib/dbanon"
 _MIN_PYTHON = (3, 11)
 
@@ -24,7 +25,7 @@ _PROBE_BODY = """
 import json, os, sys
 result = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
 scope = {{"__name__": "dbanon_probe"}}
-exec({check!a}, scope)
+exec({checker_source!a}, scope)
 try:
     scope["require_safe"]({paths!a}, {owners!a})
     for path in {paths!a}:
@@ -44,6 +45,7 @@ return json.dumps(result)
 """
 
 
+# Body of a PL/Python function that returns the version of the server's Python.
 _VERSION_BODY = """
 import sys
 return "%d.%d" % sys.version_info[:2]
@@ -146,9 +148,11 @@ def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str])
     PythonNotUsable : the server's Python cannot use the package; the hint has the command to run.
     InstallRefused : the server has no PL/Python.
     """
-    check = inspect.getsource(python_path)
     body = _PROBE_BODY.format(
-        check=check, paths=list(paths), owners=list(owners), version=version()
+        checker_source=inspect.getsource(python_path),
+        paths=list(paths),
+        owners=list(owners),
+        version=version(),
     )
     probe = json.loads(_run_in_python(connection, body))
     if "unsafe" in probe:

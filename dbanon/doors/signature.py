@@ -45,7 +45,7 @@ def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Functi
 
 
 def _with_options(doc: str, options: Iterable[Parameter]) -> str:
-    """Append options to a docstring's parameters, except those that it describes."""
+    """Append options to a docstring's parameters, unless it already describes them."""
     parameter_lists = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
     described_names = {name for names in parameter_lists for name in names.split(", ")}
     description, *later_sections = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)

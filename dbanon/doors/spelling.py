@@ -43,7 +43,7 @@ _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # of a table takes over rules that others declared.
 _PROBLEMS = "problems()"
 _DECLARE_AGAIN = "declare_again()"
-# The differences that are accepted when a release is repeated.
+# Option of the command refresh: the differences that are accepted when a release is repeated.
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
 _COMMAND_OPTIONS = (
@@ -97,12 +97,12 @@ def spell_cli_option(name: str, value: Any) -> str:
     if name == _DECLARE_AGAIN:
         return declare_again_command(value)
     if name in _COMMAND_OPTIONS:
-        values = (
+        values_text = (
             f" {shlex.quote(','.join(map(_quote_list_item, value)))}"
             if isinstance(value, list)
             else ""
         )
-        return "--" + name.replace("_", "-") + values
+        return "--" + name.replace("_", "-") + values_text
     parameter = _options_by_name().get(name)
     if parameter is None:
         return name
@@ -127,7 +127,7 @@ def declare_again_command(table: str) -> str:
 
 
 def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
-    """Render an option for a call of a SQL function with the arguments ``arguments``."""
+    """Render an option for a call of the SQL function that has these arguments."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
@@ -211,7 +211,7 @@ def build_job_command(
     url : URL of the source, without secrets.
     job : a job without a chain and exports.
     hierarchies : by column, as command-line texts; the job only has parsed hierarchies.
-    target : as for ``build_command``.
+    target : URL of the database for the release; if None, a proposed one for a file.
     """
     option_holders = (job, job.reading, job.pseudonym_options, job.policy)
     options = {

@@ -94,7 +94,12 @@ finally:
 
 
 def install_script(paths: Sequence[str] | None) -> str:
-    """Build the SQL of ledger and functions; ``paths`` is as for ``functions_script``."""
+    """Build the SQL of ledger and functions.
+
+    Parameters
+    ----------
+    paths : directories from which the server imports dbanon; None leaves out Python functions.
+    """
     return ledger_script() + functions_script(paths)
 
 
@@ -156,7 +161,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     return _fill_marks(text)
 
 
-def _digest_marks() -> dict[str, str]:
+def _build_digest_marks() -> dict[str, str]:
     """Return the SQL of row digests by mark, with plpgsql variables in place of ``?``."""
 
     def fill(statement: str, *variables: str) -> str:
@@ -177,7 +182,7 @@ def _digest_marks() -> dict[str, str]:
     }
 
 
-def _attach_statement() -> str:
+def _build_attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
     beginning, *fragments = ATTACH.strip().split("?")
     fields = (
@@ -279,13 +284,13 @@ def tie_script() -> str:
 def _fill_marks(text: str) -> str:
     """Replace the remaining marks, such as ``@TABLES@``, by SQL."""
     table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
-    for mark, statement in _digest_marks().items():
+    for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", table_names)
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
     text = text.replace("@JOINT_HISTORIES@", joint_histories_plpgsql())
-    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach_statement())
+    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _build_attach_statement())
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)

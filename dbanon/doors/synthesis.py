@@ -46,9 +46,9 @@ def create_budget(
     raises: str | None = None,
     on_sql: OnSql | None = None,
 ) -> BudgetShown:
-    """Create a privacy budget, from which all differentially private releases of a table spend.
+    """Create a privacy budget, which pays for all differentially private releases of a table.
 
-    It is stored in the database of the table. Only the owner of the ledger can create it.
+    The budget is stored in the table's database. Only the owner of the ledger can create one.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def synthesize(
     if not isinstance(budget, Budget):
         raise InvalidParameter(
             f"Method {method} needs a budget, and the source has none.",
-            hint="Create one, once for all releases of these rows: dbanon.Budget(3.0).",
+            hint="Create one budget for all releases of these rows: dbanon.Budget(3.0).",
         )
     table = wrap_data(data, request.entity, types)
     return synthesize_privately(table, request, budget, OpenDpNoise, method)

@@ -88,7 +88,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _require_row_method(self) -> str:
-        """The method's name; raises InvalidParameter if it groups each column separately."""
+        """Return the method's name; raises InvalidParameter if it groups each column separately."""
         if not find_method(self.method).result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself, so a row has no class.",

@@ -236,7 +236,7 @@ FRAMES = (
     ),
     Steps("Known keys: {}.", tree({"mask": [1], "zzz": 2}), [tree({"mask": [1]})]),
     # Synthetic rows.
-    Steps("Create one, once for all releases of these rows", noisy(budget=None), [noisy()]),
+    Steps("Create one budget for all releases of these rows", noisy(budget=None), [noisy()]),
     Steps(
         "Leave both out, or use method dp_marginals",
         noisy(delta=1e-9),

@@ -160,7 +160,7 @@ def test_a_report_of_a_frame_evaluates_it() -> None:
         assert evaluation.losses[name] == (None if value is None else pytest.approx(value)), name
     with pytest.raises(RowsNotAligned, match="original has changed since"):
         report.evaluate(frame[::-1])
-    with pytest.raises(RowsNotAligned, match="not a copy"):
+    with pytest.raises(RowsNotAligned, match="copies do not"):
         report.with_provenance().evaluate(frame)  # type: ignore[attr-defined]
     released.iloc[0, 0] = "[0, 5)"
     with pytest.raises(RowsNotAligned, match="release has changed since"):

@@ -53,8 +53,8 @@ from dbanon.methods import METHODS
     multiple=True,
     metavar="DIR",
     help=(
-        "Also remove what a lost driver staged into this directory of a cluster's releases more"
-        " than a day ago. Repeatable, and needs no URL."
+        "Also remove files that a crashed driver staged more than a day ago in this directory, to"
+        " which a cluster writes releases. Repeatable, and needs no URL."
     ),
 )
 @click.option(
@@ -63,8 +63,8 @@ from dbanon.methods import METHODS
     multiple=True,
     metavar="DIR",
     help=(
-        "Also remove what a killed driver left in this directory of Spark (spark.local.dir, or"
-        " /tmp). Repeatable, and needs no URL."
+        "Also remove what a killed driver left in this scratch directory of Spark (spark.local.dir,"
+        " or /tmp). Repeatable, and needs no URL."
     ),
 )
 @with_common_options
@@ -78,14 +78,14 @@ def gc(
     output_format: str,
     print_sql: bool,
 ) -> None:
-    """Drop released tables that their view no longer shows, and leftovers of killed runs."""
+    """Drop the tables of replaced releases, and remove what killed runs left behind."""
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors.cli.render import rows_table
         from dbanon.run import gc as garbage_collection
         from dbanon.run.open import open_store
 
-        directories = spill_directories or staging_directories or spark_directories
-        if url is None and (days is not None or not directories):
+        names_directory = bool(spill_directories or staging_directories or spark_directories)
+        if url is None and (days is not None or not names_directory):
             raise click.UsageError(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
@@ -105,13 +105,13 @@ def gc(
         document = {"dropped": dropped_tables}
         if n_deleted_runs is not None:
             title += f", {pluralize(n_deleted_runs, 'failed run')} deleted"
-        if directories:
+        if names_directory:
             folders = pluralize(len(cleared_directories), "directory", "directories")
             title += f", {folders} of killed runs removed"
             document["cleared"] = cleared_directories
         rows = [[name] for names in document.values() for name in names]
-        failed_runs = {} if n_deleted_runs is None else {"runs": n_deleted_runs}
-        show(output_format, document | failed_runs, lambda: rows_table(title, ["table"], rows))
+        run_count = {} if n_deleted_runs is None else {"runs": n_deleted_runs}
+        show(output_format, document | run_count, lambda: rows_table(title, ["table"], rows))
 
 
 _PYTHON_PATH_OPTION = click.option(
@@ -121,7 +121,7 @@ _PYTHON_PATH_OPTION = click.option(
     metavar="DIRECTORY",
     help=(
         "Directory from which the server's Python imports dbanon and numpy. Repeatable. Default:"
-        " the one of this Python."
+        " the directory from which this Python imports them."
     ),
 )
 _TRUST_OWNER_OPTION = click.option(
@@ -233,10 +233,8 @@ def repair(
         mark_committed()
         rows = [[entry.output, entry.action, entry.reason] for entry in repairs]
         n_repaired = sum(entry.action != "left" for entry in repairs)
-        title, header = (
-            f"{pluralize(n_repaired, 'release')} repaired",
-            ["release", "action", "reason"],
-        )
+        title = f"{pluralize(n_repaired, 'release')} repaired"
+        header = ["release", "action", "reason"]
         document = {"repairs": [asdict(entry) for entry in repairs]}
         show(output_format, document, lambda: rows_table(title, header, rows))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
-# Maximum number of column sets, which make rows unique, to print.
+# Maximum number of printed column sets that make rows unique.
 _MAX_SHOWN_SETS = 10
 
 
@@ -121,7 +121,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
             )
         if to_declare and output_format == "json" and not yes:
             raise click.UsageError(
-                "With --format json dbanon does not ask: add '--yes' to '--declare'."
+                "With --format json dbanon cannot ask for confirmation: add '--yes' to '--declare'."
             )
         advice = api.advise(url, **request_options, on_sql=sql_printer(arguments["print_sql"]))
         command_line = None
@@ -158,11 +158,12 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
 def _declare(
     url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
 ) -> None:
-    """Declare the proposed roles of columns without a rule, after asking for confirmation.
+    """Print the proposed roles of columns without a rule, and declare them.
 
     Parameters
     ----------
-    needs_confirmation : False to declare without asking.
+    needs_confirmation : whether to ask the user first.
+    on_sql : called with each SQL statement; None to ignore them.
     """
     from dbanon.doors import rules as api
 
@@ -218,21 +219,21 @@ def _render_advice(advice: Advice) -> Group:
     from dbanon.advice.answer import describe_set
     from dbanon.doors.cli.render import pairs_table, rows_table
 
-    singling, sweep = advice.singling, advice.sweep
-    share_drops = singling.unique_share_drops()
+    singling_out, sweep = advice.singling, advice.sweep
+    share_drops = singling_out.unique_share_drops()
     columns = [
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
         for c in advice.columns
     ]
     set_rows = [
-        ("all", describe_set(singling.chosen), ""),
+        ("all", describe_set(singling_out.chosen), ""),
         *(
             (f"without {name}", describe_set(other_columns), _format_drop(share_drops[name]))
-            for name, other_columns in singling.without.items()
+            for name, other_columns in singling_out.without.items()
         ),
         *(
             (", ".join(column_set.columns), describe_set(column_set), "")
-            for column_set in singling.sets[:_MAX_SHOWN_SETS]
+            for column_set in singling_out.sets[:_MAX_SHOWN_SETS]
         ),
     ]
     has_estimates = any(point.estimate is not None for point in sweep.points)
@@ -278,6 +279,6 @@ def _render_advice(advice: Advice) -> Group:
     )
 
 
-def _format_drop(share: float | None) -> str:
-    """Format by how much the share of unique rows drops, as a percentage."""
-    return "" if share is None else f"{100 * share:.3g} %"
+def _format_drop(share_drop: float | None) -> str:
+    """Format a drop in the share of unique rows (0 to 1) as a percentage; None as an empty text."""
+    return "" if share_drop is None else f"{100 * share_drop:.3g} %"

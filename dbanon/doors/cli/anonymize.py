@@ -49,10 +49,7 @@ _ENGINE_OPTIONS = (
     click.option(
         "--tasks",
         type=click.IntRange(min=1),
-        help=(
-            "Number of tasks that work on blocks. Default: at least the number of cores of the"
-            " cluster."
-        ),
+        help=("Number of parallel tasks. Default: at least the number of cores of the cluster."),
     ),
     click.option(
         "--conf",
@@ -66,15 +63,15 @@ _ENGINE_OPTIONS = (
 )
 
 
-def with_engine(command: Any) -> Any:
+def with_engine_options(command: Any) -> Any:
     """Add the options of an engine to a command."""
     for option in reversed(_ENGINE_OPTIONS):
         command = option(command)
     return command
 
 
-def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
-    """Build the engine that the options name; None to run in this process.
+def build_engine(arguments: Mapping[str, Any]) -> Engine | None:
+    """Build the engine from a command's options; None to run in this process.
 
     Raises
     ------
@@ -97,17 +94,17 @@ def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
     return Engine(name, master, arguments["tasks"], dict(map(split_pair, arguments["conf"])))
 
 
-# The options of a chain except its name. For click they are all optional; ``chain_of`` checks that
-# required ones are set if there is a chain.
+# The options of a chain except its name. For click they are all optional; ``build_chain`` checks
+# that the required ones are set if there is a chain.
 _CHAIN_OPTIONS = tuple(
     replace(parameter, default=None if parameter.default is REQUIRED else parameter.default)
     for parameter in parameters(Chain)[1:]
 )
-# Prefix of parameter names, which distinguishes the key of a chain from the key of rows.
+# Prefix of the parameters of chain options, since ``key`` is also an option about rows.
 _CHAIN_PREFIX = "chain_"
 
 
-def with_chain(command: Any) -> Any:
+def with_chain_options(command: Any) -> Any:
     """Add the options that accompany ``--chain`` to a command."""
     for parameter in reversed(_CHAIN_OPTIONS):
         decorator: Decorator = click_option(
@@ -117,8 +114,8 @@ def with_chain(command: Any) -> Any:
     return command
 
 
-def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
-    """Build the chain that the options name; None without ``--chain``.
+def build_chain(arguments: Mapping[str, Any]) -> Chain | None:
+    """Build the chain from a command's options; None without ``--chain``.
 
     Raises
     ------
@@ -146,12 +143,13 @@ def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
 OPTIONS = all_parameters(Job)
 # Additional options of dp_ranks and dp_marginals, which have no k.
 PRIVATE_OPTIONS = private_method_options()
-_ALL_OPTIONS = tuple(
+# Options of ``anonymize``. Click does not require ``k``: methods for synthetic rows have none.
+_ANONYMIZE_OPTIONS = tuple(
     replace(option, default=None) if option.name == "k" else option for option in OPTIONS
 )
 
-# Short or alternative command-line forms, added next to the long option.
-_SHORT_FORMS: dict[str, Decorator] = {
+# Options listed right after the option of this name: a short form, an alternative or related ones.
+_FOLLOWING_OPTIONS: dict[str, Decorator] = {
     "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
     "sensitive": short_names("-s", "single_s", "Sensitive columns"),
     "orders": click.option(
@@ -161,7 +159,7 @@ _SHORT_FORMS: dict[str, Decorator] = {
         metavar="NAME=FILE",
         help="The same from a file, with one value per line. Repeatable.",
     ),
-    "chain": with_chain,
+    "chain": with_chain_options,
     "output": click.option("--target", help="URL of another database to write to."),
 }
 
@@ -171,7 +169,8 @@ def with_options(options: Sequence[Parameter]) -> Decorator:
 
     def decorate(command: Any) -> Any:
         for option in reversed(options):
-            command = _SHORT_FORMS[option.name](command) if option.name in _SHORT_FORMS else command
+            if option.name in _FOLLOWING_OPTIONS:
+                command = _FOLLOWING_OPTIONS[option.name](command)
             command = click_option(option, options)(command)
         return command
 
@@ -188,7 +187,7 @@ _DECLARED_OPTION = click.option(
 )
 
 
-def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
     options = parse_option_values(OPTIONS, arguments)
     options["quasi_identifiers"] += arguments["single_q"]
@@ -196,17 +195,16 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()
-    uses_rules = arguments["declared"]
     return options | {
         "target": arguments["target"],
-        "chain": chain_of(arguments),
-        "declared": uses_rules,
+        "chain": build_chain(arguments),
+        "declared": arguments["declared"],
     }
 
 
 @click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@with_options((*_ALL_OPTIONS, *PRIVATE_OPTIONS))
+@with_options((*_ANONYMIZE_OPTIONS, *PRIVATE_OPTIONS))
 @_DECLARED_OPTION
 @click.option(
     "--report",
@@ -217,7 +215,7 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     ),
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
-@with_engine
+@with_engine_options
 @with_common_options
 def anonymize(url: str, **arguments: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
@@ -231,14 +229,14 @@ def anonymize(url: str, **arguments: Any) -> None:
 
         log = current_log()
         report_path: Path | None = arguments["report"]
-        options = python_options(arguments) | parse_option_values(PRIVATE_OPTIONS, arguments)
+        options = to_python_options(arguments) | parse_option_values(PRIVATE_OPTIONS, arguments)
         is_private = options["method"] in PRIVATE_METHODS
         if report_path is not None:
             require_report_file(report_path)
         if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
         options["evaluate"] |= needs_evaluation(report_path) and not is_private
-        engine = engine_of(arguments)
+        engine = build_engine(arguments)
         with (
             save_refusal_on_error(report_path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,
@@ -284,7 +282,7 @@ def plan(url: str, **arguments: Any) -> None:
             warnings.simplefilter("ignore", PrivacyWarning)
             outlook = api.plan(
                 url,
-                **python_options(arguments),
+                **to_python_options(arguments),
                 cluster=arguments["cluster"],
                 on_sql=sql_printer(arguments["print_sql"]),
             )
@@ -311,10 +309,10 @@ _BOUND_OPTIONS = tuple(
 )
 @with_common_options
 def bound(url: str, **arguments: Any) -> None:
-    """Compute the minimum loss of any release of a table in classes of k or more rows.
+    """Compute a lower bound on the loss of any release of a table in classes of k or more rows.
 
-    The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
-    bound by linear programs, which need the extra bound. For more rows, or without the
+    The command reads the quasi-identifiers and writes nothing. For up to 10,000 rows it computes
+    the bound with linear programs, which need the extra "bound". For more rows, or without the
     extra, it uses no solver.
     """
     output_format = arguments["output_format"]

@@ -22,7 +22,7 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
 
     Parameters
     ----------
-    is_visible : whether to print progress.
+    is_visible : whether to print progress. The phase of the log is updated in any case.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 

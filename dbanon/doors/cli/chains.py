@@ -83,7 +83,7 @@ _KEY_OPTION = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help=(
         "The file to write the key to, readable by its owner only. If the key is lost, the chain"
-        " has ended."
+        " cannot continue."
     ),
 )
 @click.option(
@@ -94,7 +94,7 @@ _KEY_OPTION = click.option(
 )
 @with_common_options
 def create(url: str, name: str, **arguments: Any) -> None:
-    """Create a chain with its key. Its rules stay the same afterwards."""
+    """Create a chain and its key. Its rules cannot be changed later."""
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
@@ -159,7 +159,7 @@ def show_chain(url: str, name: str, output_format: str, print_sql: bool) -> None
     metavar="COLUMN",
     help=(
         "For releases without a chain: the column that identifies persons. Without it, persons are"
-        " counted by the ledger's record, which releases with an entity have."
+        " counted from the ledger's record of the persons in each release made with --entity."
     ),
 )
 @click.option(
@@ -176,8 +176,8 @@ def show_chain(url: str, name: str, output_format: str, print_sql: bool) -> None
     multiple=True,
     metavar="COLUMN",
     help=(
-        "For releases without a chain: a column of every release to use instead of those released"
-        " as sensitive."
+        "For releases without a chain: a column that every release has, to use instead of the"
+        " columns released as sensitive. Repeatable."
     ),
 )
 @with_common_options
@@ -185,7 +185,10 @@ def measure(
     url: str, names: tuple[str, ...], output_format: str, print_sql: bool, **arguments: Any
 ) -> None:
     """Count how many persons share each joint history over several releases, with or without a
-    chain."""
+    chain.
+
+    A person's joint history is what the releases together show about that person.
+    """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
@@ -201,7 +204,7 @@ def measure(
             len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]
         ):
             raise InvalidParameter(
-                "A chain is measured separately, against its own k.",
+                "A chain is measured by itself, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)
@@ -247,7 +250,7 @@ def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool)
         person_ids = sys.stdin.read().splitlines()
         n_classes = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
         mark_committed()
-        message = f"{n_classes} classes were withdrawn: the next release does not have them."
+        message = f"{n_classes} classes were withdrawn: later releases do not contain them."
         show(output_format, {"classes": n_classes}, lambda: message)
 
 
@@ -256,7 +259,7 @@ def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool)
 @_NAME_ARGUMENT
 @with_common_options
 def close(url: str, name: str, output_format: str, print_sql: bool) -> None:
-    """Close a chain. It takes no further release, and its state is kept."""
+    """Close a chain. It accepts no more releases, and its state is kept."""
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table

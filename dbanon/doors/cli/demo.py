@@ -23,7 +23,7 @@ from dbanon.doors.cli.support import handle_signals, report_errors
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
-from dbanon.sessions.base import MARK
+from dbanon.sessions.base import MARK as RELEASE_MARK
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.store import DuckdbStore
@@ -32,8 +32,8 @@ from dbanon.stores.files import DUCKDB, ensure_database_file
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
-# Beginning of the comment on the demonstration's table; the id of its release follows.
-_MARK = "dbanon demonstration"
+# Beginning of the comment on the demonstration's table. The id of its release follows, if any.
+_DEMO_MARK = "dbanon demonstration"
 # Memory per person for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
 PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
@@ -68,7 +68,7 @@ def run_demo(n_persons: int, k: int, directory: Path, seed: int) -> None:
     make_persons(database, n_persons, seed)
     url = f"duckdb:///{database}"
     print_results(f"{n_persons} generated persons are in {url}, table app.person.\n")
-    with show_progress(True) as progress:
+    with show_progress(is_visible=True) as progress:
         report = anonymize(
             url,
             table="app.person",
@@ -151,7 +151,7 @@ def make_persons(database: Path, n_persons: int, seed: int) -> None:
             " CAST(commute_km AS DECIMAL(6,1)) AS commute_km) FROM persons"
         )
         connection.execute("ALTER TABLE app.person ADD PRIMARY KEY (person_id)")
-        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK}'")
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_DEMO_MARK}'")
         connection.execute("COMMIT")
 
 
@@ -159,6 +159,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
     """Check that the demonstration made the table and, if there is one, the release."""
 
     def find_comment(schema: str) -> str | None:
+        """Return the comment on table ``person``: "" for a view, None if there is neither."""
         comments = connection.execute(
             "SELECT comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND schema_name = ? AND table_name = 'person' UNION ALL"
@@ -168,30 +169,30 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
         ).fetchall()
         return (comments[0][0] or "") if comments else None
 
-    hint = "Choose another directory (--directory), or remove the file yourself."
+    choose_directory_hint = "Choose another directory (--directory), or remove the file yourself."
     table_comment = find_comment("app")
-    if table_comment is None or not table_comment.startswith(_MARK):
+    if table_comment is None or not table_comment.startswith(_DEMO_MARK):
         raise OutputNotOurs(
             f"{database} exists, and its table app.person was not made by the demonstration, so"
             " nothing was changed.",
-            hint=hint,
+            hint=choose_directory_hint,
         )
     release_comment = find_comment("release")
     if (
         release_comment is not None
-        and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
+        and release_comment != RELEASE_MARK + table_comment.removeprefix(_DEMO_MARK).strip()
     ):
         raise OutputNotOurs(
             f"Table release.person in {database} is not the release that the demonstration made,"
             " so nothing was changed.",
-            hint=hint,
+            hint=choose_directory_hint,
         )
 
 
 def _add_release_to_mark(database: Path, release_id: str) -> None:
     """Record the release in the table's mark, so that a later demonstration may replace it."""
     with translate_errors(), duckdb.connect(str(database)) as connection:
-        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_DEMO_MARK} {release_id}'")
 
 
 @click.command(cls=DatabaseCommand)

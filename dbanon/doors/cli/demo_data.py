@@ -19,8 +19,8 @@ _DAYS_PER_YEAR: Final = 365.2425
 class _Region(NamedTuple):
     """A region, with its share of the population.
 
-    ``income_factor`` multiplies incomes, ``commute_km`` is a typical way to work, and ``sites`` are
-    places in the region.
+    ``income_factor`` multiplies incomes, ``commute_km`` is a typical distance to work, and
+    ``sites`` are towns or districts in the region.
     """
 
     name: str
@@ -31,7 +31,7 @@ class _Region(NamedTuple):
 
 
 class _Occupation(NamedTuple):
-    """An occupation with its yearly income, before the factors of age, education and region.
+    """An occupation with its yearly income, before factors for age, education and region.
 
     ``shares`` has, for each education, the share of workers who have the occupation.
     """
@@ -264,12 +264,12 @@ def _draw_incomes(
     age_factor = 1 - ((np.minimum(age, 67) - 52) / 55) ** 2
     education_factor = _look_up([0.86, 0.94, 1.0, 1.12, 1.25, 1.4], education)
     region_factor = _look_up([r.income_factor for r in _REGIONS], region)
-    base = _look_up([status.income for status in _STATUSES], occupation)
+    base_income = _look_up([status.income for status in _STATUSES], occupation)
     # Pensions depend on the education, since the former occupation is unknown.
     is_retired = occupation == len(_STATUSES) - 1
-    base = np.where(is_retired, 24_000, base)
+    base_income = np.where(is_retired, 24_000, base_income)
     age_factor = np.where(occupation < len(_OCCUPATIONS), age_factor, 1.0)
-    expected_income = base * age_factor * education_factor * region_factor
+    expected_income = base_income * age_factor * education_factor * region_factor
     income = expected_income * rng.lognormal(-0.04, 0.28, len(age))
     return (np.round(income / 10) * 10).astype(np.int64)
 
@@ -277,7 +277,7 @@ def _draw_incomes(
 def _draw_household_sizes(
     rng: np.random.Generator, age: _Numbers, marital_status: _Index
 ) -> _Index:
-    """Draw numbers of persons, 1 to 9."""
+    """Draw the number of persons in each household, 1 to 9."""
     is_married = _MARITAL_STATUSES[marital_status] == "married"
     children = np.interp(age, [18, 25, 38, 50, 60], [0.0, 0.4, 1.6, 0.9, 0.1])
     other_adults = np.interp(age, [18, 24, 32, 95], [1.6, 0.7, 0.25, 0.08])
@@ -317,18 +317,20 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArra
     n = len(sex)
     person_id = rng.permutation(n) + 100_001
     given_names = np.array([_FEMALE_NAMES, _MALE_NAMES])
-    given_index = (sex, rng.integers(given_names.shape[1], size=n))
+    given_name_index = (sex, rng.integers(given_names.shape[1], size=n))
     # A few names are frequent, and many are rare.
-    family_index = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
+    family_name_index = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
     # The multiplier has no common factor with 10**8, so the numbers stay distinct.
     national_number = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8
-    email = np.char.add(_to_ascii(given_names)[given_index], np.array(["."]))
-    email = np.char.add(email, _to_ascii(_FAMILY_NAMES)[family_index])
+    email = np.char.add(_to_ascii(given_names)[given_name_index], np.array(["."]))
+    email = np.char.add(email, _to_ascii(_FAMILY_NAMES)[family_name_index])
     email = np.char.add(np.char.add(email, person_id.astype(np.str_)), np.array(["@example.org"]))
     given_names_and_blank = np.char.add(given_names, " ")
     return {
         "person_id": person_id,
-        "full_name": np.char.add(given_names_and_blank[given_index], _FAMILY_NAMES[family_index]),
+        "full_name": np.char.add(
+            given_names_and_blank[given_name_index], _FAMILY_NAMES[family_name_index]
+        ),
         "email": email,
         "national_id": np.char.add("ZZ-", national_number.astype(np.str_)),
     }

@@ -26,6 +26,7 @@ class DatabaseCommand(click.Command):
         url = os.environ.get("DBANON_URL")
         argument_names = [param.name for param in self.params if isinstance(param, click.Argument)]
         if url and len(argument_names) > 1 and argument_names[0] == "url":
+            # If an argument is missing and the first one is no URL, then the URL was omitted.
             with suppress(click.UsageError):
                 parsed_arguments, _, _ = self.make_parser(ctx).parse_args(list(args))
                 positional_values = [
@@ -57,9 +58,9 @@ class CommandGroup(click.Group):
 
 
 class CommandEntries(Mapping[str, Command]):
-    """The core's commands, and those of extensions, whose records are read only if needed.
+    """The commands of the core and of installed extensions, by name.
 
-    No extension can replace a command of the core.
+    Extensions are looked up only if needed, and cannot replace a command of the core.
     """
 
     def __init__(self, core: Mapping[str, Command]) -> None:
@@ -81,7 +82,7 @@ class CommandEntries(Mapping[str, Command]):
 
 
 def _extension_commands() -> Iterator[tuple[str, Command]]:
-    """The commands of extensions by name; extensions that cannot be loaded are reported."""
+    """Yield the names and commands of extensions; warn of extensions that cannot be loaded."""
     for extension in all_extensions():
         yield from extension.commands.items()
     for error in installed_extensions().errors:

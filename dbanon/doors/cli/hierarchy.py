@@ -110,7 +110,7 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
 @click.argument("file", required=False)
 @click.option("--from", "source", help="Instead of FILE: table:ref.tree or a hierarchy as JSON.")
 @click.option("--replace", is_flag=True, help="Replace the stored hierarchy of this name.")
-@click.option("--description", help="A description for people.")
+@click.option("--description", help="A description, which dbanon hierarchy list shows.")
 @with_common_options
 def store(
     url: str,
@@ -223,7 +223,7 @@ def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
 def _open_column_source(
     url: str, table: str, column: str, print_sql: bool
 ) -> tuple[Store, RelationName, str]:
-    """Open the database of a column, and return what reads its values: store, table and column."""
+    """Open a database, and return the arguments of a read: its store, the table and the column."""
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 

@@ -67,14 +67,19 @@ def open_jobs(file: Path, inline_password: bool) -> JobFile:
 
     job_file = _read_file(file, inline_password).with_variables()
     jobs = tuple(
-        _with_evaluation(with_memory_limit(job, half_of_memory())) for job in job_file.jobs
+        _with_evaluation(with_memory_limit(file_job, half_of_memory()))
+        for file_job in job_file.jobs
     )
     return replace(job_file, jobs=jobs)
 
 
-def _with_evaluation(job: FileJob) -> FileJob:
+def _with_evaluation(file_job: FileJob) -> FileJob:
     """Make a job evaluate its release if its report is an HTML page."""
-    return replace(job, job=job.job.with_evaluation()) if needs_evaluation(job.report) else job
+    return (
+        replace(file_job, job=file_job.job.with_evaluation())
+        if needs_evaluation(file_job.report)
+        else file_job
+    )
 
 
 @click.command()
@@ -91,10 +96,10 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
         from dbanon.doors.cli.render import rows_table
 
         entries = [
-            {"job": job.name, "table": job.job.table, "output": job.job.output}
-            for job in _read_file(file, inline_password).jobs
+            {"job": file_job.name, "table": file_job.job.table, "output": file_job.job.output}
+            for file_job in _read_file(file, inline_password).jobs
         ]
-        rows = [list(job.values()) for job in entries]
+        rows = [list(entry.values()) for entry in entries]
         show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
 
 
@@ -165,37 +170,55 @@ def plan_file(
         jobs = open_jobs(file, inline_password).select_jobs(names)
         documents: list[dict[str, Any]] = []
         failures: list[tuple[str, DbanonError]] = []
-        for job in jobs:
+        for file_job in jobs:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PrivacyWarning)
-                    outlook = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
+                    outlook = plan_file_job(
+                        file_job, cluster=cluster, on_sql=sql_printer(print_sql)
+                    )
             except DbanonError as error:
                 current_log().error(error)
-                failures.append((job.name, error))
-                grants = _missing_grants(job, error, print_sql)
-                documents.append({"job": job.name, "error": error.to_dict(), **grants})
+                failures.append((file_job.name, error))
+                grants = _find_missing_grants(file_job, error, print_sql)
+                documents.append({"job": file_job.name, "error": error.to_dict(), **grants})
                 pairs = [
-                    ("job", job.name),
+                    ("job", file_job.name),
                     *(("missing", grant) for grant in grants.get("grants", ())),
                 ]
                 if output_format != "json" and grants:
-                    show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+                    show(
+                        output_format,
+                        document=None,
+                        build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
+                    )
                 continue
-            unclassified_columns = list(find_columns_without_role(job, outlook.not_copied))
+            unclassified_columns = list(find_columns_without_role(file_job, outlook.not_copied))
             documents.append(
-                {"job": job.name, "plan": outlook.to_dict(), "unclassified": unclassified_columns}
+                {
+                    "job": file_job.name,
+                    "plan": outlook.to_dict(),
+                    "unclassified": unclassified_columns,
+                }
             )
-            documents[-1] |= {"schedule": job.schedule} if job.schedule else {}
+            documents[-1] |= {"schedule": file_job.schedule} if file_job.schedule else {}
             if output_format != "json":
-                pairs = [("job", job.name), *outlook.pairs()]
+                pairs = [("job", file_job.name), *outlook.pairs()]
                 pairs += (
-                    [("without a role, dropped", ", ".join(unclassified_columns))]
+                    [("without a role, left out", ", ".join(unclassified_columns))]
                     if unclassified_columns
                     else []
                 )
-                pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
-                show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+                pairs += (
+                    [("schedule, for your scheduler", file_job.schedule)]
+                    if file_job.schedule
+                    else []
+                )
+                show(
+                    output_format,
+                    document=None,
+                    build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
+                )
         if output_format == "json":
             show(output_format, {"jobs": documents}, lambda: None)
         batch_error = combine_errors(failures, len(jobs))
@@ -205,14 +228,14 @@ def plan_file(
             sys.exit(batch_error.exit_code)
 
 
-def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
     """Return the missing GRANT statements as ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import find_missing_rights
 
     if type(error) is not InsufficientRights:
         return {}
     try:
-        statements = find_missing_rights(job, sql_printer(print_sql))
+        statements = find_missing_rights(file_job, sql_printer(print_sql))
     except DbanonError:
         # Report the plan's error instead.
         return {}
@@ -225,11 +248,13 @@ def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[s
     "--ledger",
     metavar="URL",
     help=(
-        "The database that the release was published in. The file's SHA-256 is compared with those"
-        " that its ledger recorded of exports, of any format."
+        "The database in which the release was published. The file's SHA-256 is compared with the"
+        " SHA-256 of each export, of any format, in its ledger."
     ),
 )
-@with_recount_options("For files of no release.", "the file's own k")
+@with_recount_options(
+    quasi_identifiers_help="For files that name no release.", default_k="the file's own k"
+)
 @with_common_options
 def verify_file(
     file: Path,
@@ -240,9 +265,9 @@ def verify_file(
     output_format: str,
     print_sql: bool,
 ) -> None:
-    """Recount a Parquet file of a release, by its own metadata.
+    """Recount a Parquet file of a release, using the file's own metadata.
 
-    With --ledger the command tells instead which release published a file of exactly these bytes.
+    With --ledger the command instead reports which release published a file of exactly these bytes.
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
@@ -262,12 +287,11 @@ def verify_file(
 def choose_by_ending(
     command: click.Command, file_command: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """Make a command run another one if its first argument is a file with one of these endings.
+    """Make a command run ``file_command`` instead if its first argument is a file.
 
     Parameters
     ----------
-    file_command : the other command, for files.
-    endings : endings of the files, such as ``.yaml``.
+    endings : endings of the names of these files, such as ``.yaml``.
     option : an option that only ``file_command`` has, which also selects it.
     """
     make_command_context = command.make_context
@@ -275,6 +299,7 @@ def choose_by_ending(
     def make_context(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        """Make the context of the command that the arguments select."""
         positional_words = [word for word in args if not word.startswith("-")]
         is_file = any(
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")

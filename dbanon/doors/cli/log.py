@@ -61,6 +61,7 @@ class Log:
         Parameters
         ----------
         level : ``info``, ``warning`` or ``error``.
+        event : what happened, such as ``start``, ``progress`` or ``error``.
         code : code of the reported error.
         extra_fields : additional fields of this event.
         """
@@ -115,7 +116,7 @@ class Log:
             for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
                 if text:
                     write_line(f"{label}: {text}")
-            write_line(explain_command(error.code))
+            write_line(format_explain_line(error.code))
 
     def end(self, exit_code: int, code: str | None = None) -> None:
         """Write the last event."""
@@ -125,7 +126,7 @@ class Log:
         self.event(level, "end", code=code, exit_code=exit_code)
 
 
-def explain_command(code: str) -> str:
+def format_explain_line(code: str) -> str:
     """Return the last line of a printed error: the command that explains its code."""
     return f"More: dbanon explain {code}"
 
@@ -172,7 +173,7 @@ def discard_output(stream: Any) -> None:
 
 
 def with_log_format(command: Command) -> Command:
-    """Add the option for the log format, which every command on a database has."""
+    """Add the option ``--log-format``, which creates the log of the command."""
 
     def create_log(context: click.Context, parameter: click.Parameter, output_format: str) -> None:
         context.meta[_CONTEXT_KEY] = Log(output_format)

@@ -19,7 +19,7 @@ _COMMANDS = {
     ),
     "bound": Command(
         "dbanon.doors.cli.anonymize:bound",
-        "Compute the minimum loss of any release of a table in classes of k or more rows.",
+        "Compute a lower bound on the loss of any release of a table in classes of k or more rows.",
     ),
     "budget": Command(
         "dbanon.doors.cli.chains:budget",
@@ -54,7 +54,7 @@ _COMMANDS = {
     ),
     "gc": Command(
         "dbanon.doors.cli.administration:gc",
-        "Drop released tables that their view no longer shows, and leftovers of killed runs.",
+        "Drop the tables of replaced releases, and remove what killed runs left behind.",
     ),
     "hierarchy": Command(
         "dbanon.doors.cli.hierarchy:hierarchy",

@@ -40,7 +40,7 @@ def click_option(
 
     Parameters
     ----------
-    parameters : all options of the command, to which the help text may refer.
+    parameters : all options of the command; the help text may mention them.
     parameter_name : the keyword argument of the command, if it differs from the option's name.
     """
     help_text = parameter.format_help(
@@ -148,21 +148,21 @@ def parse_bounds(text: str) -> tuple[Any, Any]:
     )
     if len(pieces) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
-    return _number_or_text(low), _number_or_text(high)
+    return _parse_number_or_text(low), _parse_number_or_text(high)
 
 
-def _number_or_text(text: str) -> Any:
+def _parse_number_or_text(text: str) -> Any:
     """Convert a text to a number if possible."""
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text
 
 
 def _parse_number(option: str, text: str) -> float:
-    """Convert a text to a number; ``option`` is the flag for the error message."""
+    """Convert a text to a number; the error message names ``option``, such as ``--weight``."""
     try:
         return float(text)
     except ValueError:
@@ -206,11 +206,11 @@ def parse_model(text: str) -> Model:
 def merge_orders(
     inline_orders: Mapping[str, tuple[str, ...]], files: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Merge the orders that options state with those in files. Errors quote no value.
+    """Merge orders from the command line with orders from files. Errors quote no value.
 
     Parameters
     ----------
-    inline_orders : from column name to its values, lowest first.
+    inline_orders : maps a column to its values, lowest first.
     files : texts in the form NAME=FILE.
 
     Raises

@@ -17,12 +17,15 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class ProgressDisplay:
-    """Shows progress. It is a context manager, and is called with a phase and its completed share.
+    """A context manager that shows the progress of a run.
+
+    The run calls it with the name of a phase and the completed share of that phase, 0 to 1.
 
     Parameters
     ----------
     is_visible : whether to show progress at all.
     log : receives lines if there is no terminal; its phase is always updated.
+    stream : where to draw the bar; default stderr.
     """
 
     def __init__(self, is_visible: bool, log: Log, stream: TextIO | None = None) -> None:

@@ -42,7 +42,9 @@ def needs_evaluation(path: str | Path | None) -> bool:
 
 
 def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:
-    """Write the report of a new release, and remove an earlier refusal next to it.
+    """Write the report of a new release, and remove the page of an earlier refusal next to it.
+
+    If the report cannot be written, print a warning.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 def save_refusal_on_error(
     path: Path | None, options: Mapping[str, Any], run_id: str
 ) -> Iterator[None]:
-    """If the block raises an error, save why next to the requested report.
+    """If the block raises an error, write the reason to a file next to the requested report.
 
     Parameters
     ----------
@@ -276,7 +278,7 @@ def show_release(
                         for column in value
                     ]
                 elif name == "internal":
-                    labels_and_texts += _internal_figures_as_pairs(value)
+                    labels_and_texts += _format_internal_figures(value)
                 elif value is not None:
                     labels_and_texts.append((name, text))
             return labels_and_texts
@@ -284,8 +286,13 @@ def show_release(
         show(output_format, entry, lambda: pairs_table("Release", entry_pairs()))
 
 
-def _internal_figures_as_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Render the exact figures of a release as pairs of label and text, after a heading."""
+def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Format a release's exact figures as pairs of label and text.
+
+    Parameters
+    ----------
+    figures : values of statistics by name; None if they are unavailable.
+    """
     from dbanon.release.outcome import INTERNAL
 
     if figures is None:
@@ -301,8 +308,8 @@ def _internal_figures_as_pairs(figures: Mapping[str, Any] | None) -> list[tuple[
     "--original",
     metavar="TABLE",
     help=(
-        "The table that it was made from. Adds the losses that can be computed without pairing"
-        " rows."
+        "The table that the release was made from. Adds the losses that can be computed without"
+        " pairing rows."
     ),
 )
 @click.option(
@@ -352,10 +359,8 @@ def evaluate(
                 for figure in evaluation.figures
             ]
 
-        header, title = (
-            ["measure", "column", "value", "note"],
-            f"Evaluation of {evaluation.relation}",
-        )
+        header = ["measure", "column", "value", "note"]
+        title = f"Evaluation of {evaluation.relation}"
         show(output_format, evaluation.to_dict(), lambda: rows_table(title, header, build_rows()))
 
 
@@ -386,8 +391,10 @@ def drop(url: str, release: str, output_format: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @with_recount_options(
-    "The quasi-identifiers, for a table that is not in the ledger of this database.",
-    "the ledger's k",
+    quasi_identifiers_help=(
+        "The quasi-identifiers, for a table that is not in the ledger of this database."
+    ),
+    default_k="the ledger's k",
 )
 @with_common_options
 def verify(
@@ -401,8 +408,8 @@ def verify(
 ) -> None:
     """Recount a release in the database, and compare it with the ledger.
 
-    RELATION is the name of its output, the name of the table that stayed when another release took
-    its place, or the id of a release.
+    RELATION is the name of the release's output, the name of a table that was kept when its release
+    was replaced, or the id of a release.
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api

@@ -67,7 +67,7 @@ def _render_unpadded(renderable: Any, encoding: str) -> str:
 
 
 def _narrow_tables(renderable: Any, width: int) -> None:
-    """Narrow tables for a small terminal."""
+    """Narrow tables for a terminal of ``width`` characters, if that is small."""
     if width > _NARROW_TERMINAL_WIDTH:
         return
     if isinstance(renderable, Group):
@@ -76,7 +76,7 @@ def _narrow_tables(renderable: Any, width: int) -> None:
     elif isinstance(renderable, Table):
         renderable.collapse_padding, renderable.pad_edge = True, False
         if not renderable.show_header:
-            # Wrap labels, so that a release's identifier fits on the line of its label.
+            # Wrap labels, so that a release id fits on the line of its label.
             renderable.columns[0].no_wrap, renderable.columns[0].max_width = False, _MAX_LABEL_WIDTH
 
 
@@ -241,7 +241,8 @@ def save_report(
     Parameters
     ----------
     inspection : details from the release's database, for an HTML page.
-    page_options : options ``recount`` and ``handover`` of ``render_page``.
+    page_options : for an HTML page: ``recount``, the verification of the release, and ``handover``,
+        its recipient and purpose.
 
     Raises
     ------
@@ -272,7 +273,8 @@ def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
     ----------
     report_path : path of the report that could not be made. Its ending selects the format, as in
         ``save_report``.
-    context : passed to ``describe_refusal``.
+    context : the names of the requested release: ``output``, ``source``, ``run_id`` and, for the
+        job of a file, ``job``; and ``notation``, which writes the options in hints.
     """
     from dbanon.doors.html.page import write_private_file
     from dbanon.doors.html.refusals import (
@@ -296,7 +298,8 @@ def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
     except OSError as failure:
         reason = failure.strerror or type(failure).__name__
         print_message(
-            f"Warning: why nothing was released could not be written to {path} ({reason})."
+            f"Warning: the reason that nothing was released could not be written to {path}"
+            f" ({reason})."
         )
 
 

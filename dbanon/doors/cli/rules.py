@@ -62,8 +62,8 @@ def declare(
 
     FILE is a JSON object that gives each column a role (quasi_identifier, sensitive, by, keep,
     entity, identifier, drop), or an object with the role in it. Columns that are not named keep
-    their rules. FILE can also be what "dbanon rules --table … --format json" printed: so the owner
-    of a table takes over rules that another role declared.
+    their rules. FILE can also be the output of "dbanon rules --table … --format json": with it, the
+    owner of a table takes over rules that another role declared.
     """
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api
@@ -127,8 +127,8 @@ def rules(url: str, table: str | None, output_format: str, print_sql: bool) -> N
     type=Names(),
     default=(),
     help=(
-        "What may differ from the release: version, rules, source, hierarchies. independent: make"
-        " it although its persons were released before."
+        "What may have changed since the release: version, rules, source, hierarchies. With"
+        " independent, make the release even though its persons were released before."
     ),
 )
 @click.option(
@@ -194,13 +194,15 @@ def _read_rules(file: Path) -> dict[str, Any]:
             hint='Write a JSON object, in UTF-8, as in {"age": "quasi_identifier"}.',
         ) from None
     if isinstance(content, list):
-        return _rules_of_listing(content)
+        return _rules_from_listing(content)
     if not isinstance(content, dict):
-        raise InvalidParameter("The file of rules must contain a JSON object: a rule by column.")
+        raise InvalidParameter(
+            "The file of rules must contain a JSON object with one rule per column."
+        )
     return content
 
 
-def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
+def _rules_from_listing(listing: list[Any]) -> dict[str, Any]:
     """Convert the JSON output of ``dbanon rules`` for a table into its rules."""
     from dbanon.run.rules import Declared, rules_to_declare
 
@@ -234,7 +236,7 @@ def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> 
 
 
 def _describe_details(entry: Declared) -> str:
-    """Describe the settings of a rule other than its role; of an order, only its length."""
+    """Describe the settings of a rule other than its role; an order only by its length."""
     details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
     if "order" in details:
         details["order"] = f"{len(details['order'])} values"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 
-def report_path(path: str, job: str, release_id: str) -> Path:
+def prepare_report_path(path: str, job: str, release_id: str) -> Path:
     """Expand ``{job}`` and ``{release}`` in a path, and create its directories with mode 0700.
 
     Raises
@@ -121,7 +121,7 @@ def run(
             )
         job_file = open_jobs(file, inline_password)
         jobs = job_file.select_jobs(names)
-        write_outcomes = _metrics_writer(job_file, metrics)
+        write_outcomes = _build_metrics_writer(job_file, metrics)
         write_start = partial(write_outcomes, [])
         options = _RunOptions(
             output_format=output_format,
@@ -157,17 +157,17 @@ def run(
             sys.exit(NOTHING_TO_DO)
 
 
-def _metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
+def _build_metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
     """Return a function that writes outcomes to the metrics file; without a file it does nothing.
 
-    Its arguments are the outcomes so far, and the name of the job that begins, if any.
+    Its arguments are the outcomes so far and, optionally, the name of the job that is running.
     """
     from dbanon.doors.jobfile.outcome import write_metrics
 
     metrics_path = path or file.metrics
     if metrics_path is None:
         return lambda outcomes, running_job=None: None
-    names = [job.name for job in file.jobs]
+    names = [file_job.name for file_job in file.jobs]
     return lambda outcomes, running_job=None: write_metrics(
         Path(metrics_path), names, outcomes, running_job
     )
@@ -179,7 +179,7 @@ class _RunOptions:
 
     Parameters
     ----------
-    write_start : writes to the metrics that the job with this name begins.
+    write_start : called with the name of a job that starts; writes this to the metrics file.
     """
 
     output_format: str
@@ -215,61 +215,63 @@ def _run_all(
     """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 
-    for job in jobs:
+    for file_job in jobs:
         if received_signals:
             # The signal may have been received while the previous job was committing.
             break
         try:
-            outcome, document = _run_job(job, options)
+            outcome, document = _run_job(file_job, options)
         except Exception as error:
-            outcome = Outcome.failed(job.name, error)
+            outcome = Outcome.failed(file_job.name, error)
             results.outcomes.append(outcome)
             if isinstance(error, DbanonError):
                 current_log().error(error)
-                results.failures.append((job.name, error))
-                results.documents.append({"job": job.name, "error": error.to_dict()})
-                _save_refusal(job, error)
-            notify(job.notices, outcome)
+                results.failures.append((file_job.name, error))
+                results.documents.append({"job": file_job.name, "error": error.to_dict()})
+                _save_refusal(file_job, error)
+            notify(file_job.notices, outcome)
             if not isinstance(error, DbanonError):
                 raise
             if fail_fast:
                 break
         except BaseException:
-            results.outcomes.append(Outcome.interrupted(job.name))
+            results.outcomes.append(Outcome.interrupted(file_job.name))
             raise
         else:
             results.outcomes.append(outcome)
             results.documents.append(document)
-            notify(job.notices, outcome)
+            notify(file_job.notices, outcome)
 
 
-def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
+def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import SkippedJob, run_file_job
 
     log = current_log()
-    log.begin_job(job.name, job.job.run_id)
+    log.begin_job(file_job.name, file_job.job.run_id)
 
     def report_retry(error: DbanonError, seconds: float) -> None:
         log.error(error)
-        print_message(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
+        print_message(
+            f"Warning: job {file_job.name} failed, and is run again in {seconds:g} seconds."
+        )
 
     # Filled at the commit, so that the release is known even if a signal ends the command later.
-    releases: list[CompletedJob] = []
+    completed_jobs: list[CompletedJob] = []
     with commit_guard() as mark_committed:
 
-        def remember_release(release: CompletedJob) -> None:
-            releases.append(release)
+        def remember_release(completed_job: CompletedJob) -> None:
+            completed_jobs.append(completed_job)
             mark_committed()
 
         with show_progress(not options.no_progress) as progress:
             result = run_file_job(
-                job,
+                file_job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                on_begin=lambda: options.write_start(job.name),
+                on_begin=lambda: options.write_start(file_job.name),
                 on_commit=remember_release,
                 on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,
@@ -280,32 +282,38 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
             log.release_id = result.release_id
             log.event("info", "skipped")
             if options.output_format != "json":
-                click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
-            document = {"job": job.name, "skipped": True, "release_id": result.release_id}
-            return Outcome.skipped(job.name, result.release_id), document
-        releases.append(result)
+                click.echo(
+                    f"Job {file_job.name}: skipped, as nothing changed since its last release"
+                )
+            document = {"job": file_job.name, "skipped": True, "release_id": result.release_id}
+            return Outcome.skipped(file_job.name, result.release_id), document
+        completed_jobs.append(result)
         report = result.report
         log.release_id = report.release_id
         print_warnings(report)
         for name in result.unclassified:
             print_message(f'Warning: column "{name}" has no role, and was not released.')
-        _report_not_compared(job.name, report)
-        save_report(job, report)
+        _report_uncompared_counts(file_job.name, report)
+        write_job_report(file_job, report)
         if options.output_format != "json":
-            click.echo(f"Job {job.name}")
-            show(options.output_format, None, lambda: report_table(report))
-    result = releases[-1]
+            click.echo(f"Job {file_job.name}")
+            show(
+                options.output_format,
+                document=None,
+                build_table=lambda: report_table(report),
+            )
+    result = completed_jobs[-1]
     document = {
-        "job": job.name,
+        "job": file_job.name,
         "report": result.report.to_dict(),
         "unclassified": list(result.unclassified),
         "dropped": list(result.dropped),
         "attempts": result.attempts,
     }
-    return Outcome.released(job.name, result.report), document
+    return Outcome.released(file_job.name, result.report), document
 
 
-def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
+def _report_uncompared_counts(name: str, report: Report | PrivateReport) -> None:
     """Report counts that could not be compared with an earlier release, as on a first run."""
     uncompared_counts = report.arguments.get("expect", {}).get("not_compared", ())
     if uncompared_counts:
@@ -316,26 +324,31 @@ def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
         )
 
 
-def save_report(job: FileJob, report: Report | PrivateReport) -> None:
+def write_job_report(file_job: FileJob, report: Report | PrivateReport) -> None:
     """Write the job's report, creating its directories."""
-    if job.report is not None:
-        path = report_path(job.report, job.name, report.release_id)
-        write_report(report, path, job.target or job.source)
+    if file_job.report is not None:
+        path = prepare_report_path(file_job.report, file_job.name, report.release_id)
+        write_report(report, path, file_job.target or file_job.source)
 
 
-def _save_refusal(job: FileJob, error: DbanonError) -> None:
-    """If the job has a report, write the refusal next to it."""
-    if job.report is None or isinstance(error, JobRunning):
+def _save_refusal(file_job: FileJob, error: DbanonError) -> None:
+    """If the job has a report, write why nothing was released to a file next to it."""
+    if file_job.report is None or isinstance(error, JobRunning):
         # The process that runs the job reports its result.
         return
     from dbanon.doors.cli.render import save_refusal
 
     try:
-        path = report_path(job.report, job.name, job.job.run_id)
+        path = prepare_report_path(file_job.report, file_job.name, file_job.job.run_id)
     except DbanonError as failure:
         print_message(
-            f"Warning: why job {job.name} released nothing was not written: {failure.message}"
+            f"Warning: the reason that job {file_job.name} released nothing could not be written:"
+            f" {failure.message}"
         )
         return
-    release_names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
-    save_refusal(error, path, **release_names, run_id=job.job.run_id)
+    release_names = {
+        "output": str(file_job.job.output),
+        "source": str(file_job.job.table),
+        "job": file_job.name,
+    }
+    save_refusal(error, path, **release_names, run_id=file_job.job.run_id)

@@ -62,11 +62,11 @@ _PRINTED_WARNINGS = (
 URL_HELP = (
     "URL is postgresql://user@host/name, mysql+pymysql://user@host/name (MariaDB),"
     " duckdb:///file.duckdb or sqlite:///file.db. Passwords"
-    " come from ~/.pgpass, a service file or PGPASSWORD, and of MariaDB from ~/.my.cnf or"
+    " come from ~/.pgpass, a service file or PGPASSWORD, or for MariaDB from ~/.my.cnf or"
     " MYSQL_PWD, rather than from the URL."
 )
 # Help of commands that read rows.
-ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
+ROWS_HELP = f"{URL_HELP} file:people.csv or file:people.parquet reads rows from a file."
 
 
 FORMAT_OPTION = click.option(
@@ -138,13 +138,14 @@ class ShortNames(Names):
         return super().convert(value, param, ctx)
 
 
-def short_names(letter: str, name: str, columns: str) -> Callable[..., Any]:
+def short_names(short_flag: str, parameter_name: str, label: str) -> Callable[..., Any]:
     """Build a short option for a list of names. If it is repeated, the lists are joined.
 
     Parameters
     ----------
-    name : name of the command's parameter.
-    columns : name of the columns in the help text, capitalized.
+    short_flag : the option, such as ``-q``.
+    parameter_name : the keyword argument of the command.
+    label : what the names are, as in "Quasi-identifiers", for the help text.
     """
 
     def flatten(
@@ -153,13 +154,13 @@ def short_names(letter: str, name: str, columns: str) -> Callable[..., Any]:
         return tuple(column for names in value for column in names)
 
     return click.option(
-        letter,
-        name,
+        short_flag,
+        parameter_name,
         type=ShortNames(),
         multiple=True,
         callback=flatten,
         metavar="A,B",
-        help=f"{columns}, as in the long option. Put a name that contains a comma in double quotes."
+        help=f"{label}, as in the long option. Put a name that contains a comma in double quotes."
         " Repeatable.",
     )
 
@@ -244,8 +245,8 @@ def sql_printer(is_enabled: bool) -> Callable[[str], None] | None:
 def commit_guard() -> Iterator[Callable[[], None]]:
     """Turn errors after the commit into warnings.
 
-    Yields a function, which the block calls once its change is committed. Errors from then on must
-    not make the command fail, because a scheduler would repeat a change that is already made.
+    Yields a function that the block must call once its change is committed. Later errors must not
+    make the command fail, because a scheduler would repeat a change that is already made.
     """
     commits: list[bool] = []
     try:
@@ -262,7 +263,7 @@ def commit_guard() -> Iterator[Callable[[], None]]:
 
 
 def _warning_printer(default_printer: Any) -> Callable[..., None]:
-    """Return a ``warnings.showwarning`` that prints dbanon's warnings as messages."""
+    """Return a function for ``warnings.showwarning`` that prints dbanon's warnings as messages."""
 
     def show_warning(message: Any, category: type[Warning], *location: Any, **options: Any) -> None:
         if issubclass(category, _PRINTED_WARNINGS):
@@ -385,7 +386,8 @@ def _translate_system_error(error: Exception) -> DbanonError | None:
         return MemoryLimit.of_process()
     if isinstance(error, OSError) and DiskFull.caused_by(error):
         path = error.filename if isinstance(error.filename, str) else ""
-        return DiskFull.in_directory(Path(path).parent if path else "this directory", error, "")
+        directory = Path(path).parent if path else "this directory"
+        return DiskFull.in_directory(directory, error, consequence="")
     return None
 
 

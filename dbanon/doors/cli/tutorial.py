@@ -34,7 +34,7 @@ class Tutorial:
 
     Parameters
     ----------
-    folder : directory of the files of the tutorial.
+    folder : directory for the files that the tutorial creates.
     waits_for_enter : whether each step waits for Enter.
     """
 
@@ -84,7 +84,7 @@ class Tutorial:
     def _wait_for_enter(self) -> None:
         if not self.waits_for_enter:
             return
-        if _ask("\nEnter: next step, q: end ", "q") == "q":
+        if _ask("\nEnter: next step, q: end ", default="q") == "q":
             raise _EndOfTour
 
 
@@ -99,7 +99,7 @@ def _ask(question: str, default: str) -> str:
 def _run_command(command: Command) -> None:
     """Run a dbanon command in this process."""
     main = click.get_current_context().find_root().command
-    click.secho(_shell_line(command), fg="cyan")
+    click.secho(_format_shell_line(command), fg="cyan")
     sys.stdout.flush()
     try:
         main.main(args=list(command.arguments), prog_name="dbanon", standalone_mode=False)
@@ -115,7 +115,7 @@ def _run_command(command: Command) -> None:
         click.echo(f"(exit code {command.exit_code})")
 
 
-def _shell_line(command: Command) -> str:
+def _format_shell_line(command: Command) -> str:
     """Render a command for a shell, with one option per line if it is long."""
     text = shlex.join(("dbanon", *command.arguments))
     return "$ " + (text if len(text) < _MAX_COMMAND_LENGTH else text.replace(" --", " \\\n    --"))
@@ -124,7 +124,8 @@ def _shell_line(command: Command) -> str:
 def _make_folder(folder: Path) -> bool:
     """Create the tutorial's folder. Return True if it is new."""
     is_new = not folder.exists()
-    if make_directory(folder):
+    has_entries = make_directory(folder)
+    if has_entries:
         raise OutputExists(
             f"The directory {folder} is not empty, so nothing was changed.",
             hint="Choose another one (--directory), or remove it yourself.",
@@ -174,10 +175,8 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
             with suppress(_EndOfTour):
                 Tutorial(directory, waits_for_enter=waits_for_enter).run()
             if keep is None and waits_for_enter:
-                keeps_files = _ask(f"\nKeep the files in {directory}? [y/N] ", "n") in (
-                    "y",
-                    "yes",
-                )
+                answer = _ask(f"\nKeep the files in {directory}? [y/N] ", default="n")
+                keeps_files = answer in ("y", "yes")
         finally:
             if not keeps_files:
                 _remove_files(directory, is_new=is_new)

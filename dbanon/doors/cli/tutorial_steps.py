@@ -29,10 +29,10 @@ class TutorialStep(NamedTuple):
 
 
 QUASI_IDENTIFIERS = "birth_date,height_cm,income"
-_COMBINATIONS = """SELECT count(*) AS rows, count(*) FILTER (WHERE shared = 1) AS alone
+_COMBINATIONS_SQL = """SELECT count(*) AS rows, count(*) FILTER (WHERE shared = 1) AS alone
 FROM (SELECT count(*) OVER (PARTITION BY birth_date, height_cm, income) AS shared
       FROM app.person)"""
-_RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
+_RECOUNT_SQL = """SELECT min(rows) AS k, count(*) AS classes
 FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
 
 
@@ -70,49 +70,61 @@ def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
     """Build the steps that make a release; ``release`` is the command's arguments."""
     return (
         TutorialStep(
-            "The raw table",
-            "Names and IDs identify people directly. Even without them the table is not anonymous:"
-            " someone who knows a birth date, a height and an income can find the row.",
-            (
+            title="The raw table",
+            purpose=(
+                "Names and IDs identify people directly. Even without them the table is not"
+                " anonymous: someone who knows a birth date, a height and an income can find the"
+                " row."
+            ),
+            actions=(
                 Query(
                     "SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
                     " ORDER BY person_id LIMIT 5"
                 ),
-                Query(_COMBINATIONS),
+                Query(_COMBINATIONS_SQL),
             ),
-            "Every row has a unique combination of the three columns. Columns that together"
-            " could"
-            " identify a person are called quasi-identifiers.",
+            conclusion=(
+                "Every row has a unique combination of the three columns. Columns that together"
+                " could identify a person are called quasi-identifiers."
+            ),
         ),
         TutorialStep(
-            "A plan",
-            "dbanon can show what it would do, and whether it would refuse, without changing"
-            " anything.",
-            (Command(("plan", *release[1:-1])),),
-            "The plan names the columns that are not copied: everything that you don't name is"
-            " left out of the release.",
+            title="A plan",
+            purpose=(
+                "dbanon can show what it would do, and whether it would refuse, without changing"
+                " anything."
+            ),
+            # The arguments of the release without the command and --no-progress.
+            actions=(Command(("plan", *release[1:-1])),),
+            conclusion=(
+                "The plan names the columns that are not copied: everything that you don't name"
+                " is left out of the release."
+            ),
         ),
         TutorialStep(
-            "The release",
-            "Now for real: similar rows are grouped into classes of at least k = 5, and each class"
-            " gets one value per quasi-identifier. The diagnosis is copied as it is.",
-            (Command(release),),
-            'Look at "k requested / counted": dbanon counted the rows that it wrote, in the'
-            " database,"
-            ' before anyone could see them. "information loss" is what the grouping costs: 0'
-            " is none,"
-            " 1 is everything.",
+            title="The release",
+            purpose=(
+                "Now for real: similar rows are grouped into classes of at least k = 5, and each"
+                " class gets one value per quasi-identifier. The diagnosis is copied as it is."
+            ),
+            actions=(Command(release),),
+            conclusion=(
+                'Look at "k requested / counted": dbanon counted the rows that it wrote, in the'
+                ' database, before anyone could see them. "information loss" is what the grouping'
+                " costs: 0 is none, 1 is everything."
+            ),
         ),
         TutorialStep(
-            "The released rows",
-            "Five or more rows share each combination now.",
-            (
+            title="The released rows",
+            purpose="Five or more rows share each combination now.",
+            actions=(
                 Query("SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"),
-                Query(_RECOUNT),
+                Query(_RECOUNT_SQL),
             ),
-            "The second query counts exactly what k-anonymity claims. Anyone who has the"
-            " release can run"
-            " it.",
+            conclusion=(
+                "The second query counts exactly what k-anonymity claims. Anyone who has the"
+                " release can run it."
+            ),
         ),
     )
 
@@ -121,16 +133,20 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
     """Build the steps that verify, change and replace the release."""
     return (
         TutorialStep(
-            "Verification",
-            "The same count as a command, with a comparison of columns, types and rows against the"
-            " ledger, which keeps a digest of what was released.",
-            (Command(("verify", url, "release.person")),),
-            '"as released: yes" means that the table is still the one that was released.',
+            title="Verification",
+            purpose=(
+                "The same count as a command, with a comparison of columns, types and rows"
+                " against the ledger, which keeps a digest of what was released."
+            ),
+            actions=(Command(("verify", url, "release.person")),),
+            conclusion=(
+                '"as released: yes" means that the table is still the one that was released.'
+            ),
         ),
         TutorialStep(
-            "Someone changes a row",
-            "One row of the released table is changed by hand, and verified again.",
-            (
+            title="Someone changes a row",
+            purpose="One row of the released table is changed by hand, and verified again.",
+            actions=(
                 Query(
                     "UPDATE release.person SET diagnosis = 'none of your business'\nWHERE rowid ="
                     " (SELECT min(rowid) FROM release.person)"
@@ -138,19 +154,22 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
                 Command(("verify", url, "release.person"), 6),
                 Command(("explain", "release_changed")),
             ),
-            "The exit code is 6, so a script notices, too. Every error has a code,"
-            " and `dbanon explain CODE` says what to do. The next step makes the release"
-            " again.",
+            conclusion=(
+                "The exit code is 6, so a script notices, too. Every error has a code, and"
+                " `dbanon explain CODE` says what to do. The next step makes the release again."
+            ),
         ),
         TutorialStep(
-            "A replacement",
-            "An existing output is only replaced if you ask for it, and only if dbanon made it.",
-            (
+            title="A replacement",
+            purpose=(
+                "An existing output is only replaced if you ask for it, and only if dbanon made it."
+            ),
+            actions=(
                 Command(release, 2),
                 Command((*release, "--if-exists", "replace")),
                 Command(("verify", url, "release.person")),
             ),
-            "The first command was refused (exit code 2) and nothing was changed.",
+            conclusion="The first command was refused (exit code 2) and nothing was changed.",
         ),
     )
 
@@ -158,7 +177,7 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
 def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
     """Build the steps about privacy models, refusals and reports."""
     table = ("--table", "app.person")
-    groups = (
+    grouped_release = (
         "anonymize",
         url,
         *table,
@@ -176,37 +195,47 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
     )
     return (
         TutorialStep(
-            "What k does not protect",
-            "If all five rows of a class have the same diagnosis, k hides no one's diagnosis. A"
-            " privacy model requires variety: here at least 3 diagnoses in each class. Text"
-            " columns become"
-            " groups of values.",
-            (
-                Command((*groups, "--model", "diagnosis=distinct_l:3")),
+            title="What k does not protect",
+            purpose=(
+                "If all five rows of a class have the same diagnosis, k hides no one's diagnosis."
+                " A privacy model requires variety: here at least 3 diagnoses in each class. Text"
+                " columns become groups of values."
+            ),
+            actions=(
+                Command((*grouped_release, "--model", "diagnosis=distinct_l:3")),
                 Query(
                     "SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
                     " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
                     " LIMIT 5"
                 ),
             ),
-            'The column "diagnoses" is never below 3.',
+            conclusion='The column "diagnoses" is never below 3.',
         ),
         TutorialStep(
-            "A refusal",
-            "If a requirement cannot be met, the run is refused, and nothing is published.",
-            (
+            title="A refusal",
+            purpose="If a requirement cannot be met, the run is refused, and nothing is published.",
+            actions=(
                 Command(
-                    (*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3
+                    (
+                        *grouped_release,
+                        "--model",
+                        "diagnosis=distinct_l:500",
+                        "--if-exists",
+                        "replace",
+                    ),
+                    3,
                 ),
                 Command(("verify", url, "release.groups")),
             ),
-            "The exit code is 3, and the release of the last step is still there.",
+            conclusion="The exit code is 3, and the release of the last step is still there.",
         ),
         TutorialStep(
-            "A report for others",
-            "An HTML report for the recipient of the release, with a line to sign, and a list of"
-            " all releases in this database.",
-            (
+            title="A report for others",
+            purpose=(
+                "An HTML report for the recipient of the release, with a line to sign, and a list"
+                " of all releases in this database."
+            ),
+            actions=(
                 Command(
                     (
                         "report",
@@ -220,7 +249,7 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
                 ),
                 Command(("releases", url)),
             ),
-            f"Open {folder}/report.html in a browser, if you keep the folder.",
+            conclusion=f"Open {folder}/report.html in a browser, if you keep the folder.",
         ),
     )
 

@@ -22,7 +22,7 @@ from dbanon.bounds.certificate import Certificate
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html import figures, svg
-from dbanon.doors.html.figures import Row
+from dbanon.doors.html.figures import PageValues
 from dbanon.doors.html.view import bin_class_sizes, describe_headline
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.attacks import Attacks
@@ -39,7 +39,7 @@ _COLOURS = (
 _RULE_PATTERN = re.compile(r"([^{}]+)(\{[^{}]*\})")
 _CARD_SELECTOR = ".dbanon-card"
 
-# The names of losses of trial releases, as in reports.
+# Names of the measures of loss of trial releases, as in reports.
 LOSS_NAMES = {"sse_loss": "SSE/SST", "iloss": "iloss per cell"}
 
 
@@ -56,19 +56,19 @@ def _render_report(result: Report) -> str:
     bins = bin_class_sizes(result.counts.rows.histogram)
     return _wrap_card(
         "report",
-        result.output,
         _render_figures(row[:3] for row in describe_headline(result, guarantee, evaluation)),
         _render_paragraph("guarantee", result.guarantee),
         *(_render_paragraph("warning", text) for text in result.warning_texts),
         _render_class_sizes(bins, result.median_class),
         _render_details("The complete report", _render_pairs(result.pairs())),
+        title=result.output,
     )
 
 
 @render_card.register
 def _render_partition(result: Partition) -> str:
     bins = bin_class_sizes(Counter(result.sizes.tolist()))
-    return _wrap_card("partition", "", _render_counts(result), _render_class_sizes(bins, None))
+    return _wrap_card("partition", _render_counts(result), _render_class_sizes(bins))
 
 
 @render_card.register
@@ -76,10 +76,10 @@ def _render_attribute_partition(result: AttributePartition) -> str:
     parts = [
         _render_paragraph("title", f"attribute {position}")
         + _render_counts(part)
-        + _render_class_sizes(bin_class_sizes(Counter(part.sizes.tolist())), None)
+        + _render_class_sizes(bin_class_sizes(Counter(part.sizes.tolist())))
         for position, part in enumerate(result.partitions, 1)
     ]
-    return _wrap_card("partition, each attribute separately", "", *parts)
+    return _wrap_card("partition, each attribute separately", *parts)
 
 
 def _render_counts(result: Partition) -> str:
@@ -101,14 +101,15 @@ def _render_evaluation(result: Evaluation) -> str:
         _render_figures([("rows", f"{result.rows:,}", f"{result.suppressed:,} suppressed")]),
         _render_measures("What was lost", figures.describe_losses(evaluation_figures)),
         _render_measures(
-            "What an attacker still gains", figures.describe_risks(evaluation_figures, None)
+            "What an attacker still gains",
+            figures.describe_risks(evaluation_figures, guarantee=None),
         ),
     ]
     by_column = figures.describe_columns(evaluation_figures)
     if by_column["rows"]:
         table = _render_table(["column", *by_column["names"]], by_column["rows"])
         parts.append(_render_details("By column", table))
-    return _wrap_card("evaluation", "", *parts)
+    return _wrap_card("evaluation", *parts)
 
 
 @render_card.register
@@ -118,7 +119,7 @@ def _render_attacks(result: Attacks) -> str:
         for (name, text), risk in zip(result.pairs(), result.risks.values(), strict=True)
         if risk is not None
     ]
-    without_risk = [
+    omitted = [
         (attack.note, [name]) for name, attack in result.results.items() if attack.risk is None
     ]
     counts = [
@@ -128,16 +129,21 @@ def _render_attacks(result: Attacks) -> str:
     ]
     return _wrap_card(
         "attacks",
-        "",
         _render_paragraph("warning", "For the controller, not for publication."),
         _render_figures(counts),
-        _render_measures("What an attacker gains", {"rows": rows, "omitted": without_risk}),
+        _render_measures("What an attacker gains", {"rows": rows, "omitted": omitted}),
         _render_details("In words", _render_pairs(result.pairs())),
     )
 
 
-def _render_measures(title: str, table: Row) -> str:
-    """Render a table of measures, then the names of those without a figure, by reason."""
+def _render_measures(title: str, table: PageValues) -> str:
+    """Render a table of measures, and the names of measures without a figure, by reason.
+
+    Parameters
+    ----------
+    table : ``rows``, each with ``name``, ``summary``, ``figure`` and ``bar``; and ``omitted``,
+        pairs of a reason and names.
+    """
     rows = "".join(
         f'<tr><th scope="row" title="{_escape_text(row["summary"])}">'
         f"{_escape_text(row['name'])}</th>"
@@ -155,11 +161,10 @@ def _render_measures(title: str, table: Row) -> str:
 @render_card.register
 def _render_certificate(result: Certificate) -> str:
     share = f"{100 * result.share:.2f} %"
-    bound = ("information loss at least", share, "of any classes of k or more")
+    bound_row = ("information loss at least", share, "of any classes of k or more")
     return _wrap_card(
         "certificate",
-        "",
-        _render_figures([bound, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
+        _render_figures([bound_row, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
         f"<figure>{svg.draw_share_bar(result.share)}<figcaption>From 0 to the maximum loss."
         "</figcaption></figure>",
         _render_pairs(result.pairs()),
@@ -168,31 +173,31 @@ def _render_certificate(result: Certificate) -> str:
 
 @render_card.register
 def _render_advice(result: Advice) -> str:
-    rows_by_section: dict[str, list[Sequence[str]]] = {}
+    rows_by_section: dict[str, list[tuple[str, str]]] = {}
     for section, subject, text, _ in result.table_rows():
         rows_by_section.setdefault(section, []).append((subject, text))
     return _wrap_card(
         "advice",
-        result.source,
         _render_pairs(result.recommended()),
         _render_map(result),
         *(
-            _render_details(section, _render_table([], rows))
+            _render_details(section, _render_pairs(rows))
             for section, rows in rows_by_section.items()
             if section not in ("recommended", "table")
         ),
+        title=result.source,
     )
 
 
 @render_card.register
 def _render_sweep(result: Sweep) -> str:
     notes = (_render_paragraph("quiet", note) for note in result.notes())
-    return _wrap_card("sweep", "", _render_map(result), *notes)
+    return _wrap_card("sweep", _render_map(result), *notes)
 
 
 def _render_map(result: Advice | Sweep) -> str:
     """Plot the loss of trial releases against their risk, with a ring for the recommended one."""
-    sweep, recommended = split_advice(result)
+    sweep, recommended_point = split_advice(result)
     if not sweep.points:
         return ""
     points = [
@@ -201,7 +206,7 @@ def _render_map(result: Advice | Sweep) -> str:
             risk=point.risk,
             loss=point.loss,
             curve=point.curve,
-            is_chosen=point == recommended,
+            is_chosen=point == recommended_point,
         )
         for point in sweep.points
     ]
@@ -217,14 +222,15 @@ def _render_map(result: Advice | Sweep) -> str:
 
 
 def split_advice(result: Advice | Sweep) -> tuple[Sweep, Point | None]:
-    """Return the trial releases, and the recommended one; None if there is none."""
+    """Return the trial releases, and the recommended one of them; None if none is recommended."""
     if isinstance(result, Sweep):
         return result, None
     recommendation = result.recommendation
     return result.sweep, None if recommendation is None else recommendation.point
 
 
-def _render_class_sizes(bins: Sequence[tuple[str, int]], median: float | None) -> str:
+def _render_class_sizes(bins: Sequence[tuple[str, int]], median: float | None = None) -> str:
+    """Draw a histogram of class sizes; ``bins`` has the label and number of classes of each bin."""
     if not bins:
         return ""
     median_text = "" if median is None else f", median {median:g}"
@@ -238,8 +244,8 @@ def _derive_picture_id(content: object) -> str:
     return sha256(repr(content).encode()).hexdigest()[:12]
 
 
-def _wrap_card(kind: str, title: str, *parts: str) -> str:
-    """Wrap the HTML parts of a card, with its style, kind of result and title."""
+def _wrap_card(kind: str, *parts: str, title: str = "") -> str:
+    """Wrap the HTML parts of a card, with its style, kind of result and title, if any."""
     heading = _render_paragraph("title", title) if title else ""
     body = f'<p class="kicker">dbanon · {_escape_text(kind)}</p>{heading}{"".join(parts)}'
     return f'<div class="dbanon-card"><style>{_build_style()}</style>{body}</div>'
@@ -254,6 +260,7 @@ def _render_paragraph(css_class: str, text: str) -> str:
 
 
 def _render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Render label, value and detail of each figure."""
     items = "".join(
         f"<div><dt>{_escape_text(label)}</dt>"
         f"<dd><strong>{_escape_text(value)}</strong><span>{_escape_text(detail)}</span></dd></div>"
@@ -263,10 +270,11 @@ def _render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return _render_table([], pairs)
+    return _render_table(header=[], rows=pairs)
 
 
 def _render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Render a table whose rows start with their name; with a header, its cells are numbers."""
     header_cells = "".join(f'<th scope="col">{_escape_text(name)}</th>' for name in header)
     class_attribute = ' class="number"' if header else ""
     body = "".join(

@@ -14,7 +14,8 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS, Measure
 
-Row = dict[str, Any]
+# Values for a template of a page, by name.
+PageValues = dict[str, Any]
 
 # Minimum number of rows per column: with fewer, a correlation could reveal single records.
 _ROWS_PER_COLUMN = 30
@@ -35,7 +36,7 @@ def format_figure(value: float | None, digits: int = 4) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
 
 
-def describe_losses(evaluation: Mapping[str, Any]) -> Row:
+def describe_losses(evaluation: Mapping[str, Any]) -> PageValues:
     """Describe the measures of loss: a row for each that has a value, and the names of the others.
 
     The names are grouped by the reason why the measures have no value.
@@ -45,11 +46,16 @@ def describe_losses(evaluation: Mapping[str, Any]) -> Row:
         for name, value in evaluation["losses"].items()
         if name in LOSSES
     ]
-    return _describe_rows(rows)
+    return _separate_omitted(rows)
 
 
-def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
-    """Describe the measures of risk like those of loss, with the limits that the guarantee sets."""
+def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> PageValues:
+    """Describe the measures of risk, in the same form as ``describe_losses``.
+
+    Parameters
+    ----------
+    guarantee : sets limits for some risks; None to describe risks without limits.
+    """
     rows = []
     for name, value in evaluation["risks"].items():
         if name not in RISKS:
@@ -60,10 +66,10 @@ def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -
             row["limit"] = f"1/{guarantee.k} = {format_figure(1 / guarantee.k)}"
             row["bar"] = draw_share_bar(value, 1 / guarantee.k)
         rows.append(row)
-    return _describe_rows(rows)
+    return _separate_omitted(rows)
 
 
-def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
+def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
     """Describe each attack, or why none was run; None if none was requested."""
     result = evaluation.get("attacks")
     if result is None:
@@ -76,11 +82,11 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
         rows.append(
             (
                 name.replace("_", " "),
-                format_figure(attack["risk"], 3),
+                format_figure(attack["risk"], digits=3),
                 "–" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
-                format_figure(attack["attack"], 3),
-                format_figure(attack["control"], 3),
-                format_figure(attack["random"], 3),
+                format_figure(attack["attack"], digits=3),
+                format_figure(attack["control"], digits=3),
+                format_figure(attack["random"], digits=3),
                 f"{attack['guesses']:,}",
                 attack["note"],
             )
@@ -88,7 +94,7 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
     return {"rows": rows, "failed": ""}
 
 
-def _describe_rows(rows: list[Row]) -> Row:
+def _separate_omitted(rows: list[PageValues]) -> PageValues:
     """Separate the rows with a figure from the names of other measures, grouped by reason."""
     names_by_reason: dict[str, list[str]] = {}
     for row in rows:
@@ -100,7 +106,7 @@ def _describe_rows(rows: list[Row]) -> Row:
     }
 
 
-def describe_columns(evaluation: Mapping[str, Any]) -> Row:
+def describe_columns(evaluation: Mapping[str, Any]) -> PageValues:
     """Describe measures of single columns: their names, and a row of figures for each column."""
     columns = evaluation["columns"]
     names = [
@@ -124,7 +130,7 @@ def describe_columns(evaluation: Mapping[str, Any]) -> Row:
 
 
 def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
-    """Describe the components that a measure is computed from: name and figure of each."""
+    """Describe the components from which measure ``name`` is computed: name and figure of each."""
     parts = evaluation["parts"].get(name, {})
     return [
         (
@@ -150,7 +156,9 @@ def _is_fixed_for_labels(evaluation: Mapping[str, Any], name: str) -> bool:
     return label_loss > 0 and evaluation["losses"].get("direct_loss") == 0
 
 
-def _describe_measure(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
+def _describe_measure(
+    measure: Measure, value: float | None, evaluation: Mapping[str, Any]
+) -> PageValues:
     """Describe a measure and its value for a row of the page."""
     digits, note = 4, evaluation["notes"].get(measure.name, "")
     if measure.name in _CORRELATION_MEASURES and value is not None:
@@ -161,7 +169,7 @@ def _describe_measure(measure: Measure, value: float | None, evaluation: Mapping
     is_fixed = _is_fixed_for_labels(evaluation, measure.name)
     if is_fixed:
         note = (
-            f"It is {format_figure(value, 0)} by definition, however wide the labels are:"
+            f"It is {format_figure(value, digits=0)} by definition, however wide the labels are:"
             f" {_COVER_EXPLANATION}"
         )
     omission_reason = (

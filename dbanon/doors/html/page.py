@@ -36,7 +36,7 @@ def render_page(
     Parameters
     ----------
     inspection : what the ledger and the database hold about the release; None if unknown.
-    distributions : distributions of released columns; None for those of ``inspection``.
+    distributions : distributions of released columns; None to use those in ``inspection``.
     tradeoff : trial releases for a plot of risk against loss: ``risk`` and ``loss`` (names of the
         axes), ``points`` (each with ``curve``, the method; ``label``; ``risk``; ``loss``; and
         ``chosen``, true for this release) and optionally ``note``.
@@ -57,7 +57,7 @@ def render_page(
         recounted=describe_recount(report, recount),
         handover=handover,
         style=Markup(style),
-        policy=_build_policy(style),
+        content_security_policy=_build_content_security_policy(style),
     )
 
 
@@ -73,9 +73,9 @@ def write_private_file(text: str, path: Path) -> None:
         raise
 
 
-def report_policy() -> str:
+def report_content_security_policy() -> str:
     """Return the content security policy of a report, which allows its own style only."""
-    return _build_policy(report_style())
+    return _build_content_security_policy(report_style())
 
 
 def report_style() -> str:
@@ -83,7 +83,7 @@ def report_style() -> str:
     return _read_file("report.css").replace("/* pictures.css */\n", _read_file("pictures.css"))
 
 
-def _build_policy(style: str) -> str:
+def _build_content_security_policy(style: str) -> str:
     """Build the content security policy of a page with this style sheet."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

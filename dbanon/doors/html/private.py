@@ -1,4 +1,4 @@
-"""Renders the page of a differentially private release, with public figures only."""
+"""Renders the page of a differentially private release. It shows only values that are public."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import load_template, report_policy, report_style
+from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
 from dbanon.release.private_report import PrivateReport
 
 _CAVEATS = (
@@ -31,7 +31,8 @@ def render_private_page(
     Parameters
     ----------
     recount : the verification for this page; None if there was none.
-    handover : as for ``render_page``.
+    handover : ``recipient`` and ``purpose`` for a page to sign, which may be empty; None for a page
+        without signatures.
     """
     style = report_style()
     return load_template("private.html.j2").render(
@@ -47,7 +48,7 @@ def render_private_page(
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
         style=Markup(style),
-        policy=report_policy(),
+        content_security_policy=report_content_security_policy(),
     )
 
 

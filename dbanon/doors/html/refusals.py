@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import load_template, report_policy, report_style
+from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
 from dbanon.errors import DbanonError, OutcomeUnknown
 from dbanon.errors.base import Notation, write_python_option
 from dbanon.release.words import now
@@ -46,7 +46,9 @@ def describe_refusal(
     Parameters
     ----------
     output, source : the names of the requested release and of its source.
-    notation : writes the options in hints.
+    run_id : the UUID of the run.
+    job : name of the job in its job file, if any.
+    notation : writes an option in a hint, as the user's interface does.
     """
     is_unknown = isinstance(error, OutcomeUnknown)
     return {
@@ -85,7 +87,7 @@ def render_refusal_page(refusal: dict[str, Any]) -> str:
         refusal=refusal,
         title=escape_control_characters(str(refusal["output"])),
         style=Markup(report_style()),
-        policy=report_policy(),
+        content_security_policy=report_content_security_policy(),
     )
 
 

@@ -1,7 +1,7 @@
 """Draws SVG pictures for a page, whose style sheet sets colours, fonts and sizes.
 
-Each picture has a title and a description for screen readers. Shapes and dashes distinguish what
-colours distinguish.
+Each picture has a title and a description for screen readers. Curves differ in shapes and dashes,
+too, for readers who cannot tell their colours apart.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _MARGIN_SIDE, _MARGIN_TOP, _MARGIN_BOTTOM = 8, 16, 22
 _Box = tuple[float, float, float, float]
 # The mean width of a letter of the page's font in pictures.
 _LETTER_WIDTH = 6.2
+# Number of styles of curves in ``pictures.css``; further curves repeat them.
+_N_CURVE_STYLES = 4
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,10 @@ class MapPoint:
 
     Parameters
     ----------
-    label : the text next to it.
-    risk, loss : its coordinates.
-    curve : the name of its curve, such as the method.
-    is_chosen : whether it is the release that the page describes.
+    label : the text next to the point.
+    risk, loss : the coordinates of the point.
+    curve : the name of the curve, such as the method.
+    is_chosen : whether the point is the release that the page describes.
     """
 
     label: str
@@ -68,10 +70,9 @@ def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
 
     Raises
     ------
-    AssertionError : it would show fewer rows than allowed.
+    AssertionError : the picture would show fewer rows than allowed.
     """
     require_displayable(distribution)
-    steps = len(distribution.edges) - 1
     heights = [bar.rows / bar.width for bar in distribution.bars]
     bars = [
         (bar.low, bar.width, height)
@@ -83,7 +84,14 @@ def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
         f"{len(distribution.bars)} bins. The area of a bar shows its rows; the table has the"
         " numbers."
     )
-    return _draw_bars(title, description, bars, steps, list(distribution.edges), picture_id)
+    return _draw_bars(
+        title,
+        description,
+        bars,
+        n_steps=len(distribution.edges) - 1,
+        labels=list(distribution.edges),
+        picture_id=picture_id,
+    )
 
 
 def draw_class_sizes(bins: Sequence[tuple[str, int]], picture_id: int | str) -> str:
@@ -92,12 +100,19 @@ def draw_class_sizes(bins: Sequence[tuple[str, int]], picture_id: int | str) -> 
     Parameters
     ----------
     bins : label and number of classes of each bin.
+    picture_id : part of HTML ids, so it must be unique on the page.
     """
     bars = [(index, 1, float(count)) for index, (_, count) in enumerate(bins) if count]
     labels = [label for label, _ in bins]
     description = f"Number of classes by size, in {len(bins)} steps; the table has the numbers."
     return _draw_bars(
-        "Class sizes", description, bars, len(bins), labels, picture_id, labels_between=True
+        "Class sizes",
+        description,
+        bars,
+        n_steps=len(bins),
+        labels=labels,
+        picture_id=picture_id,
+        labels_between=True,
     )
 
 
@@ -105,37 +120,38 @@ def _draw_bars(
     title: str,
     description: str,
     bars: Sequence[tuple[int, int, float]],
-    steps: int,
+    *,
+    n_steps: int,
     labels: Sequence[str],
     picture_id: int | str,
-    *,
     labels_between: bool = False,
 ) -> str:
     """Draw bars over an axis.
 
     Parameters
     ----------
-    bars : first step, number of steps and height of each bar.
-    steps : number of equal steps of the axis.
-    labels : of the edges between steps, or with ``labels_between`` of the steps themselves.
+    bars : first step, width in steps, and height (in any unit) of each bar.
+    n_steps : number of equal steps of the axis.
+    labels : texts for the edges of steps or, with ``labels_between``, for the steps themselves.
+    picture_id : part of HTML ids, so it must be unique on the page.
     """
     bottom, right = _HEIGHT - _MARGIN_BOTTOM, _WIDTH - _MARGIN_SIDE
-    step = (right - _MARGIN_SIDE) / max(steps, 1)
+    step_width = (right - _MARGIN_SIDE) / max(n_steps, 1)
     # Limit the width of a bar if there are few.
-    step = min(step, 64.0) if labels_between else step
-    start = _MARGIN_SIDE if not labels_between else (_WIDTH - step * steps) / 2
+    step_width = min(step_width, 64.0) if labels_between else step_width
+    start = _MARGIN_SIDE if not labels_between else (_WIDTH - step_width * n_steps) / 2
     tallest = max((height for _, _, height in bars), default=1.0) or 1.0
     shapes = []
-    for first_step, n_steps, height in bars:
+    for first_step, width_in_steps, height in bars:
         bar_height = max((bottom - _MARGIN_TOP) * height / tallest, 1.5)
-        x, width = start + first_step * step, n_steps * step
+        x, width = start + first_step * step_width, width_in_steps * step_width
         gap = min(1.0, width / 8)
         shapes.append(
             f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - bar_height:.1f}"'
             f' width="{width - 2 * gap:.1f}" height="{bar_height:.1f}"/>'
         )
     ticks = [
-        (start + (index + (0.5 if labels_between else 0)) * step, text)
+        (start + (index + (0.5 if labels_between else 0)) * step_width, text)
         for index, text in enumerate(labels)
     ]
     axis = f'<line class="axis" x1="{_MARGIN_SIDE}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
@@ -167,7 +183,13 @@ def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
 def draw_tradeoff(
     points: Sequence[MapPoint], risk_name: str, loss_name: str, picture_id: int | str
 ) -> str:
-    """Plot loss against risk: a curve for each method, and a ring around this release."""
+    """Plot loss against risk: a curve for each method, and a ring around this release.
+
+    Parameters
+    ----------
+    risk_name, loss_name : names of the axes.
+    picture_id : part of HTML ids, so it must be unique on the page.
+    """
     width, height, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     risk_axis_end = _round_axis_end(max(point.risk for point in points))
     loss_axis_end = _round_axis_end(max(point.loss for point in points))
@@ -202,7 +224,7 @@ def draw_tradeoff(
     for index, curve in enumerate(curves):
         curve_points = [point for point in points if point.curve == curve]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(to_position, curve_points))
-        style_index = index % 4
+        style_index = index % _N_CURVE_STYLES
         parts.append(f'<polyline class="curve curve{style_index}" points="{line}"/>')
         parts += [_draw_point(style_index, *to_position(point)) for point in curve_points]
     parts += [
@@ -268,7 +290,7 @@ def _place_labels(
             corner
             for obstacles in obstacle_lists
             for corner in inside_corners
-            if not any(_do_overlap(_text_box(corner, width), obstacle) for obstacle in obstacles)
+            if not any(_overlaps(_text_box(corner, width), obstacle) for obstacle in obstacles)
         )
         chosen_corner = next(free_corners, None)
         if chosen_corner is None:
@@ -306,9 +328,9 @@ def _boxes_along_line(start: tuple[float, float], end: tuple[float, float]) -> l
     return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
 
 
-def _do_overlap(first: _Box, second: _Box) -> bool:
-    left, top, right, bottom = first
-    other_left, other_top, other_right, other_bottom = second
+def _overlaps(box: _Box, other_box: _Box) -> bool:
+    left, top, right, bottom = box
+    other_left, other_top, other_right, other_bottom = other_box
     return left < other_right and other_left < right and top < other_bottom and other_top < bottom
 
 
@@ -327,7 +349,7 @@ def _draw_point(style_index: int, x: float, y: float) -> str:
 
 def draw_legend_symbol(index: int) -> str:
     """Draw the line and marker of the curve with this index, for the legend of the map."""
-    style_index = index % 4
+    style_index = index % _N_CURVE_STYLES
     return (
         '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'
         f'<polyline class="curve curve{style_index}" points="1,7 35,7"/>'
@@ -352,9 +374,15 @@ def _wrap_picture(
     picture_id: int | str,
     css_class: str,
 ) -> str:
-    prefix = f"picture{picture_id}"
+    """Wrap the shapes of a picture, with its title and description for screen readers.
+
+    Parameters
+    ----------
+    size : width and height of the view box.
+    """
+    prefix, (width, height) = f"picture{picture_id}", size
     return (
-        f'<svg class="picture {css_class}" role="img" viewBox="0 0 {size[0]} {size[1]}"'
+        f'<svg class="picture {css_class}" role="img" viewBox="0 0 {width} {height}"'
         f' aria-labelledby="{prefix}-title {prefix}-desc">'
         f'<title id="{prefix}-title">{escape(title)}</title>'
         f'<desc id="{prefix}-desc">{escape(description)}</desc>{body}</svg>'

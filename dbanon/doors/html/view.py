@@ -8,7 +8,7 @@ from typing import Any
 
 from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
-from dbanon.doors.html.figures import Row, format_figure
+from dbanon.doors.html.figures import PageValues, format_figure
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
@@ -31,7 +31,14 @@ def describe_report(
     tradeoff: Mapping[str, Any] | None,
     inspection: ReleaseInspection | None,
 ) -> dict[str, Any]:
-    """Build the values of the template of a report's page."""
+    """Build the values for the template of a report's page.
+
+    Parameters
+    ----------
+    distributions : distributions of released columns.
+    tradeoff : trial releases, in the form that ``render_page`` describes; None for no plot.
+    inspection : what the ledger and the database hold about the release; None if unknown.
+    """
     guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
     evaluation = report.evaluation
     picture_numbers = PictureNumbers()
@@ -40,7 +47,7 @@ def describe_report(
         "title": escape_control_characters(report.output),
         "headline": describe_headline(report, guarantee, evaluation),
         "has_k_anonymous_rows": guarantee.has_k_anonymous_rows,
-        "k_counts": guarantee.unit,
+        "k_unit": guarantee.unit,
         "cautions": [(caution.title, caution.reason) for caution in report.cautions],
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
         "lost_columns": report.describe_lost_columns(),
@@ -73,7 +80,7 @@ def describe_report(
         "facts": _list_facts(report, inspection),
         "options": _list_options(report),
         "files": _list_files(report),
-        "seconds": [(phase, f"{spent:.2f}") for phase, spent in report.seconds.items()],
+        "seconds": [(phase, f"{seconds:.2f}") for phase, seconds in report.seconds.items()],
         "missing": inspection.recorded.missing
         if inspection and report is inspection.recorded.report
         else (),
@@ -98,7 +105,7 @@ def mask_small_count(count: int, k: int) -> str:
 
 
 def describe_recount(report: Report, recount: Verification | None) -> str:
-    """Describe when the counts on the page were made, and whether the release has changed."""
+    """Describe when the rows were counted, and whether the release has changed since."""
     if recount is None:
         return (
             f"Counted on {_format_minute(report.created_at)} on the written rows, before anyone"
@@ -172,7 +179,7 @@ def describe_headline(
             "information lost",
             f"{100 * report.information_loss:.2f} %",
             symbol,
-            "0 % is the original; 100 % no longer distinguishes any rows.",
+            "0 % is the original; at 100 %, no two rows can be distinguished.",
         ),
     ]
     if report.homogeneity:
@@ -198,7 +205,7 @@ def describe_headline(
     return rows
 
 
-def _describe_class_sizes(report: Report, picture_numbers: PictureNumbers) -> Row:
+def _describe_class_sizes(report: Report, picture_numbers: PictureNumbers) -> PageValues:
     """Describe class sizes by a picture and a table, in at most ``MOST_BINS`` bins."""
     bins = bin_class_sizes(report.counts.rows.histogram)
     picture = svg.draw_class_sizes(bins, picture_numbers.next_number()) if bins else ""
@@ -211,7 +218,7 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
 
     Parameters
     ----------
-    histogram : from class size to the number of classes.
+    histogram : the number of classes by class size.
     """
     smallest_size, largest_size = min(histogram, default=0), max(histogram, default=-1)
     width = -(-(largest_size - smallest_size + 1) // MOST_BINS)
@@ -223,22 +230,22 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
     return bins
 
 
-def _describe_loss(report: Report) -> Row:
+def _describe_loss(report: Report) -> PageValues:
     """Describe the loss that the run measured, over all columns and by column."""
     symbol, measured_at = _METHOD_LOSS[report.loss_measure]
     levels = report.levels or {}
     return {
         "symbol": symbol,
         "measured_at": measured_at,
-        "total": format_figure(report.information_loss, 6),
+        "total": format_figure(report.information_loss, digits=6),
         "nearness": report.nearness or "",
-        "total_before_rounding": format_figure(report.information_loss_before_rounding, 6),
+        "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
         "rows": [
             {
                 "name": column.name,
-                "figure": format_figure(column.released, 6),
-                "before_rounding": format_figure(column.before_rounding, 6),
+                "figure": format_figure(column.released, digits=6),
+                "before_rounding": format_figure(column.before_rounding, digits=6),
                 "bar": svg.draw_share_bar(column.released),
                 "level": str(levels.get(column.name, "")),
             }
@@ -247,7 +254,7 @@ def _describe_loss(report: Report) -> Row:
     }
 
 
-def _describe_class_risk(report: Report, guarantee: Guarantee) -> Row:
+def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     """Describe the risk that follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class.
@@ -261,12 +268,12 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> Row:
     }
 
 
-def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -> Row:
+def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -> PageValues:
     """Describe the plot of risk against loss of trial releases, and its table.
 
     Parameters
     ----------
-    tradeoff : as for ``render_page``.
+    tradeoff : names of the axes, and points, in the form that ``render_page`` describes.
     """
     points = [
         svg.MapPoint(
@@ -302,7 +309,7 @@ def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -
     }
 
 
-def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> Row:
+def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> PageValues:
     """Describe the distribution of a released column by a picture and a table."""
     require_displayable(column)
     has_bins, has_labels = column.unit in ("number", "date"), column.unit == "label"
@@ -361,7 +368,7 @@ def _list_facts(
     """List what the ledger records: label, text, and whether the text contains a name."""
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
-        f"{report.rows_out:,} and those withheld"
+        f"{report.rows_out:,} and the withheld rows"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
@@ -394,12 +401,12 @@ def _list_facts(
 def _describe_nulls(report: Report) -> str:
     """Describe how many rows have a NULL in a quasi-identifier, and how they were treated."""
     count = mask_small_count(report.null_rows, report.k_requested)
-    policy = report.arguments.get("nulls", "error")
-    if policy == "suppress":
+    null_treatment = report.arguments.get("nulls", "error")
+    if null_treatment == "suppress":
         withheld_note = "withheld, among the rows withheld above" if report.suppressed else "none"
         strata_note = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
         return withheld_note + strata_note
-    if policy in ("category", "merge"):
+    if null_treatment in ("category", "merge"):
         n_values = sum(report.suppressed_cells.values())
         rare_patterns_note = (
             f"; {mask_small_count(n_values, report.k_requested)} values of rare patterns"
@@ -424,6 +431,7 @@ def _list_files(report: Report) -> list[tuple[str, str]]:
 
 def _list_options(report: Report) -> list[tuple[str, str]]:
     """List the options that are set, as the ledger records them."""
+    # Includes former names, which older versions recorded.
     shown_elsewhere = {
         *("also_k", "disclosive_columns", "entity_spellings", "exports", "few_persons"),
         *("hierarchies", "homogeneity", "intersects", "k", "kept_identifiers", "levels", "linking"),

@@ -48,7 +48,7 @@ def workbench(
     with report_errors("table"), handle_signals() as received_signals:
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
-        from dbanon.doors.cli.run import save_report
+        from dbanon.doors.cli.run import write_job_report
         from dbanon.extensions.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.extensions.workbench.program import run_workbench
         from dbanon.extensions.workbench.state import JobFileCommands, WorkbenchArguments
@@ -57,7 +57,7 @@ def workbench(
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
-        commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
+        commands = JobFileCommands(partial(open_jobs, inline_password=False), write_job_report)
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(JOB_FILE_SUFFIXES):
             if table or target or key or reading_options.non_default_options:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote
 
 import jinja2
 
-from dbanon.doors.html.page import create_environment, report_policy, report_style
+from dbanon.doors.html.page import create_environment, report_content_security_policy, report_style
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.extensions.workbench import database, forms, view
 from dbanon.extensions.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
@@ -123,7 +123,7 @@ class Routes:
             and self.bench.published_release is not None
             and self.bench.published_release.report_html
         ):
-            policy = f"{report_policy()}; frame-ancestors 'none'"
+            policy = f"{report_content_security_policy()}; frame-ancestors 'none'"
             return HttpResponse(
                 200,
                 self.bench.published_release.report_html,

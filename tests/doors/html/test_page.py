@@ -316,7 +316,7 @@ def test_small_counts_are_shown_as_a_range() -> None:
     few = replace(release.report, counts=replace(release.report.counts, rows_in=403, suppressed=3))
     text = render_page(few, inspection=release.look)
     assert "1 to 4 withheld" in text
-    assert "400 and those withheld" in text
+    assert "400 and the withheld rows" in text
 
 
 def correlations(evaluation: Any, rows: int) -> str:

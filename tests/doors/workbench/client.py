@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from dbanon.doors.cli.jobs import open_jobs
-from dbanon.doors.cli.run import save_report
+from dbanon.doors.cli.run import write_job_report
 from dbanon.extensions.workbench.access import Access
 from dbanon.extensions.workbench.routes import Routes
 from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
@@ -117,7 +117,7 @@ def text_of(page: str) -> str:
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in the test's thread."""
-    commands = JobFileCommands(lambda path: open_jobs(path, False), save_report)
+    commands = JobFileCommands(lambda path: open_jobs(path, False), write_job_report)
     bench = Workbench(WorkbenchArguments(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()

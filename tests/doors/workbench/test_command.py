@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbanon.data.option import all_parameters, parameters
-from dbanon.doors.cli.anonymize import anonymize, python_options
+from dbanon.doors.cli.anonymize import anonymize, to_python_options
 from dbanon.doors.cli.main import main
 from dbanon.doors.html.figures import format_figure
 from dbanon.doors.spelling import build_job_command
@@ -167,7 +167,7 @@ def test_each_form_of_an_option_is_read_again() -> None:
         output_kind="view",
     )
     line = build_job_command("duckdb:///x.duckdb", job, {"a,b": "name:tree"}, "sqlite:///y")
-    options = python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
+    options = to_python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
     for parameter in all_parameters(Job):
         if parameter.name not in ("chain", "hierarchies", "memory_limit", "exports"):
             parts = (job.policy, job.reading, job.pseudonym_options, job)
