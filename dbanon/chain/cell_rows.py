@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.displayed_rows import stage_renewed_rows
-from dbanon.chain.membership import PARTLY_LEFT, CellState
+from dbanon.chain.membership import PARTLY_LEFT, ChainState
 from dbanon.chain.reference import References, find_failing_cells
 from dbanon.chain.returns import freeze_returned_cells
 from dbanon.chain.rows_per_person import PERSON_COLUMNS, ChainTable
@@ -40,7 +40,10 @@ _CELLS_PER_INSERT = 1000
 
 
 def freeze_failing_cells(
-    state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
+    state: ChainState,
+    retained: Sequence[Attribute],
+    models: Sequence[Model],
+    references: References,
 ) -> int:
     """Freeze the cells whose rows in the source would break a model; return their number.
 
@@ -90,7 +93,7 @@ def freeze_failing_cells(
     return len(cells)
 
 
-def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
+def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.int64]) -> None:
     """Exclude newcomers permanently: record them as the members of a cell that is never displayed.
 
     Parameters
@@ -135,7 +138,7 @@ def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[in
     return set(cells[~model.is_satisfied(counts, table=np.empty(0))].tolist())
 
 
-def row_columns(state: CellState, n_retained: int) -> list[str]:
+def row_columns(state: ChainState, n_retained: int) -> list[str]:
     """Return the names of all columns of the chain's row table.
 
     Parameters
@@ -151,7 +154,7 @@ _NO_LONGER_DISPLAYED = "v.state IN ('gone', 'withdrawn')"
 
 
 def create_state_tables(
-    state: CellState, value_types: Sequence[str], retained_types: Sequence[str]
+    state: ChainState, value_types: Sequence[str], retained_types: Sequence[str]
 ) -> None:
     """Create the two tables of the chain: released values by cell, and displayed rows.
 
@@ -173,7 +176,10 @@ def create_state_tables(
 
 
 def freeze_changed_cells(
-    state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
+    state: ChainState,
+    retained: Sequence[Attribute],
+    models: Sequence[Model],
+    references: References,
 ) -> dict[str, int]:
     """Stage the live cells whose rows have changed, and freeze those that may not be updated.
 
@@ -199,7 +205,7 @@ def freeze_changed_cells(
 
 
 def update_displayed_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     newcomers: Relation | None,
     first_new_cell: int,
@@ -214,7 +220,7 @@ def update_displayed_rows(
     ----------
     newcomers : the rows of admitted newcomers in the source; None if there are none.
     first_new_cell : the number of the first cell of these newcomers.
-    is_large_batch : as in ``CellState.admit_classes``.
+    is_large_batch : as in ``ChainState.admit_classes``.
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
@@ -275,7 +281,7 @@ def update_displayed_rows(
         session.analyze(state.chain.table(session, "row"))
 
 
-def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, int]:
+def _stage_changed_cells(state: ChainState, names: Sequence[str]) -> dict[str, int]:
     """Stage how many rows have changed in each live cell whose members are all in the source.
 
     If persons may have several rows, the persons whose rows have changed are counted instead.

@@ -1,7 +1,7 @@
 """The definition of a chain: what later releases reuse of the first one.
 
-It has the settings of the job, the measures of the table (scales and frequencies), the hierarchies
-and the released columns, and is stored with the chain as JSON.
+A definition holds the settings of the job, the measures of the table (scales and frequencies), the
+hierarchies and the released columns. It is stored with the chain as JSON.
 """
 
 from __future__ import annotations
@@ -69,17 +69,20 @@ def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
 
 
 def recode_as_first_release(
-    microdata: Microdata, measures: Measures, with_hierarchy: Collection[str]
+    microdata: Microdata, measures: Measures, columns_with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Measures]:
-    """Convert the codes of records to those of the chain's first release; return new measures, too.
+    """Convert the codes of records to those of the chain's first release.
 
-    Only sensitive columns are measured on these records, for models that need no comparison. Other
-    models compare classes with the distribution of the first release: see ``reference``.
+    The measures that are returned with the records are those of the first release, extended by
+    values that are new in these records, and the value frequencies of these records' sensitive
+    columns. Models that compare classes with a table do not use the latter: they use the
+    distribution of the first release (see ``reference``).
 
     Parameters
     ----------
     measures : the measures of the first release.
-    with_hierarchy : columns with a hierarchy, which may have values that the first release lacked.
+    columns_with_hierarchy : the names of the columns with a hierarchy. Only these may have values
+        that the first release lacked.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def recode_as_first_release(
         values, name = microdata.categories[index], attribute.name
         original = distributions[name]
         new_values = sorted(set(values) - set(original.values))
-        if new_values and name not in with_hierarchy:
+        if new_values and name not in columns_with_hierarchy:
             raise ChainChanged(
                 f'Column "{name}"'
                 f" holds {len(new_values)} values that were not there when the chain began, and no"
@@ -172,7 +175,7 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    ChainChanged : settings differ; the message lists them.
+    ChainChanged : settings differ; the error's detail lists them.
     """
     assert chain.definition is not None
     # Options that did not exist at the first release had their default values.
@@ -190,14 +193,15 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Relation) -> None:
     """Check that a job reads the chain's source, and that its ``where`` uses no retained column.
 
-    The condition is checked by its words: it may contain the name of a retained column only if the
-    database accepts it without that column.
+    The condition is refused if it contains all words of a retained column's name, or if the
+    database does not accept it with the other columns alone.
 
     Raises
     ------
     ChainChanged : the job reads another relation or has another entity column.
-    UnsupportedType, ChainEntityRows : as ``require_entity``.
-    InvalidParameter : ``where`` uses a retained column.
+    UnsupportedType, ChainEntityRows : the entity column cannot identify persons; see
+        ``require_entity``.
+    InvalidParameter : ``where`` uses a retained column, or may do so.
     """
     session = source.session
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
@@ -240,7 +244,7 @@ def build_definition(
     ----------
     table_settings : the settings of the chain's further tables, from ``tables.describe_tables``.
     typical_class_loss : the information loss per value that later classes are compared with, from
-        ``quality.typical_loss``. Chains of versions before 0.3 do not have it.
+        ``quality.compute_typical_loss``; None if it was not measured.
     """
     assert release.measures is not None
     return {

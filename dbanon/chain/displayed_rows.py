@@ -32,11 +32,11 @@ from dbanon.sessions.pseudonym_session import (
 from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 
 def stage_renewed_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     renewed_cells: str,
     first_new_cell: int | None,
@@ -97,7 +97,7 @@ class DisplayedRowCounts:
     n_persons_over_limit: int
 
 
-def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
+def count_displayed_rows(state: ChainState) -> DisplayedRowCounts:
     """Count the displayed rows, and the persons with rows withheld beyond the limit."""
     table_counts = state.session.rows(
         f"SELECT p.{TABLE_NUMBER}, sum(p.n), sum(p.{N_WITHHELD})"
@@ -126,7 +126,7 @@ class DisplayedSource:
     state_columns : by name of a released column, its column in the chain's tables.
     """
 
-    state: CellState
+    state: ChainState
     table_number: int
     state_columns: Mapping[str, str]
 

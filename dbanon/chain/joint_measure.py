@@ -25,7 +25,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 _RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-_HINT = (
+_MISSING_IDENTIFIER_HINT = (
     "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
     " another column that all of them have. Without one, dbanon cannot know which rows"
     " belong to the same person. For later releases: a chain of mode measure counts them by keyed"
@@ -250,7 +250,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
         if required not in attributes:
             raise ColumnNotFound(
                 f'Release {name} has no column "{required}".',
-                hint=_HINT
+                hint=_MISSING_IDENTIFIER_HINT
                 if required == entity
                 else "Name columns that every release has: `sensitive`.",
             )
@@ -259,7 +259,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             f'Column "{entity}"'
             f" of release {name} is a quasi-identifier: its values are shared by classes, and do"
             " not identify persons.",
-            hint=_HINT,
+            hint=_MISSING_IDENTIFIER_HINT,
         )
     class_columns = ", ".join(
         session.grouping_sql(attributes[column]) for column in entry.quasi_identifiers

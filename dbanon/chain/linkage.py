@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.recount import SubqueryRelation
 from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.chain.state import ChainColumn
@@ -61,17 +61,17 @@ class DisplayedColumns:
     draft : the prepared release of the table; its relation has the types of the columns.
     columns : the columns of the release.
     table_number : the index of the table among those of the chain.
-    bounds_cells : True if each cell has at least k rows of this table. Otherwise columns are not
+    cells_have_k_rows : True if each cell has at least k rows of this table. Otherwise columns are not
         searched for codings.
     has_k_anonymous_rows : True if entire rows are k-anonymous. Otherwise there are no classes that
         a column could undo.
     """
 
-    state: CellState
+    state: ChainState
     draft: PreparedRelease
     columns: Sequence[ChainColumn]
     table_number: int
-    bounds_cells: bool
+    cells_have_k_rows: bool
     has_k_anonymous_rows: bool = True
 
     @property
@@ -108,7 +108,7 @@ class DisplayedColumns:
         name = self.state.chain.table(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
-    def _keys(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    def _key_expressions(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
         """Return, for each column of the chain's tables, SQL expressions that identify its values.
 
         Values are the same if readers see the same text. The alias of the rows is s.
@@ -128,18 +128,18 @@ class DisplayedColumns:
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             strengths[name] = {}
-            for column in self._shared_columns if self.bounds_cells else ():
+            for column in self._shared_columns if self.cells_have_k_rows else ():
                 strength = max(
-                    self._agreement(
+                    self._measure_agreement(
                         name, column.state_column, both_directions=name in self.draft.job.keep
                     ),
-                    self._explained_variance(name, column),
+                    self._measure_explained_variance(name, column),
                 )
                 source = column.source
                 strengths[name][source] = max(strength, strengths[name].get(source, 0.0))
         return strengths
 
-    def _agreement(self, name: str, label_column: str, *, both_directions: bool) -> float:
+    def _measure_agreement(self, name: str, label_column: str, *, both_directions: bool) -> float:
         """Measure dependence by how often rows with the same value have the same label.
 
         Parameters
@@ -150,7 +150,10 @@ class DisplayedColumns:
         both_directions : True to measure also how often rows with the same label have the same
             value; the larger result counts.
         """
-        [value], [label] = self._keys([self._state_column(name)]), self._keys([label_column])
+        [value], [label] = (
+            self._key_expressions([self._state_column(name)]),
+            self._key_expressions([label_column]),
+        )
         select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value)]
         select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label)]
         values = ", ".join(f"g{i}" for i in range(len(value)))
@@ -181,7 +184,7 @@ class DisplayedColumns:
             else strength
         )
 
-    def _explained_variance(self, name: str, column: ChainColumn) -> float:
+    def _measure_explained_variance(self, name: str, column: ChainColumn) -> float:
         """Measure dependence by the explained variance of released numbers, or interval midpoints.
 
         Parameters
@@ -192,7 +195,7 @@ class DisplayedColumns:
         state_column = column.state_column
         session = self.state.session
         relation = session.find_source(self.state.chain.table(session, "value"))
-        [value] = self._keys([self._state_column(name)])
+        [value] = self._key_expressions([self._state_column(name)])
         rows = f"FROM {self._row_query.quoted} AS s"
         rows += f" WHERE {value[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
         if relation.attribute(state_column).kind not in _NUMBER_KINDS:
@@ -219,7 +222,7 @@ class DisplayedColumns:
             f" CROSS JOIN (SELECT avg(x) AS middle FROM {numbers}) AS overall GROUP BY {values})"
             " AS values_counted"
         )
-        return _strength(int(n or 0), int(n_groups), float(between or 0.0), float(total or 0.0))
+        return _to_strength(int(n or 0), int(n_groups), float(between or 0.0), float(total or 0.0))
 
     def find_coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
         """Return a finding if a column is another coding of a quasi-identifier; otherwise None.
@@ -237,7 +240,7 @@ class DisplayedColumns:
             *(column.state_column for column in self._shared_columns),
             self._state_column(name),
         ]
-        key_parts = [key_part for key in self._keys(state_columns) for key_part in key]
+        key_parts = [key_part for key in self._key_expressions(state_columns) for key_part in key]
         named_parts = ", ".join(f"{key_part} AS c{i}" for i, key_part in enumerate(key_parts))
         columns = ", ".join(f"c{i}" for i in range(len(key_parts)))
         # If persons have several rows, count each person once.
@@ -262,7 +265,7 @@ class DisplayedColumns:
         """Return a finding if a column identifies groups, such as households; otherwise None."""
         if not may_be_group_number(self.job, self.draft.relation, name):
             return None
-        [group] = self._keys([self._state_column(name)])
+        [group] = self._key_expressions([self._state_column(name)])
         keys = ", ".join(group)
         size_counts = self.state.session.rows(
             "SELECT size, count(*) FROM (SELECT count(*) AS size"
@@ -277,7 +280,7 @@ class DisplayedColumns:
         no_matches = np.zeros((len(sizes), 0), np.int64)
         if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
-        profile = self._keys([column.state_column for column in self._shared_columns])
+        profile = self._key_expressions([column.state_column for column in self._shared_columns])
         query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
@@ -325,10 +328,10 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
     code_sizes = np.bincount(codes, sizes)
     between = np.square(np.bincount(codes, sizes * centered)) / code_sizes
     total = float(sizes @ np.square(centered))
-    return _strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
+    return _to_strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
 
 
-def _strength(n: int, n_groups: int, between: float, total: float) -> float:
+def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
     """Convert explained variance to a strength: 0 by chance, 0.5 at ``_MIN_EXPLAINED``, 1 if all.
 
     Parameters

@@ -13,7 +13,7 @@ from dbanon.chain import pair as chain_pair
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.other_publications import (
     describe_releases_outside,
     describe_shared_persons,
@@ -295,7 +295,7 @@ def measure(store: Store, name: str, key: str) -> Measured:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
-        history_counts = recount.count_histories(_cell_state(session, chain))
+        history_counts = recount.count_histories(_chain_state(session, chain))
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
@@ -335,7 +335,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         # Withdraw with the next release: the last one still displayed these persons. Their history
         # must differ from that of persons who left with the last release.
-        state = replace(_cell_state(session, chain), sequence=chain.sequence + 1)
+        state = replace(_chain_state(session, chain), sequence=chain.sequence + 1)
         return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
@@ -366,9 +366,9 @@ def _describe_release(release: Mapping[str, Any]) -> str:
     )
 
 
-def _cell_state(session: Session, chain: ChainRecord) -> CellState:
+def _chain_state(session: Session, chain: ChainRecord) -> ChainState:
     """The state of a chain after its last release."""
-    return CellState(session, chain, chain.sequence, chain.k or 0)
+    return ChainState(session, chain, chain.sequence, chain.k or 0)
 
 
 def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:

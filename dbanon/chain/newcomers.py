@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain import definition
-from dbanon.chain.membership import CellState
-from dbanon.chain.quality import GOOD_LOSS_FACTOR, class_losses, typical_loss
+from dbanon.chain.membership import ChainState
+from dbanon.chain.quality import GOOD_LOSS_FACTOR, compute_class_losses, compute_typical_loss
 from dbanon.chain.reference import References, encode_by_reference, references_from_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -43,7 +43,7 @@ class NewcomerClasses:
     clustering : the classes of the admitted records.
     measures : the measures of the first release; None if this is the first release.
     excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
-    typical_class_loss : at the first release, the ``typical_loss`` of its classes; else None.
+    typical_class_loss : at the first release, the ``compute_typical_loss`` of its classes; else None.
     """
 
     microdata: Microdata
@@ -54,7 +54,7 @@ class NewcomerClasses:
     typical_class_loss: float | None = None
 
 
-def admits_newcomers(state: CellState) -> bool:
+def admits_newcomers(state: ChainState) -> bool:
     """Whether this release admits newcomers at all."""
     return (state.sequence - 1) % state.chain.rules.admit_every == 0
 
@@ -76,11 +76,11 @@ def select_classes(
 
     Parameters
     ----------
-    losses : float64 (n_classes,), from ``class_losses``.
+    losses : float64 (n_classes,), from ``compute_class_losses``.
     waiting_times : int64 (n_classes,), the number of releases for which the longest-waiting member
         has waited.
     n_newcomers : the number of newcomers in all strata.
-    typical_class_loss : ``typical_loss`` of the first release; None if the chain has not stored it.
+    typical_class_loss : ``compute_typical_loss`` of the first release; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
     if n_newcomers < rules.min_group_size(k):
@@ -101,7 +101,7 @@ def _too_few_newcomers_error(chain_name: str, n_newcomers: int, class_size: int)
 
 
 def classify_newcomers(
-    job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
+    job: Job, planned: Plan, source: SqlSource, state: ChainState, clock: Clock
 ) -> NewcomerClasses:
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
@@ -149,9 +149,9 @@ def classify_newcomers(
     losses, typical_class_loss = np.empty(0), None
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = class_losses(recoded, clustering.measures, clustering, policy)
+            losses = compute_class_losses(recoded, clustering.measures, clustering, policy)
     if is_first:
-        typical_class_loss = typical_loss(losses)
+        typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
         longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
@@ -215,7 +215,7 @@ def restrict_clustering(
 def _enforce_models(
     batch: NewcomerClasses,
     planned: Plan,
-    state: CellState,
+    state: ChainState,
     candidates: Microdata,
     references: References,
     clock: Clock,
@@ -263,7 +263,7 @@ def _enforce_models(
 
 def _recode_as_first_release(
     planned: Plan,
-    state: CellState,
+    state: ChainState,
     microdata: Microdata,
     policy: Policy,
     measures: Measures | None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 from dbanon.chain import state as chain_state
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.state import ChainRecord
 from dbanon.errors import ChainSamePersons
 from dbanon.job.chain import ChainRules
@@ -70,7 +70,7 @@ def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
     return names
 
 
-def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
+def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> dict[int, int]:
     """Count the joint histories over both chains, by the number of persons who share them.
 
     The counts are exact at the first release, when all persons of the chain are in the source.
@@ -113,6 +113,6 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
     return {int(n_persons): int(n_histories) for n_persons, n_histories in size_counts}
 
 
-def _find_predecessor(state: CellState) -> ChainRecord:
+def _find_predecessor(state: ChainState) -> ChainRecord:
     assert state.chain.rules.new_chain_from is not None
     return chain_state.find_chain(state.session, state.chain.rules.new_chain_from)

@@ -26,7 +26,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 
 def _was_absent_since_update(member: str, cell: str) -> str:
@@ -59,7 +59,7 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
     return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
 
 
-def sealed_cells(state: CellState) -> str:
+def sealed_cells(state: ChainState) -> str:
     """Build a query of the cells that no group may leave: a member returned or has excluded rows.
 
     It has no rows for a ledger of an earlier version without the counts, as a preview may read it.
@@ -79,18 +79,18 @@ def sealed_cells(state: CellState) -> str:
     )
 
 
-def freeze_returned_cells(state: CellState, n_staged: int) -> int:
+def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
     """Freeze the cells whose new rows would reveal rows of returned persons; return their number.
 
     Cells with changed rows must be staged already.
 
     Parameters
     ----------
-    n_staged : the number of columns staged with the persons; 1 if persons may have several rows,
+    n_staged_columns : the number of columns staged with the persons; 1 if persons may have several rows,
         since the only column is then a digest.
     """
     session, k = state.session, int(state.k)
-    names = [statements.kept_column(i) for i in range(n_staged)]
+    names = [statements.kept_column(i) for i in range(n_staged_columns)]
     # Compare hashes of rows if the database can compute them: they cover the bytes readers see.
     row_hash = None
     if not state.has_several_rows:
@@ -142,14 +142,14 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
         f" FROM ({excluded_by_member}) AS p"
         " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_absent) = 1",
     )
-    too_few = (
+    frozen_condition = (
         f"r.most_excluded > 0 AND (r.members - r.most_excluded < {k}"
         f" OR r.n_without_excluded < {k} OR r.n_without_excluded <= r.most_excluded)"
     )
     if state.chain.rules.changes == HOLD:
         drifted_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d WHERE d.n_changed < {k}"
-        too_few += f" OR r.cell IN ({drifted_cells})"
-    frozen_cells = f"SELECT r.cell FROM {quote(CELLS_WITH_RETURNED)} AS r WHERE {too_few}"
+        frozen_condition += f" OR r.cell IN ({drifted_cells})"
+    frozen_cells = f"SELECT r.cell FROM {quote(CELLS_WITH_RETURNED)} AS r WHERE {frozen_condition}"
     [(n_frozen,)] = session.rows(f"SELECT count(*) FROM ({frozen_cells}) AS frozen")
     if n_frozen:
         session.run(
@@ -158,11 +158,11 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     return int(n_frozen)
 
 
-def record_absences(state: CellState) -> None:
+def record_absences(state: ChainState) -> None:
     """Record which members are absent, and how many rows are excluded for returned members.
 
     If no displayed row changed during an absence, no row is excluded. Call this before
-    ``CellState.write_decided_states``.
+    ``ChainState.write_decided_states``.
     """
     if state.chain.rules.changes == FREEZE:
         return
@@ -173,12 +173,12 @@ def record_absences(state: CellState) -> None:
         f" JOIN {quote(NEXT_CELL_STATES)} AS v"
         " ON v.cell = r.cell WHERE v.state = 'live' AND r.changed > 0"
     )
-    is_displayed = f"m.{state.chain_condition} AND m.left_at_release IS NULL"
+    displayed_condition = f"m.{state.chain_condition} AND m.left_at_release IS NULL"
     if session.rows(f"SELECT 1 FROM ({updated_cells}) AS r LIMIT 1"):
         session.run(
             f"UPDATE {member_table}"
             f" AS m SET excluded_rows = {_excluded_rows_sql('m', 'c')} + r.changed"
-            f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {is_displayed}"
+            f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {displayed_condition}"
             f" AND c.{state.chain_condition} AND c.cell = m.cell AND r.cell = m.cell"
             f" AND {_was_absent_since_update('m', 'c')}"
         )
@@ -188,7 +188,7 @@ def record_absences(state: CellState) -> None:
         session.run(
             f"UPDATE {member_table} AS m SET missed = {int(state.sequence)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"
-            f" FROM {cell_table} AS c WHERE {is_displayed} AND c.{state.chain_condition}"
+            f" FROM {cell_table} AS c WHERE {displayed_condition} AND c.{state.chain_condition}"
             f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
         )
     # Without statistics, planners expect no absences and would scan all cells for each one.

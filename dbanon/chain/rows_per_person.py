@@ -34,7 +34,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
     from dbanon.chain.state import ChainRecord
     from dbanon.job.job import Job
 
@@ -92,7 +92,7 @@ def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
 
 
 def stage_source(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
     *,
@@ -124,7 +124,7 @@ def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tup
 
 
 def _stage_persons_with_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
     with_rows: bool,
@@ -178,7 +178,7 @@ def _stage_persons_with_rows(
 
 
 def _drop_newcomers_without_quasi_identifiers(
-    state: CellState, chain_tables: Sequence[ChainTable]
+    state: ChainState, chain_tables: Sequence[ChainTable]
 ) -> None:
     """Delete newcomers without a row in the first table from the staged persons.
 
@@ -199,7 +199,7 @@ def _drop_newcomers_without_quasi_identifiers(
     )
 
 
-def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
+def _stage_source_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     """Stage the rows of all tables: person, table number and the retained columns of all tables."""
     session, selects = state.session, []
     retained = [
@@ -231,13 +231,13 @@ def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
     return [column for chain_table in chain_tables for column in chain_table.state_columns]
 
 
-def _row_digest(state: CellState, chain_tables: Sequence[ChainTable]) -> str:
+def _row_digest(state: ChainState, chain_tables: Sequence[ChainTable]) -> str:
     """SQL of the digest of a row."""
     relation = state.chain.table(state.session, "row")
     return state.session.row_digest(relation, [TABLE_NUMBER, *list_state_columns(chain_tables)])
 
 
-def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
+def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     """Limit the staged rows per person and table; a keyed hash decides which rows remain.
 
     The hash covers the contents of a row, and its number among equal rows of the person, but not
@@ -296,7 +296,7 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     )
 
 
-def _stage_displayed(state: CellState, digest: str) -> None:
+def _stage_displayed(state: ChainState, digest: str) -> None:
     """Stage the displayed persons, one row each, with the digest of their displayed rows.
 
     Parameters

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import ChainColumn, require_entity
@@ -261,7 +261,7 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
 
 
 def recount_joined(
-    state: CellState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
+    state: ChainState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
     """Count the combinations of values in any table, and those that fewer than k persons share.
 

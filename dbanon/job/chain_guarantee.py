@@ -35,11 +35,12 @@ class ChainGuarantee(Guarantee):
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the number of tables in which its persons have rows. With several, k counts persons
-        over all of them, and the release shows which persons have rows in a table.
-    only_measured : True if each release builds new classes, and histories are only counted.
-    max_exposed : limit for the fraction of persons whose history is shared by fewer than k persons,
-        if histories are only counted; None for no limit.
+    tables : the number of tables of the chain. With several, k counts persons over all of them, and
+        the release of a table has rows only for those persons who have rows there.
+    only_measured : True if each release builds new classes, and the chain only counts how many
+        persons share a history.
+    max_exposed : the largest allowed fraction of persons whose history is shared by fewer than k
+        persons, in a chain that only counts histories; None for no limit.
     """
 
     entity: str = ""
@@ -115,38 +116,41 @@ class ChainGuarantee(Guarantee):
         RecountFailed : the written rows differ from the state of the chain.
         ChainExposed : too many persons have a history that fewer than k share.
         """
-        histories = counts.histories
-        assert histories is not None
-        if not histories.persons:
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
+        if not chain_counts.persons:
             raise TooFewRecords(
                 f"No one would be in this release of chain {self.chain}:"
-                f" {histories.waiting_persons} persons wait, fewer than a class needs.",
+                f" {chain_counts.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again once there are more persons.",
             )
-        n_rows = histories.persons if histories.rows is None else histories.rows
+        n_rows = chain_counts.persons if chain_counts.rows is None else chain_counts.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
-        self.require_histories(histories)
+        self.require_chain_counts(chain_counts)
         return self.verdict(counts, self._require_levels(counts, expected))
 
-    def require_histories(self, histories: ChainCounts) -> None:
-        """Check the counts of histories in the chain's state.
+    def require_chain_counts(self, chain_counts: ChainCounts) -> None:
+        """Check the counts of a chain's persons, classes and histories after a release.
 
         Raises
         ------
         TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
         """
         for n_wrong, description in (
-            (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
             (
-                histories.rewritten_rows,
-                "held classes have rows that differ from those released before",
+                chain_counts.mismatched_cells,
+                "classes do not have exactly the rows of their persons",
             ),
             (
-                histories.mismatched_combinations,
-                "combinations of released values differ in rows from their classes",
+                chain_counts.rewritten_rows,
+                "rows of held classes differ from those released before",
             ),
             (
-                histories.joined_combinations_below_k,
+                chain_counts.mismatched_combinations,
+                "combinations of released values have more or fewer rows than their classes",
+            ),
+            (
+                chain_counts.joined_combinations_below_k,
                 "combinations of joined tables are shared by fewer persons than k",
             ),
         ):
@@ -155,37 +159,43 @@ class ChainGuarantee(Guarantee):
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
         if self.only_measured:
-            self.require_exposure_limit(histories.exposed_persons, histories.persons_so_far)
+            self.require_exposure_limit(chain_counts.exposed_persons, chain_counts.persons_so_far)
         elif (
             min(
-                histories.rarest_history_persons, _fewest_per_combination(histories, default=self.k)
+                chain_counts.rarest_history_persons,
+                _fewest_per_combination(chain_counts, default=self.k),
             )
             < self.k
         ):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {pluralize(histories.rarest_history_persons, 'person')}, fewer than"
+                f" {pluralize(chain_counts.rarest_history_persons, 'person')}, fewer than"
                 f" k = {self.k}; nothing was published.",
                 hint=REPORT_IT,
             )
-        if histories.failing_cells:
+        if chain_counts.failing_cells:
             raise ChainModelBroken(
-                f"{histories.failing_cells} classes of chain {self.chain} would violate a privacy"
+                f"{chain_counts.failing_cells} classes of chain {self.chain} would violate a privacy"
                 " model; nothing was published.",
                 hint=REPORT_IT,
             )
 
-    def require_exposure_limit(self, exposed: int, n_persons: int) -> None:
+    def require_exposure_limit(self, n_exposed: int, n_persons: int) -> None:
         """Check that the fraction of exposed persons is at most ``max_exposed``.
+
+        Parameters
+        ----------
+        n_exposed : the number of persons whose history is shared by fewer than k persons.
+        n_persons : the number of persons with a history.
 
         Raises
         ------
-        ChainExposed : it is not.
+        ChainExposed : the fraction is larger.
         """
-        if self.max_exposed is None or exposed <= self.max_exposed * n_persons:
+        if self.max_exposed is None or n_exposed <= self.max_exposed * n_persons:
             return
         raise ChainExposed(
-            f"With this release {exposed} of {n_persons} persons would have a joint"
+            f"With this release {n_exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Raise max_exposed, or make the release in a chain of mode continue, where k"
@@ -199,11 +209,11 @@ class ChainGuarantee(Guarantee):
 
         For models that compare with the chain's first release, they come from the chain's state.
         """
-        histories = counts.histories
-        assert histories is not None
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
         first_release_levels = {
             index: CountedModel(f"{self.models[index].describe()}{FIRST_RELEASE_SUFFIX}", level)
-            for index, level in histories.levels.items()
+            for index, level in chain_counts.levels.items()
         }
         recounted_models = [
             model for index, model in enumerate(self.models) if index not in first_release_levels
@@ -216,26 +226,29 @@ class ChainGuarantee(Guarantee):
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on counted persons, or on counted rows if each person has one row."""
-        histories = counts.histories
-        assert histories is not None
-        k = _fewest_per_combination(histories, default=counts.rows.smallest)
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
+        k = _fewest_per_combination(chain_counts, default=counts.rows.smallest)
         return Verdict(
             k=k,
             rarest_combination_size=k,
             models=levels,
-            persons=histories.persons,
-            ledger_values={"entity": self.entity, "persons": histories.persons}
+            persons=chain_counts.persons,
+            ledger_values={"entity": self.entity, "persons": chain_counts.persons}
             | ({"tables": self.tables} if self.tables > 1 else {}),
             unit_suffix=(
-                f' (persons: distinct values of "{self.entity}", {histories.persons} in all)'
+                f' (persons: distinct values of "{self.entity}", {chain_counts.persons} in all)'
             ),
         )
 
 
-def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
-    """The persons who share the rarest combination; ``default`` if each person has one row."""
+def _fewest_per_combination(chain_counts: ChainCounts, default: int) -> int:
+    """The number of persons who share the rarest combination of released values.
+
+    If each person has one row, this is not counted separately, and ``default`` is returned.
+    """
     return (
         default
-        if histories.rarest_combination_persons is None
-        else histories.rarest_combination_persons
+        if chain_counts.rarest_combination_persons is None
+        else chain_counts.rarest_combination_persons
     )
