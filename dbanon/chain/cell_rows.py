@@ -2,10 +2,10 @@
 
 A *cell* is a class of a chain: persons who were admitted together and share released values (see
 ``membership``). Rows and cells are *displayed* if the current release contains them. A cell is
-frozen if its rows in the source would break a privacy model: its displayed rows then stay as they
-are. Only cells whose members are all in the source and whose rows have changed are checked; the
-others still satisfy the models. The database sends only counts of values; it sends the values
-themselves only for models that compare classes with a table.
+*frozen*, which means that its displayed rows stay as they are, if its rows in the source would
+violate a privacy model. Only cells whose members are all in the source and whose rows have changed
+are checked; the others still satisfy the models. The database sends only counts of values; it sends
+the values themselves only for models that compare classes with a table.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def freeze_failing_cells(
     models: Sequence[Model],
     references: References,
 ) -> int:
-    """Freeze the cells whose rows in the source would break a model; return their number.
+    """Freeze the cells whose rows in the source would violate a model; return their number.
 
     Parameters
     ----------
     retained : the columns staged with the persons, including those of the models.
+    models : the privacy models that the rows of a cell must satisfy.
     references : by column, the frequencies in the first release that models compare classes with.
     """
     session = state.session
@@ -121,7 +122,7 @@ def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.in
 
 
 def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
-    """Return the cells that break a model which only uses the frequencies of values.
+    """Return the cells that violate a model that only uses the frequencies of values.
 
     Parameters
     ----------
@@ -188,13 +189,13 @@ def freeze_changed_cells(
     - ``drifted``: cells with fewer than k changed rows;
     - ``changed``: changed rows;
     - ``back``: cells frozen because persons returned;
-    - ``unfit``: cells frozen because their new rows would break a model.
+    - ``unfit``: cells frozen because their new rows would violate a model.
 
     Parameters
     ----------
     retained : the columns staged with the persons.
-    models : privacy models that the rows of a cell must satisfy to be displayed.
-    references : the tables that some models compare with.
+    models : the privacy models that the rows of a cell must satisfy to be displayed.
+    references : by column, the frequencies in the first release that models compare classes with.
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
@@ -220,12 +221,12 @@ def update_displayed_rows(
     ----------
     newcomers : the rows of admitted newcomers in the source; None if there are none.
     first_new_cell : the number of the first cell of these newcomers.
-    is_large_batch : as in ``ChainState.admit_classes``.
+    is_large_batch : True if the state grows so much that it needs new planner statistics.
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     names = [statements.kept_column(i) for i in range(len(retained))]
-    # SQL condition for existing cells that take new rows.
+    # SQL condition for existing cells that take new rows from the source.
     renewed_condition = ""
     # Rows to insert, as pairs of a SELECT and the columns to order it by.
     inserts = []
@@ -295,7 +296,8 @@ def _stage_changed_cells(state: ChainState, names: Sequence[str]) -> dict[str, i
     columns = ", ".join(["cell", *names])
     old_columns = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new_columns = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
-    # Cells with same = 1 have an unchanged row hash.
+    # Joins the rows with an alias, which replaces {}, to the live cells whose members are all in
+    # the source. Cells with same = 1 are known to be unchanged, so they are left out.
     join_complete_cells = (
         f"JOIN {quote(NEXT_CELL_STATES)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
         " AND v.present = v.members AND v.same = 0"

@@ -118,10 +118,11 @@ def count_displayed_rows(state: ChainState) -> DisplayedRowCounts:
 
 @dataclass(frozen=True)
 class DisplayedSource:
-    """The displayed rows of one table, grouped by value for checks of retained columns.
+    """The displayed rows of one table, which checks of retained columns read grouped by value.
 
     Parameters
     ----------
+    state : the state of the chain after this release.
     table_number : the index of the table among those of the chain.
     state_columns : by name of a released column, its column in the chain's tables.
     """
@@ -133,7 +134,11 @@ class DisplayedSource:
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value in a column, without NULL, and count persons.
 
-        Dependence of the groups on quasi-identifiers is not determined: the result has zeros.
+        The counts ``identical`` of the result are not determined here: they are all 0.
+
+        Parameters
+        ----------
+        name : the name of the released column.
         """
         column = self.state_columns[name]
         attribute = draft.relation.attribute(name)
@@ -159,4 +164,5 @@ class DisplayedSource:
             -1, 3
         )
         no_matches = np.zeros((len(counts), len(draft.microdata.attributes)), np.int64)
-        return ValueGroups(counts[:, 0], counts[:, 1], counts[:, 2], no_matches)
+        sizes, n_values, n_rare_values = counts.T
+        return ValueGroups(sizes, n_values, n_rare_values, no_matches)

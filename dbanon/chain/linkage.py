@@ -1,11 +1,13 @@
 """Find retained columns by which readers could tell the members of a cell apart.
 
-A *cell* is a class of a chain (see ``membership``); a *retained column* is released unchanged. It
-undoes cells if it is another coding of a quasi-identifier. Releases outside of chains check this
-with original values. A chain may not: no message, not even a refusal, may depend on which person of
-a cell has which value. So only the displayed rows (those in the current release) are used here. If
-a column is another coding of a quasi-identifier, rows with the same value in the column have closer
-released values of the quasi-identifier than random rows. This is measured by the variance of
+A *cell* is a class of a chain (see ``membership``); a *retained column* is released unchanged. If a
+retained column is another coding of a quasi-identifier, such as the year of birth beside the age,
+it undoes the cells. Releases outside of chains check this with original values. A chain may not: no
+message, not even a refusal, may depend on which person of a cell has which value. So only the
+displayed rows (those in the current release) are used here.
+
+If a column is another coding of a quasi-identifier, rows with the same value in the column have
+closer released values of the quasi-identifier than random rows. This is measured by the variance of
 released numbers, and by the share of row pairs with equal released values. Both measures run from 0
 (chance) to 1.
 """
@@ -58,11 +60,12 @@ class DisplayedColumns:
 
     Parameters
     ----------
+    state : the state of the chain after this release.
     draft : the prepared release of the table; its relation has the types of the columns.
     columns : the columns of the release.
     table_number : the index of the table among those of the chain.
-    cells_have_k_rows : True if each cell has at least k rows of this table. Otherwise columns are not
-        searched for codings.
+    cells_have_k_rows : True if each cell has at least k rows of this table. Otherwise columns are
+        not searched for codings of quasi-identifiers.
     has_k_anonymous_rows : True if entire rows are k-anonymous. Otherwise there are no classes that
         a column could undo.
     """
@@ -109,9 +112,10 @@ class DisplayedColumns:
         return SubqueryRelation(name.schema, name.name, query)
 
     def _key_expressions(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return, for each column of the chain's tables, SQL expressions that identify its values.
+        """Return, for each of some columns of the chain's tables, SQL that identifies its values.
 
-        Values are the same if readers see the same text. The alias of the rows is s.
+        Each item is a tuple of expressions over rows with the alias s. All of its expressions are
+        equal in two rows if readers see the same text for both values.
         """
         keys: list[tuple[str, ...]] = []
         for column in columns:
@@ -144,7 +148,7 @@ class DisplayedColumns:
 
         Parameters
         ----------
-        name : the retained column.
+        name : the name of the retained column.
         label_column : the column of the chain's tables with the labels (released values) of the
             quasi-identifier.
         both_directions : True to measure also how often rows with the same label have the same
@@ -189,7 +193,7 @@ class DisplayedColumns:
 
         Parameters
         ----------
-        name : the retained column.
+        name : the name of the retained column.
         column : the released quasi-identifier.
         """
         state_column = column.state_column
@@ -201,8 +205,8 @@ class DisplayedColumns:
         if relation.attribute(state_column).kind not in _NUMBER_KINDS:
             if self.draft.relation.attribute(column.source).kind not in _KINDS_WITH_INTERVALS:
                 return 0.0
-            # Released values are labels of intervals. The values of the retained column are
-            # replaced by numbers.
+            # The released values are labels of intervals. Read the values of the retained column as
+            # numbers (codes), so that they stay in the database.
             label_counts = session.rows(
                 "SELECT code, label, count(*) FROM (SELECT dense_rank() OVER (ORDER BY"
                 f" {', '.join(value)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label {rows})"
@@ -292,6 +296,8 @@ def _excess_agreement(
 ) -> float:
     """Return the agreement within groups in excess of chance, 0 to 1; 0 if too few could disagree.
 
+    Two rows agree if they have the same label, or in the other direction the same value.
+
     Parameters
     ----------
     n : the number of rows.
@@ -310,11 +316,12 @@ def _excess_agreement(
 
 
 def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
-    """Measure how well codes explain the midpoints of labels, as a strength from 0 to 1.
+    """Measure how well codes explain the midpoints of interval labels, as a strength from 0 to 1.
 
     Parameters
     ----------
-    label_counts : rows of a code, a label, and how often they occur together.
+    label_counts : for each pair of a code and a label: the code, the label, and the number of rows
+        with both.
     """
     midpoints = np.array([_midpoint(str(label)) for _, label, _ in label_counts], np.float64)
     sizes = np.array([int(n) for *_, n in label_counts], np.float64)
@@ -332,7 +339,10 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
 
 
 def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
-    """Convert explained variance to a strength: 0 by chance, 0.5 at ``_MIN_EXPLAINED``, 1 if all.
+    """Convert the explained share of the variance to a strength of dependence from 0 to 1.
+
+    The strength is 0 if the share is not above chance, 0.5 if it is ``_MIN_EXPLAINED``, and 1 if
+    all of the variance is explained.
 
     Parameters
     ----------

@@ -46,16 +46,17 @@ PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
 
 @dataclass(frozen=True)
 class ChainState:
-    """The state of a chain in one transaction.
+    """A chain in one transaction, with the methods that read and write its members and cells.
 
     Parameters
     ----------
     session : a session on the chain's database, in the transaction.
+    chain : the record of the chain.
     sequence : the number of the release that is being made.
     k : the k of the chain.
-    fetched_persons : the persons in the source, if they were fetched into this process; None if all of
-        them were staged in the database. If fetched, only newcomers, returned persons and members
-        of cells that may change are staged.
+    fetched_persons : the persons in the source, if they were fetched into this process. Then only
+        newcomers, returned persons and members of cells that may change are staged in the database.
+        None if all persons were staged there.
     """
 
     session: Session
@@ -124,11 +125,11 @@ class ChainState:
     def order_by_tag(
         self, relation: Relation, microdata: Microdata
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices that sort records by tag, int64 (n,), and the waiting times.
+        """Return the indices that sort records by tag, and the waiting times of their persons.
 
-        Waiting times, int64 (n,), are numbers of releases, in the order of the tags. Records must
-        not be processed in storage order: the way ties are broken, and the last digits of means,
-        would reveal which rows were moved by an UPDATE.
+        Both are int64 (n,). Waiting times are numbers of releases, in the order of the tags.
+        Records must not be processed in storage order: the way ties are broken, and the last digits
+        of means, would reveal which rows were moved by an UPDATE.
 
         Parameters
         ----------
@@ -172,8 +173,9 @@ class ChainState:
         Parameters
         ----------
         sealed_cells : SQL query of the cells that no group may leave, from ``returns``.
-        groups_may_leave : True if k persons may leave a cell when at least k stay. False with
-            privacy models, which cannot be checked after the values of those who left are gone.
+        groups_may_leave : True if k persons may leave a cell when at least k stay. It is False for
+            jobs with privacy models: after persons have left, their values are gone, so the models
+            could not be checked.
         n_staged_columns : the number of retained columns that are staged with the persons.
         """
         rules, k = self.chain.rules, int(self.k)
@@ -210,6 +212,10 @@ class ChainState:
 
         Its columns are ``cell``; ``members``; ``present``, the number of members in the source; and
         ``same``: 1 if the rows are known to be unchanged, otherwise 0.
+
+        Parameters
+        ----------
+        n_staged_columns : the number of retained columns that are staged with the persons.
         """
         hash_sum, same = "", "1" if not n_staged_columns else "0"
         names = [statements.kept_column(i) for i in range(n_staged_columns)]
@@ -232,7 +238,12 @@ class ChainState:
         )
 
     def count_decided_states(self, sealed_cells: str, groups_may_leave: bool) -> dict[str, int]:
-        """Stage the next states of cells without writing them, and count the cells by state."""
+        """Stage the next states of cells without writing them, and count the cells by state.
+
+        Parameters
+        ----------
+        sealed_cells, groups_may_leave : see ``decide_cell_states``.
+        """
         if self.chain.definition is None:
             return {}
         self.decide_cell_states(sealed_cells, groups_may_leave)
@@ -342,7 +353,8 @@ class ChainState:
 
         Parameters
         ----------
-        rows : the FROM clause of the admitted rows with their labels.
+        rows : the FROM clause of the admitted rows, with the alias s, and their labels, with the
+            alias l.
         """
         session, chain_id = self.session, int(self.chain.chain_id)
         session.run(
@@ -380,15 +392,15 @@ class ChainState:
             ],
         )
         # Records are in the order of their tags, which is that of the index.
-        members = (
+        cell_of_member = (
             session.class_numbers(partition)[partition.labels].astype(np.int64) + first_new_cell
         )
         session.append(
             session.ledger_name("chain_member"),
             [
-                ("chain_id", "integer", np.full(len(members), chain_id)),
+                ("chain_id", "integer", np.full(len(cell_of_member), chain_id)),
                 ("tag", "bytea", fetched_persons.tags_by_key(microdata.keys)),
-                ("cell", "integer", members),
+                ("cell", "integer", cell_of_member),
             ],
         )
 
@@ -434,9 +446,9 @@ class ChainState:
         return int(n_cells)
 
     def from_in_random_order(self, table_number: int = 0) -> str:
-        """Build the FROM, WHERE and ORDER BY that read the rows of a release in random order.
+        """Build the SQL from FROM on that reads the rows of a release in random order.
 
-        The aliases are r for the row table, and v for the value table.
+        The row table has the alias r in it, and the value table the alias v.
 
         Parameters
         ----------

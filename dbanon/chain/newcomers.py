@@ -41,9 +41,11 @@ class NewcomerClasses:
     microdata : the admitted records.
     policy : the policy of the release, with the hierarchies for recoding the records.
     clustering : the classes of the admitted records.
-    measures : the measures of the first release; None if this is the first release.
+    measures : the measures of the first release, extended by new values; None if this is the first
+        release.
     excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
-    typical_class_loss : at the first release, the ``compute_typical_loss`` of its classes; else None.
+    typical_class_loss : at the first release, the typical loss of its classes, from
+        ``compute_typical_loss``; None at later releases.
     """
 
     microdata: Microdata
@@ -80,7 +82,8 @@ def select_classes(
     waiting_times : int64 (n_classes,), the number of releases for which the longest-waiting member
         has waited.
     n_newcomers : the number of newcomers in all strata.
-    typical_class_loss : ``compute_typical_loss`` of the first release; None if the chain has not stored it.
+    typical_class_loss : the typical loss of the first release's classes, from
+        ``compute_typical_loss``; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
     if n_newcomers < rules.min_group_size(k):
@@ -106,8 +109,8 @@ def classify_newcomers(
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
-    times decide who waits. A person whom a model excludes is never clustered again: otherwise
-    sensitive values would influence which persons share a class.
+    times decide who waits. A person whom a privacy model excludes is never clustered again:
+    otherwise sensitive values would influence which persons share a class.
 
     Raises
     ------
@@ -164,10 +167,8 @@ def classify_newcomers(
             definition.read_typical_class_loss(chain),
         )
         records = np.flatnonzero(is_admitted[classes.labels])
-        candidates, clustering = (
-            _take_records(candidates, records),
-            restrict_clustering(clustering, records),
-        )
+        candidates = _take_records(candidates, records)
+        clustering = restrict_clustering(clustering, records)
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
     if not is_first and candidates.n_records:
@@ -199,7 +200,7 @@ def restrict_clustering(
 
     Parameters
     ----------
-    records : int64 (m,), the records of these classes, all of them.
+    records : int64 (m,), the indices of all records in these classes.
     """
     partition = partition_of(clustering)
     if len(records) == len(partition.labels):
@@ -220,10 +221,11 @@ def _enforce_models(
     references: References,
     clock: Clock,
 ) -> NewcomerClasses:
-    """Enforce the models on the classes, and exclude withheld newcomers permanently.
+    """Enforce the models on the classes, and exclude permanently the newcomers they withhold.
 
     Parameters
     ----------
+    batch : the newcomers to admit, in classes that do not satisfy the models yet.
     candidates : the records of ``batch`` before recoding.
     references : by sensitive column, the tables that models compare classes with; empty at the
         first release.
@@ -244,13 +246,13 @@ def _enforce_models(
         return replace(batch, clustering=clustering)
     # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
-    microdata, withheld = _split_records(candidates, records)
+    microdata, withheld_keys = _split_records(candidates, records)
     microdata, policy, measures = _recode_as_first_release(
         planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.take(records)
     clustering = ClusteringResult(classes.take(records), levels, measures, clustering.method_counts)
-    excluded_keys = np.concatenate([batch.excluded_keys, withheld])
+    excluded_keys = np.concatenate([batch.excluded_keys, withheld_keys])
     return replace(
         batch,
         microdata=microdata,
@@ -301,7 +303,7 @@ def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata
 def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np.int64]:
     """Select the records of strata and NULL patterns that have at least ``min_size`` records.
 
-    None selects no records.
+    Returns indices, int64 (m,), ascending; none if ``min_size`` is None.
     """
     if min_size is None or not microdata.n_records:
         return np.empty(0, np.int64)
@@ -313,7 +315,10 @@ def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np
 def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
-    """Select the strata and NULL patterns whose records would satisfy the models as one class."""
+    """Select the records of strata and NULL patterns that would satisfy the models as one class.
+
+    Returns indices, int64 (m,), ascending.
+    """
     compared = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def _was_absent_since_update(member: str, cell: str) -> str:
-    """Build the SQL condition for members who were absent since their frozen cell was last updated.
+    """Build the SQL condition for members who were absent at any time since their cell was frozen.
 
-    Ledgers of earlier versions record only the first absence. Members with such a record always
-    count as absent.
+    Ledgers of earlier versions record only the first absence of a member. A member with such a
+    record always satisfies the condition.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
 def sealed_cells(state: ChainState) -> str:
     """Build a query of the cells that no group may leave: a member returned or has excluded rows.
 
-    It has no rows for a ledger of an earlier version without the counts, as a preview may read it.
+    A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then
+    the query returns no cells.
     """
     member_table = state.session.ledger_name("chain_member")
     if "excluded_rows" not in {name for name, _ in state.session.columns_of(member_table)}:
@@ -86,8 +87,8 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
 
     Parameters
     ----------
-    n_staged_columns : the number of columns staged with the persons; 1 if persons may have several rows,
-        since the only column is then a digest.
+    n_staged_columns : the number of columns staged with the persons; 1 if persons may have several
+        rows, since the only column is then a digest.
     """
     session, k = state.session, int(state.k)
     names = [statements.kept_column(i) for i in range(n_staged_columns)]
@@ -103,33 +104,35 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
     )
     columns = ", ".join(["cell", *row_expressions])
     # This includes cells that are frozen only because of a model; HAVING drops them below.
-    frozen = (
+    changed_frozen_cells = (
         f"SELECT v.cell, v.members FROM {quote(NEXT_CELL_STATES)} AS v"
         f" JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = v.cell"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = v.cell WHERE c.state = 'held'"
     )
-    rows = (
+    source_and_displayed_rows = (
         f"SELECT {select_list}, 1 AS now, 0 AS earlier FROM {quote(PRESENT_PERSONS)} AS s"
         " WHERE s.left_at IS NULL"
         f" UNION ALL SELECT {select_list}, 0, 1 FROM {state.displayed_table} AS s"
     )
-    unchanged = (
+    unchanged_counts = (
         "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
-        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier FROM ({rows}) AS r"
-        f" WHERE r.cell IN (SELECT o.cell FROM ({frozen}) AS o) GROUP BY {columns}) AS e"
-        " GROUP BY e.cell"
+        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier"
+        f" FROM ({source_and_displayed_rows}) AS r"
+        f" WHERE r.cell IN (SELECT o.cell FROM ({changed_frozen_cells}) AS o)"
+        f" GROUP BY {columns}) AS e GROUP BY e.cell"
     )
-    changed = (
-        f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({frozen}) AS o"
-        f" LEFT JOIN ({unchanged}) AS u ON u.cell = o.cell"
+    changed_counts = (
+        "SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed"
+        f" FROM ({changed_frozen_cells}) AS o"
+        f" LEFT JOIN ({unchanged_counts}) AS u ON u.cell = o.cell"
     )
     was_absent = _was_absent_since_update("m", "c")
     excluded_by_member = (
         f"SELECT o.cell, o.members, o.changed, CASE WHEN {was_absent} THEN 1 ELSE 0 END"
         " AS was_absent,"
         f" {_excluded_rows_sql('m', 'c')} + CASE WHEN {was_absent} THEN o.changed ELSE 0 END"
-        f" AS excluded FROM ({changed}) AS o"
+        f" AS excluded FROM ({changed_counts}) AS o"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = o.cell"
         f" JOIN {state.shared_table('chain_member')} AS m ON m.{state.chain_condition}"
@@ -161,8 +164,8 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
 def record_absences(state: ChainState) -> None:
     """Record which members are absent, and how many rows are excluded for returned members.
 
-    If no displayed row changed during an absence, no row is excluded. Call this before
-    ``ChainState.write_decided_states``.
+    A row is excluded for a member if it changed during the member's absence, so none is if no
+    displayed row changed. Call this before ``ChainState.write_decided_states``.
     """
     if state.chain.rules.changes == FREEZE:
         return

@@ -55,22 +55,28 @@ class FileSource(SqlSource):
         return relation
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """As ``SqlSource``, but only for the staged columns."""
+        """Find the staged columns that look like identifiers; return the reason for each."""
         staged_attributes = tuple(relation.attribute(name) for name in self._staged.columns)
         return super().find_identifier_columns(replace(relation, schema=Schema(staged_attributes)))
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """As ``SqlSource``; the condition refers to the file."""
+        """Whether the file, which the condition refers to, accepts it with these columns alone."""
         return self._staged.accepts_condition(columns, condition)
 
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
-        """As ``SqlSource``; the job's condition was applied when the rows were staged."""
+        """Restrict the relation to rows that satisfy ``condition``.
+
+        The job's own condition is left out: it was applied when the rows were staged.
+        """
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
-        """Return the types of the columns: a file has no table identifier and no write counter."""
+        """Describe the file for checks for changes, by the types of its columns.
+
+        A file has no table identifier and no write counter, which database tables have.
+        """
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
 
@@ -108,22 +114,24 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
 
     Parameters
     ----------
-    open_file : opens a further session on the file.
+    open_file : a function that opens a further session on the file.
 
     Raises
     ------
-    DbanonError : as ``chain_session``.
+    ChainNotFound, ChainsNotHere : there is no such chain.
+    ChainChanged : a column of the file does not fit the type that the chain has for it.
+    DbanonError : reading the file failed.
     """
     assert job.chain is not None
     session.require_capability("chains")
     chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
-    requested = [
+    needed_columns = [
         *job.columns_to_read,
         *job.guarantee.counted_columns,
         *job.columns_with_expectations,
     ]
-    names = list(dict.fromkeys(requested))
+    names = list(dict.fromkeys(needed_columns))
     # Read rows in the order of the file. Rows with NULL are withheld and counted later.
     selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)
     staged = _stage_columns(
@@ -178,11 +186,14 @@ def _stage_columns(
     types: Mapping[str, str],
     chunk_rows: int,
 ) -> Relation:
-    """Stage some columns of a file.
+    """Stage some columns of a file; return the staged relation.
 
     Parameters
     ----------
-    types : required types by column; other columns get the types of the file.
+    relation : the rows of the file to stage.
+    names : the columns to stage.
+    types : the required SQL types, by column; other columns get the types of the file.
+    chunk_rows : the number of rows to read and stage at once.
     """
     inspected = file.refine_attributes(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
@@ -223,7 +234,7 @@ def _require_types(
 
 
 def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
-    """True if the type of a staged column fits a file's column, regardless of its width."""
+    """True if a staged column can hold the kind of values of a file's column; ignores lengths."""
     if staged.kind is Kind.DECIMAL:
         is_integer = attribute.kind is Kind.INTEGER
         return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
@@ -265,10 +276,13 @@ def require_one_table(tables: Sequence[str]) -> None:
 
 
 def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
-    """Return the store of the chain's database; and the source if it is files, otherwise None.
+    """Return the store of the chain's database, and the store of the files that its releases read.
+
+    The second item is None if the releases read tables of the chain's database.
 
     Parameters
     ----------
+    source : the store that the releases read: a database or files.
     target : the database that the releases go to; None for the source's database.
 
     Raises

@@ -430,7 +430,7 @@ def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None
 
 
 def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
-    """List the releases of a chain, from the first: their numbers, identifiers, times and counts."""
+    """List the releases of a chain from the first on: their numbers, ids, times and counts."""
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
         " confirmed_at IS NOT NULL, counts"

@@ -39,7 +39,8 @@ def resolve_tables(
     Raises
     ------
     TableNotFound, ColumnNotFound, InsufficientRights : a table cannot be read.
-    UnsupportedType, ChainEntityRows : as ``require_entity``.
+    UnsupportedType, ChainEntityRows : an entity column cannot identify persons; see
+        ``require_entity``.
     InvalidParameter : a table is named twice, or its entity column has another type.
     """
     relations = [relation]
@@ -83,8 +84,8 @@ class TablesSource(SqlSource):
 
         Raises
         ------
-        ChainFirstTable : only a further table has a quasi-identifier. Other errors are raised as
-            by ``ports.Source.describe``.
+        ChainFirstTable : a further table has a quasi-identifier that the first table lacks.
+        Other errors are those of ``ports.Source.describe``.
         """
         relation = self.session.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}
@@ -104,8 +105,8 @@ def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainF
     return ChainFirstTable(
         f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
         " first table of the chain.",
-        detail=f"It would be NULL for everybody without a row in {other.name}. Whether a person has"
-        " rows there would then determine the person's class and first release.",
+        detail=f"It would be NULL for everybody without a row in {other.name}. Then the class and"
+        " the first release of a person would depend on whether the person has rows there.",
         hint=f'Create the chain on a view that adds "{name}" to the rows of {first.name}. If the'
         " chain has releases, close it, and name it as new_chain_from when you create the other.",
     )
@@ -149,8 +150,8 @@ def find_chain_tables(
     ):
         if mismatched:
             raise InvalidParameter(
-                "Each further table of a chain, and no other, needs its own output:"
-                f" {', '.join(sorted(mismatched))}.",
+                "`outputs` must name each further table of the chain, and no other; `kept` may name"
+                f" only these: {', '.join(sorted(mismatched))}.",
                 hint="Name one output for each of the further tables"
                 f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. In `kept`, name"
                 " only these tables.",
@@ -173,22 +174,24 @@ def find_chain_tables(
             hint="Leave out `where`. To select rows, create the chain on a view of each table.",
         )
     for number, table in enumerate(rules.tables, 1):
-        other = session.find_source(parse_relation(table))
-        _require_same_entity(session, relation, other, entity)
+        further_table = session.find_source(parse_relation(table))
+        _require_same_entity(session, relation, further_table, entity)
         names = tuple(retained_by_table.get(table, ()))
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
-                f"Columns of {other.name} would be released twice, or together with the person"
-                f" identifier: {', '.join(sorted(duplicates or set(names)))}.",
+                f"Columns of {further_table.name} would be released twice, or together with the"
+                f" person identifier: {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables are released with the quasi-identifiers: leave these out of"
                 " `kept`, and name other columns once.",
             )
-        attributes = tuple(map(other.attribute, names))
-        session.require_rights(other, [entity, *names])
-        session.require_equality(other, list(names))
+        attributes = tuple(map(further_table.attribute, names))
+        session.require_rights(further_table, [entity, *names])
+        session.require_equality(further_table, list(names))
         first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
-        chain_tables.append(ChainTable(number, other, attributes, first_retained, outputs[table]))
+        chain_tables.append(
+            ChainTable(number, further_table, attributes, first_retained, outputs[table])
+        )
     return chain_tables
 
 
@@ -201,7 +204,10 @@ def _key_by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
-    """Return the settings of further tables that must be the same in all releases of a chain."""
+    """Return the settings of further tables that must be the same in all releases of a chain.
+
+    These are the names and types of their retained columns.
+    """
     columns_by_table = {
         str(chain_table.relation.name): [[a.name, a.sql_type] for a in chain_table.retained]
         for chain_table in chain_tables[1:]
@@ -212,7 +218,10 @@ def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
 def columns_of_table(
     chain_table: ChainTable, columns: Sequence[ChainColumn]
 ) -> tuple[ChainColumn, ...]:
-    """Return the columns of a table's release: generalized columns, and the table's retained ones.
+    """Return the columns of a table's release.
+
+    These are the columns whose values the rows of a class share, and the table's own retained
+    columns.
 
     Parameters
     ----------
@@ -240,8 +249,8 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     ]
     schema = Schema((*chain_table.relation.schema.attributes, *missing_columns))
     retained = tuple(attribute.name for attribute in chain_table.retained)
-    # Leave out the job's name and roles: under this name, column types of the first table are
-    # recorded.
+    # Leave out the job's name and roles: the column types recorded under the job's name are those
+    # of the first table.
     table_job = replace(
         job,
         table=str(chain_table.relation.name),
@@ -265,8 +274,8 @@ def recount_joined(
 ) -> tuple[int, int]:
     """Count the combinations of values in any table, and those that fewer than k persons share.
 
-    Only the columns whose values all rows of a cell share are counted, because the tables can be
-    joined by no other columns. Requires ``recount.stage_histories``.
+    Only the columns whose values all rows of a cell share are used, because the tables have no
+    other columns in common. Requires ``recount.stage_histories``.
 
     Parameters
     ----------

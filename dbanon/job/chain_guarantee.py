@@ -175,8 +175,8 @@ class ChainGuarantee(Guarantee):
             )
         if chain_counts.failing_cells:
             raise ChainModelBroken(
-                f"{chain_counts.failing_cells} classes of chain {self.chain} would violate a privacy"
-                " model; nothing was published.",
+                f"{chain_counts.failing_cells} classes of chain {self.chain} would violate a"
+                " privacy model; nothing was published.",
                 hint=REPORT_IT,
             )
 

@@ -31,15 +31,16 @@ def pack_persons(staged: str) -> str:
 def joint_histories(releases: str, persons: str, k: str) -> str:
     """Return SQL that counts persons by joint history, as JSON.
 
-    A history is the set of a person's classes over all releases. The counts are ``persons``, all of
-    them; ``below``, those whose history fewer than k share; ``alone``, those whose history is
-    unique.
+    A history is the set of a person's classes over all releases. The JSON object has three counts:
+    ``persons``, of all persons; ``below``, of those whose history fewer than k persons share; and
+    ``alone``, of those whose history is unique.
 
     Parameters
     ----------
     releases : SQL of an array of ids of recorded releases.
-    persons : SQL of an array as from ``pack_persons``, of a release in progress, or NULL.
-    k : SQL of k.
+    persons : SQL of the array of packed persons of a release in progress, as ``pack_persons``
+        builds it; or NULL.
+    k : SQL of the number of persons who should share each history.
     """
     record_indices = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
     person_columns = (
@@ -67,7 +68,10 @@ FROM (
 
 
 def joint_histories_plpgsql() -> str:
-    """Return that query as a statement of ``_joint_histories``, over its plpgsql variables."""
+    """Return the query of ``joint_histories`` as a statement of the SQL function of that name.
+
+    It reads the plpgsql variables of ``dbanon._joint_histories``, and writes to one of them.
+    """
     query = joint_histories("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"
 
