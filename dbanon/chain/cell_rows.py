@@ -164,7 +164,7 @@ def create_state_tables(
     value_types : the SQL types of the released columns whose values the rows of a cell share.
     retained_types : the SQL types of the retained columns.
     """
-    leading_columns = [f"{name} integer" for name in row_columns(state, 0)]
+    leading_columns = [f"{name} integer" for name in row_columns(state, n_retained=0)]
     for table, column_name, first_columns, types in (
         (state.value_table, statements.value_column, ["cell integer"], value_types),
         (state.row_table, statements.kept_column, leading_columns, retained_types),

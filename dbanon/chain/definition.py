@@ -73,10 +73,9 @@ def recode_as_first_release(
 ) -> tuple[Microdata, Measures]:
     """Convert the codes of records to those of the chain's first release.
 
-    The measures that are returned with the records are those of the first release, extended by
-    values that are new in these records, and the value frequencies of these records' sensitive
-    columns. Models that compare classes with a table do not use the latter: they use the
-    distribution of the first release (see ``reference``).
+    Also returns measures for these records: those of the first release, extended by values that are
+    new in the records. Only the frequencies of sensitive values are those of these records. (Models
+    that compare classes with a table use those of the first release; see ``reference``.)
 
     Parameters
     ----------
@@ -92,18 +91,18 @@ def recode_as_first_release(
     distributions = dict(measures.categories)
     for index, attribute in enumerate(microdata.categorical):
         values, name = microdata.categories[index], attribute.name
-        original = distributions[name]
-        new_values = sorted(set(values) - set(original.values))
+        first_frequencies = distributions[name]
+        new_values = sorted(set(values) - set(first_frequencies.values))
         if new_values and name not in columns_with_hierarchy:
             raise ChainChanged(
                 f'Column "{name}"'
-                f" holds {len(new_values)} values that were not there when the chain began, and no"
-                " hierarchy covers them.",
+                f" has {len(new_values)} values that the chain's first release did not have, and no"
+                " hierarchy for them.",
                 hint="Replace them by known values in the source. Or close the chain, and create a"
                 " new one whose first release has `hierarchies` with all values that may occur.",
             )
-        all_values = (*original.values, *new_values)
-        counts = np.append(original.counts, np.zeros(len(new_values), np.int64))
+        all_values = (*first_frequencies.values, *new_values)
+        counts = np.append(first_frequencies.counts, np.zeros(len(new_values), np.int64))
         distributions[name] = ValueFrequencies(counts, all_values)
         categories.append(all_values)
         code_of = {value: code for code, value in enumerate(all_values)}
@@ -181,12 +180,15 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
     # Options that did not exist at the first release had their default values.
     defaults = _round_trip_json(Policy(2).arguments())
     first_settings = {name: defaults.get(name) for name in settings} | chain.definition["job"]
-    differing = [name for name in first_settings if first_settings[name] != settings.get(name)]
-    if differing:
+    differing_settings = [
+        name for name in first_settings if first_settings[name] != settings.get(name)
+    ]
+    if differing_settings:
         raise ChainChanged(
             f"The job differs from the first release of chain {chain.name}.",
-            detail=f"Otherwise: {', '.join(sorted(differing))}.",
-            hint="What a chain's releases have in common stays. Begin another chain, or undo it.",
+            detail=f"These settings differ: {', '.join(sorted(differing_settings))}.",
+            hint="The releases of a chain have these settings in common. Undo the change, or create"
+            " another chain.",
         )
 
 
@@ -224,9 +226,9 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
     if not may_use_retained and source.accepts_condition(relation, other_columns, job.where):
         return
     raise InvalidParameter(
-        "In a chain, where may not read a column that is released as it is: a person who"
-        " leaves would reveal its value.",
-        detail=f"Released as they are: {', '.join(retained)}.",
+        "In a chain, `where` may not use a column that is released unchanged: when a person leaves"
+        " the source, the releases would reveal the person's value.",
+        detail=f"Released unchanged: {', '.join(retained)}.",
         hint="Use other columns in `where`, and write them without the name of the table.",
     )
 

@@ -110,9 +110,9 @@ def count_displayed_rows(state: ChainState) -> DisplayedRowCounts:
         f" WHERE {N_WITHHELD} > 0 GROUP BY cell, {PERSON_NUMBER}) AS p"
     )
     return DisplayedRowCounts(
-        {int(number): int(n_rows) for number, n_rows, _ in table_counts},
-        {int(number): int(n_withheld) for number, _, n_withheld in table_counts},
-        int(n_persons_over_limit),
+        rows_by_table={int(table): int(n_rows) for table, n_rows, _ in table_counts},
+        withheld_by_table={int(table): int(n_withheld) for table, _, n_withheld in table_counts},
+        n_persons_over_limit=int(n_persons_over_limit),
     )
 
 

@@ -191,35 +191,38 @@ def _measure_by_record(
         )
     records = person_record.find_recorded_persons(session)
     release_ids = [_find_release_id(session, name) for name in names]
-    missing = [
+    unrecorded_names = [
         name
         for name, release_id in zip(names, release_ids, strict=True)
         if release_id not in records
     ]
-    if missing:
+    if unrecorded_names:
         raise InvalidParameter(
-            f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
+            "Not measured: the ledger has no record of the persons of"
+            f" {', '.join(unrecorded_names)}.",
             detail="A release has one if it names its entity and belongs to no chain, and if its"
             " source is in the database of the ledger. Earlier versions of dbanon kept no records.",
             hint="Name the column of the person that each of these releases has (`entity`).",
         )
-    measured = [records[release_id] for release_id in release_ids]
-    if len(measured) == 1:
+    measured_records = [records[release_id] for release_id in release_ids]
+    if len(measured_records) == 1:
         index = list(records).index(release_ids[0])
         releases_until_then = list(records.values())[: index + 1]
-        measured = [record for record in releases_until_then if record.has_persons_of(measured[0])]
-    if not all(record.has_persons_of(measured[0]) for record in measured):
+        measured_records = [
+            record for record in releases_until_then if record.has_persons_of(measured_records[0])
+        ]
+    if not all(record.has_persons_of(measured_records[0]) for record in measured_records):
         raise InvalidParameter(
             "The releases have several sources, or several entities.",
             hint="Name only releases of one source with one entity.",
         )
-    k = min(record.k for record in measured) if k is None else k
+    k = min(record.k for record in measured_records) if k is None else k
     counts = person_record.count_cumulative_joint_histories(
-        session, [record.release_id for record in measured], k
+        session, [record.release_id for record in measured_records], k
     )
     return MeasuredReleases(
-        tuple(record.output for record in measured),
-        measured[0].entity,
+        tuple(record.output for record in measured_records),
+        measured_records[0].entity,
         k,
         tuple(
             JointHistoryCounts(

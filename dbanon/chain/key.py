@@ -121,9 +121,9 @@ def _read_note(path: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     if not isinstance(last_releases, dict) or not all(
-        isinstance(last, int) for last in last_releases.values()
+        isinstance(number, int) for number in last_releases.values()
     ):
-        raise ValueError("no list of releases")
+        raise ValueError("not an object of release numbers")
     return last_releases
 
 

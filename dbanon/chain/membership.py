@@ -35,7 +35,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
-# As ``rows_per_person.TABLE_NUMBER``, which would be a cyclic import.
+# Equal to ``rows_per_person.TABLE_NUMBER``; importing that would be cyclic.
 _TABLE_NUMBER = "part"
 # The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
 CELL_STATES = ("live", "held", "gone", "withdrawn")

@@ -296,7 +296,7 @@ def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np
 
 
 def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """As ``take_records``, but return the microdata itself if these are all of its records."""
+    """Take some records of the microdata; return it unchanged if these are all of its records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 

@@ -58,8 +58,8 @@ def require_no_other_chain(
             f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
             detail="Anyone who sees the releases of both chains knows a person's class in each, and"
             " few persons share both classes.",
-            hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
-            " that it follows: how many persons both expose is counted then.",
+            hint="Use that chain. Or close it, and name it as the chain that the new one follows"
+            " (new_chain_from): then dbanon counts the persons whom both chains expose together.",
         )
 
 

@@ -142,13 +142,13 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
 
 def count_returned(state: ChainState) -> int:
     """Count the staged persons who came back after a release without them."""
-    [(count,)] = state.session.rows(
+    [(n_returned,)] = state.session.rows(
         f"SELECT count(*) FROM {quote(PRESENT_PERSONS)} AS p"
         f" JOIN {state.shared_table('chain_cell')} AS c"
         f" ON c.{state.chain_condition} AND c.cell = p.cell"
         " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
     )
-    return int(count)
+    return int(n_returned)
 
 
 def require_one_row_per_person(

@@ -120,9 +120,10 @@ def match_persons(
     if memory_limit is not None:
         # All members are fetched, including those who have left.
         members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
-        fetched = [f"{relation.relation_to_read.quoted} AS s", members]
+        from_clauses = [f"{relation.relation_to_read.quoted} AS s", members]
         max_rows = max(
-            session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
+            session.rows(f"SELECT count(*) FROM {from_clause}")[0][0]
+            for from_clause in from_clauses
         )
         if int(max_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
@@ -209,23 +210,24 @@ def _match_members(
     codes : one array, the code of each person's row, int64 (n,); empty if rows are not compared.
     """
     session = state.session
-    tags, cells, departures = session.fetch(
+    member_tags, member_cells, departures = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
-    member_indices = find_members(tags, persons.tags, persons.order)
+    member_indices = find_members(member_tags, persons.tags, persons.order)
     is_member = member_indices >= 0
-    cell_of_person = np.where(is_member, cells[member_indices], 0)
+    cell_of_person = np.where(is_member, member_cells[member_indices], 0)
     left_at = np.where(is_member, departures[member_indices], 0)
-    # Departures are numbers of releases; 0 for members who have not left.
+    # Departures are numbers of releases; 0 for members who have not left. These are absent unless
+    # they match a person in the source.
     is_absent = departures == 0
     n_members = int(is_absent.sum())
     is_absent[member_indices[is_member]] = False
-    session.load(ABSENT_MEMBERS, [("tag", "bytea", tags[is_absent])])
+    session.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
     is_present = is_member & (left_at == 0)
     cell_columns = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
     displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
-    n_cells = int(max(cells.max(initial=0), displayed_cells.max(initial=0))) + 1
+    n_cells = int(max(member_cells.max(initial=0), displayed_cells.max(initial=0))) + 1
     sizes = np.bincount(displayed_cells, minlength=n_cells)
     n_present = np.bincount(cell_of_person[is_present], minlength=n_cells)
     is_unchanged = np.ones(n_cells, np.bool_)

@@ -94,6 +94,7 @@ def publish_tables(
         def add_table_summary(
             _: RelationName, report: Report, table_update: ChainUpdate = table_update
         ) -> Report:
+            """Add the chain's summary to the report of a further table."""
             return add_chain_summary(table_update, outside_releases, report)
 
         relation, report = _publish_table(
@@ -103,6 +104,7 @@ def publish_tables(
         other_releases.append({"output": report.output, "rows": report.rows_out})
 
     def add_summary(relation: RelationName, report: Report) -> Report:
+        """Check the tables together, and add the chain's summary to the report of the first one."""
         n_combinations = None
         if (
             other_releases
@@ -184,6 +186,7 @@ def _publish_table(
         planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
     def check(staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
+        """Check the counts of the written release; raises the errors of the chain's guarantee."""
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = ExpectedRelease(chain_counts.persons, n_null_rows, planned.sensitive)
         if chain_counts.rows is None:

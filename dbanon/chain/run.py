@@ -302,8 +302,8 @@ def _require_no_newer_exports(job: Job, chain: ChainRecord) -> None:
         with suppress(ValueError, OSError):
             metadata = metadata_of(destination)
             if metadata.get("chain") == chain.identity:
-                latest = int(metadata["chain_sequence"])
-                chain_state.require_state_includes(chain, latest, f"in {destination.name}")
+                latest_release = int(metadata["chain_sequence"])
+                chain_state.require_state_includes(chain, latest_release, f"in {destination.name}")
 
 
 def _advance_state(

@@ -296,11 +296,11 @@ def require_can_continue(session: Session, chain: ChainRecord, request: Chain, k
     """
     require_key(chain, key)
     require_open(chain)
-    differing = chain.rules.find_differing_rules(request)
-    if differing:
+    differing_rules = chain.rules.find_differing_rules(request)
+    if differing_rules:
         raise ChainChanged(
             f"The chain {chain.name} was created with other rules than those in the job.",
-            detail=f"Otherwise: {', '.join(differing)}.",
+            detail=f"These rules differ: {', '.join(differing_rules)}.",
             hint="The rules of a chain are fixed: leave them out of the job. Or close the chain,"
             " and create another one with them.",
         )
@@ -325,7 +325,7 @@ def require_open(chain: ChainRecord) -> None:
     ChainClosed : the chain is closed.
     """
     if chain.closed_at is not None:
-        raise ChainClosed(f"The chain {chain.name} was closed.", hint="Begin another one.")
+        raise ChainClosed(f"The chain {chain.name} was closed.", hint="Create another one.")
 
 
 def require_key(chain: ChainRecord, key: bytes) -> None:
@@ -362,12 +362,12 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
         return
     if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
         return
-    [(latest,)] = session.rows(
+    [(latest_release,)] = session.rows(
         f"SELECT max(chain_sequence) FROM {release_table.quoted} WHERE CAST(chain_id"
         " AS VARCHAR(36)) = ?",
         (chain.identity,),
     )
-    require_state_includes(chain, int(latest or 0), "in the ledger")
+    require_state_includes(chain, int(latest_release or 0), "in the ledger")
 
 
 def require_state_includes(chain: ChainRecord, latest_release: int, location: str) -> None:

@@ -270,6 +270,8 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             pending, planned, microdata, release, columns, disclosive_columns
         )
     planned = replace(planned, policy=replace(policy, k=state.k))
+    # The first table has the number 0.
+    first_disclosive_columns = disclosive_columns.pop(0, ())
     return ChainUpdate(
         state=state,
         planned=planned,
@@ -279,7 +281,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         release=release,
         columns=columns,
         chain_counts=chain_counts,
-        disclosive_columns=disclosive_columns.pop(0, ()),
+        disclosive_columns=first_disclosive_columns,
         presence=presence,
         chain_tables=pending.chain_tables,
         row_counts=row_counts,
@@ -545,11 +547,13 @@ def _add_row_counts(
     columns: Sequence[ChainColumn],
 ) -> ChainCounts:
     """Add the row counts of a chain with several rows per person to the chain's counts."""
-    n_rows = row_counts.rows_by_table.get(0, 0)
+    # The counts of a chain are those of its first table, which has the number 0.
+    first_table = 0
+    n_rows = row_counts.rows_by_table.get(first_table, 0)
     return replace(
         chain_counts,
         rows=n_rows,
-        withheld_rows=row_counts.withheld_by_table.get(0, 0),
+        withheld_rows=row_counts.withheld_by_table.get(first_table, 0),
         rarest_combination_persons=recount.count_sharing_rarest(
             state, [column.state_column for column in columns if column.is_shared]
         ),

@@ -55,15 +55,17 @@ def resolve_tables(
     return tuple(str(further_table.name) for further_table in relations[1:])
 
 
-def _require_same_entity(session: Session, first: Relation, other: Relation, entity: str) -> None:
+def _require_same_entity(
+    session: Session, first_table: Relation, other_table: Relation, entity: str
+) -> None:
     """Check that a further table identifies persons by a readable column of the same type."""
-    attribute, expected = other.attribute(entity), first.attribute(entity)
-    session.require_rights(other, [entity])
-    require_entity(session, other, attribute)
+    attribute, expected = other_table.attribute(entity), first_table.attribute(entity)
+    session.require_rights(other_table, [entity])
+    require_entity(session, other_table, attribute)
     if attribute.sql_type != expected.sql_type:
         raise InvalidParameter(
-            f'The entity column "{entity}" is of type {expected.sql_type} in {first.name}, and of'
-            f" type {attribute.sql_type} in {other.name}.",
+            f'The entity column "{entity}" is of type {expected.sql_type} in {first_table.name},'
+            f" and of type {attribute.sql_type} in {other_table.name}.",
             hint=f"Cast it to {expected.sql_type} in a view, and anonymize the view.",
         )
 
@@ -100,15 +102,18 @@ class TablesSource(SqlSource):
         return super().describe(job)
 
 
-def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainFirstTable:
+def _missing_column_error(
+    name: str, first_table: Relation, other_table: Relation
+) -> ChainFirstTable:
     """The error for a quasi-identifier that only a further table has."""
     return ChainFirstTable(
-        f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
-        " first table of the chain.",
-        detail=f"It would be NULL for everybody without a row in {other.name}. Then the class and"
-        " the first release of a person would depend on whether the person has rows there.",
-        hint=f'Create the chain on a view that adds "{name}" to the rows of {first.name}. If the'
-        " chain has releases, close it, and name it as new_chain_from when you create the other.",
+        f'The quasi-identifier "{name}" is a column of {other_table.name}, and not of'
+        f" {first_table.name}, the first table of the chain.",
+        detail=f"It would be NULL for everybody without a row in {other_table.name}. Then the class"
+        " and the first release of a person would depend on whether the person has rows there.",
+        hint=f'Create the chain on a view that adds "{name}" to the rows of {first_table.name}. If'
+        " the chain has releases, close it, and name it as new_chain_from when you create the"
+        " other.",
     )
 
 
@@ -141,7 +146,10 @@ def find_chain_tables(
     """
     assert job.chain is not None
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    chain_tables, entity = [ChainTable(0, relation, retained)], str(job.entity)
+    chain_tables, entity = (
+        [ChainTable(number=0, relation=relation, retained=retained)],
+        str(job.entity),
+    )
     outputs = _key_by_table(session, job.chain.outputs)
     retained_by_table = _key_by_table(session, job.chain.kept)
     for mismatched in (
@@ -270,7 +278,7 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
 
 
 def recount_joined(
-    state: ChainState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
+    state: ChainState, released_tables: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
     """Count the combinations of values in any table, and those that fewer than k persons share.
 
@@ -280,7 +288,7 @@ def recount_joined(
     Parameters
     ----------
     state : the state of the chain: its cells and their released values.
-    written : the released tables, in the same database.
+    released_tables : the written relations of the chain's tables, in the same database.
     columns : pairs of a column's name in the release, and its name in the chain's value table.
     """
     state_columns = ", ".join(column for _, column in columns)
@@ -291,7 +299,7 @@ def recount_joined(
         f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     rows = "".join(
-        f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in written
+        f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in released_tables
     )
     [(n_combinations, n_below_k)] = state.session.rows(
         f"SELECT count(*), coalesce(sum(CASE WHEN c.persons < {int(state.k)} THEN 1 ELSE 0 END), 0)"

@@ -75,6 +75,7 @@ class ChainGuarantee(Guarantee):
         return self.tables == 1
 
     def _unit_warnings(self) -> tuple[str, ...]:
+        """Warnings about what k counts, and about what the guarantee does not cover."""
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
@@ -134,7 +135,10 @@ class ChainGuarantee(Guarantee):
 
         Raises
         ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
+        TraceTooSmall : fewer than k persons share a history.
+        ChainModelBroken : a class violates a privacy model.
+        RecountFailed : the chain's state is inconsistent.
+        ChainExposed : too many persons have a history that fewer than k share.
         """
         for n_wrong, description in (
             (

@@ -139,7 +139,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         budget, whatever its unit. Also raised if a dropped table with a budget may have been this
         source, before it was renamed.
     BudgetNotFound : the budget to replace does not exist, is closed or has another source.
-    BudgetExhausted : the new total is not larger than that of the budget to replace.
+    BudgetExhausted : the new total is not larger than that of the budget to replace. (For a renamed
+        table it may be equal.)
     InsufficientRights : the ledger belongs to another role.
     """
     session.ensure_ledger()
@@ -156,23 +157,28 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
             f" {new_budget.name} (dbanon budget create).",
         )
     if new_budget.raises is not None:
-        replaced = next((b for b in open_budgets if b.name == new_budget.raises), None)
+        replaced_budget = next((b for b in open_budgets if b.name == new_budget.raises), None)
         terms = (new_budget.unit, new_budget.entity, new_budget.delta)
-        if replaced is None or (replaced.unit, replaced.entity, replaced.delta) != terms:
+        if (
+            replaced_budget is None
+            or (replaced_budget.unit, replaced_budget.entity, replaced_budget.delta) != terms
+        ):
             raise BudgetNotFound(
                 f"There is no open budget {new_budget.raises} of {source},"
                 f" unit {new_budget.unit} and this delta.",
                 hint=nearest_names(new_budget.raises, [b.name for b in budgets]),
             )
-        spent = replaced.spent
-        if total < replaced.total or (total == replaced.total and replaced.source == str(source)):
-            minimum = "above" if replaced.source == str(source) else "of at least"
+        spent = replaced_budget.spent
+        is_same_source = replaced_budget.source == str(source)
+        if total < replaced_budget.total or (total == replaced_budget.total and is_same_source):
+            minimum = "above" if is_same_source else "of at least"
             raise BudgetExhausted(
-                f"Budget {replaced.name} has a total of {format_amount(replaced.total)} already.",
-                hint=f"Choose a total {minimum} {format_amount(replaced.total)}.",
+                f"Budget {replaced_budget.name} has a total of"
+                f" {format_amount(replaced_budget.total)} already.",
+                hint=f"Choose a total {minimum} {format_amount(replaced_budget.total)}.",
             )
-        n_budgets = len([b for b in budgets if b.source == replaced.source])
-        _close(session, replaced.name, n_budgets)
+        n_budgets = len([b for b in budgets if b.source == replaced_budget.source])
+        _close(session, replaced_budget.name, n_budgets)
     elif open_budgets:
         open_budget = open_budgets[0]
         if open_budget.source != str(source):
@@ -360,7 +366,7 @@ def require_sufficient(budget: RecordedBudget, cost: Cost) -> None:
 
     Raises
     ------
-    BudgetExhausted : it does not.
+    BudgetExhausted : the budget does not cover it.
     InvalidParameter : the budget has no delta, but the release has one.
     """
     amount = compute_charge(cost, budget.delta)
@@ -425,7 +431,7 @@ def require_spent(session: Session, spending_id: str) -> None:
 
     Raises
     ------
-    SourceChanged : it is missing; no noise was drawn.
+    SourceChanged : the spending is not recorded; no noise was drawn.
     """
     table = session.ledger_name("spending").quoted
     rows = session.rows(

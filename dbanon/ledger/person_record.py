@@ -79,16 +79,19 @@ def count_cumulative_joint_histories(
     k : the number of persons who should share each history.
     """
     counts_in_database = [
-        session.joint_histories(releases[:n_releases], k, None)
+        session.joint_histories(releases[:n_releases], k, in_progress=None)
         for n_releases in range(1, len(releases) + 1)
     ]
-    counts = [count for count in counts_in_database if count is not None]
+    counts = [three_counts for three_counts in counts_in_database if three_counts is not None]
     if len(counts) < len(releases):
         # This database cannot count them in SQL.
         counts = count_joint_histories_of_records(
             [_read_persons(session, release) for release in releases], k
         )
-    return [JointHistories(n_releases, k, *count) for n_releases, count in enumerate(counts, 1)]
+    return [
+        JointHistories(n_releases, k, *three_counts)
+        for n_releases, three_counts in enumerate(counts, 1)
+    ]
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,19 @@ from dbanon.ledger.postgresql_rules import may_act_as
 PERSONS_PER_ROW = 160
 
 
-def pack_persons(staged: str) -> str:
+def pack_persons(staging_table: str) -> str:
     """Return SQL of the array of packed persons that ``release_person`` stores.
 
     Parameters
     ----------
-    staged : a FROM item with the columns ``person``, 8 bytes, and ``class``, an integer.
+    staging_table : the quoted name of a table with the columns ``person``, 8 bytes, and ``class``,
+        an integer.
     """
     return (
         "ARRAY(SELECT string_agg(s.person || int4send(s.class::integer), ''::bytea"
         " ORDER BY s.person, s.class) FROM (SELECT t.person, t.class,"
         f" (row_number() OVER (ORDER BY t.person, t.class) - 1) / {PERSONS_PER_ROW} AS part"
-        f" FROM {staged} AS t) AS s GROUP BY s.part ORDER BY s.part)"
+        f" FROM {staging_table} AS t) AS s GROUP BY s.part ORDER BY s.part)"
     )
 
 

@@ -176,6 +176,7 @@ def read(session: Session, entry: LedgerEntry) -> RecordedRelease:
 
 
 def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
+    """Read the release of an entry; raises any of ``MALFORMED_ERRORS`` if it is malformed."""
     # Ledgers of version 0.1.0 lack some columns.
     [recorded_row] = rows_of_release(session, "release", entry.release_id)
     null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}

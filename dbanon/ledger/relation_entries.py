@@ -70,7 +70,7 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple
 
     Parameters
     ----------
-    alias : the alias of the table of releases with a dot, such as ``r.``.
+    alias : the alias of the table of releases, followed by a dot, such as ``r.``; empty for none.
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.current_user() or "", session.role_id()

@@ -277,7 +277,13 @@ def superseded_tables(
 def _superseded_tables_by_oid(
     session: Session, keep_last: int, output: RelationName | None
 ) -> list[RelationName]:
-    """As ``superseded_tables``, for ledgers that record the oids of relations."""
+    """List the tables that ``superseded_tables`` returns, by the oids in the ledger.
+
+    Parameters
+    ----------
+    keep_last : the number of superseded releases of each output whose tables are not listed.
+    output : the resolved name of the output whose tables are listed; None for all outputs.
+    """
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
         f" FROM {session.ledger_name('release').quoted}"

@@ -187,8 +187,8 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
 
     Parameters
     ----------
-    before, after : the states: oid and write counters, as ``Session.summarize_table_state`` returns
-        them; empty if unknown.
+    before, after : the earlier and the later state, each with the oid of the table and its write
+        counters, from ``Session.summarize_table_state``; empty if unknown.
     """
     if "oid" not in before or "oid" not in after:
         return None

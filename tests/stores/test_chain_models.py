@@ -246,7 +246,10 @@ def test_what_a_chain_does_not_keep_is_refused(sqlite_file: SqliteDatabase, tmp_
     chained.release(models=[MODELS[0]])
     with pytest.raises(dbanon.DbanonError) as changed:
         chained.release(models=[Model("distinct_l", "ill", 3)])
-    assert (changed.value.code, changed.value.detail) == ("chain_changed", "Otherwise: models.")
+    assert (changed.value.code, changed.value.detail) == (
+        "chain_changed",
+        "These settings differ: models.",
+    )
 
 
 def test_models_are_kept_where_the_release_goes_elsewhere(

@@ -241,11 +241,11 @@ def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None
             for person, v in months.now.items()
         }
     assert chained.smallest() >= 3
-    with pytest.raises(InvalidParameter, match="may not read a column that is released"):
+    with pytest.raises(InvalidParameter, match="may not use a column that is released"):
         chained.release(**options | {"where": "ill <> 'gout'"})
     with pytest.raises(ChainChanged) as changed:
         chained.release(**options | {"where": "income > 1600"})
-    assert changed.value.detail == "Otherwise: where."
+    assert changed.value.detail == "These settings differ: where."
 
 
 def test_generalization_is_by_the_first_release(database: Database, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
         chained.release(table="others")
     with pytest.raises(ChainChanged) as refused:
         chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])
-    assert refused.value.detail == "Otherwise: models."
+    assert refused.value.detail == "These settings differ: models."
     with pytest.raises(InvalidParameter, match="cannot be evaluated"):
         chained.release(evaluate=True)
     assert chained.show().sequence == 1
