@@ -228,7 +228,7 @@ def update_displayed_rows(
     names = [statements.kept_column(i) for i in range(len(retained))]
     # SQL condition for existing cells that take new rows from the source.
     renewed_condition = ""
-    # Rows to insert, as pairs of a SELECT and the columns to order it by.
+    # The rows to insert, as pairs: SQL of a SELECT, and the SQL expressions to order it by.
     inserts = []
     if changes != FREEZE:
         changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
@@ -260,7 +260,7 @@ def update_displayed_rows(
             rows = statements.released_rows(
                 newcomers.from_clause, newcomers.required_locator.expressions
             )
-            # Positions are random numbers from the operating system.
+            # The positions of the labels are in random order, so they can order the rows of a cell.
             select_list = [
                 f"l.class + {first_new_cell} AS cell",
                 *(f"{sql} AS {n}" for n, sql in values.items()),

@@ -21,7 +21,7 @@ from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
-from dbanon.errors import ChainChanged, InvalidParameter
+from dbanon.errors import ChainChanged, InvalidParameter, pluralize
 from dbanon.hierarchy.leaves import list_column_texts, sort_values
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
@@ -96,8 +96,8 @@ def recode_as_first_release(
         if new_values and name not in columns_with_hierarchy:
             raise ChainChanged(
                 f'Column "{name}"'
-                f" has {len(new_values)} values that the chain's first release did not have, and no"
-                " hierarchy for them.",
+                f" has {pluralize(len(new_values), 'value')} that the chain's first release did not"
+                " have, and no hierarchy.",
                 hint="Replace them by known values in the source. Or close the chain, and create a"
                 " new one whose first release has `hierarchies` with all values that may occur.",
             )

@@ -128,6 +128,10 @@ class DisplayedColumns:
         """Measure the dependence, 0 to 1, between retained columns and released quasi-identifiers.
 
         The result is a mapping by name of the retained column, then by quasi-identifier.
+
+        Parameters
+        ----------
+        names : the names of the retained columns.
         """
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
@@ -154,14 +158,12 @@ class DisplayedColumns:
         both_directions : True to measure also how often rows with the same label have the same
             value; the larger result counts.
         """
-        [value], [label] = (
-            self._key_expressions([self._state_column(name)]),
-            self._key_expressions([label_column]),
-        )
-        select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value)]
-        select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label)]
-        values = ", ".join(f"g{i}" for i in range(len(value)))
-        labels = ", ".join(f"l{i}" for i in range(len(label)))
+        [value_key] = self._key_expressions([self._state_column(name)])
+        [label_key] = self._key_expressions([label_column])
+        select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value_key)]
+        select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label_key)]
+        values = ", ".join(f"g{i}" for i in range(len(value_key)))
+        labels = ", ".join(f"l{i}" for i in range(len(label_key)))
         [(n_rows, *totals)] = self.state.session.rows(
             "SELECT sum(n), sum(n * (rows_of_label - 1.0)), sum(n * (rows_of_value - 1.0)),"
             " sum(n * (n - 1.0) / nullif(rows_of_value - 1, 0)),"
@@ -173,17 +175,19 @@ class DisplayedColumns:
             f" FROM (SELECT n, sum(n) OVER (PARTITION BY {values}) AS rows_of_value,"
             f" sum(n) OVER (PARTITION BY {labels}) AS rows_of_label FROM"
             f" (SELECT {values}, {labels}, count(*) AS n FROM (SELECT {', '.join(select_list)}"
-            f" FROM {self._row_query.quoted} AS s WHERE {value[0]} IS NOT NULL) AS shown"
+            f" FROM {self._row_query.quoted} AS s WHERE {value_key[0]} IS NOT NULL) AS shown"
             f" GROUP BY {values}, {labels}) AS cells) AS sized"
         )
         n = int(n_rows or 0)
         if n < 2:
             return 0.0
+        # The numbers of ordered pairs of rows with the same label, and with the same value; then
+        # the last three arguments of ``_excess_agreement`` for groups by value, and by label.
         same_label, same_value, *sums = (float(total or 0.0) for total in totals)
-        pairs = n * (n - 1.0)
-        strength = _excess_agreement(n, same_label / pairs, *sums[:3])
+        n_pairs = n * (n - 1.0)
+        strength = _excess_agreement(n, same_label / n_pairs, *sums[:3])
         return (
-            max(strength, _excess_agreement(n, same_value / pairs, *sums[3:]))
+            max(strength, _excess_agreement(n, same_value / n_pairs, *sums[3:]))
             if both_directions
             else strength
         )
@@ -199,9 +203,9 @@ class DisplayedColumns:
         state_column = column.state_column
         session = self.state.session
         relation = session.find_source(self.state.chain.table(session, "value"))
-        [value] = self._key_expressions([self._state_column(name)])
+        [value_key] = self._key_expressions([self._state_column(name)])
         rows = f"FROM {self._row_query.quoted} AS s"
-        rows += f" WHERE {value[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
+        rows += f" WHERE {value_key[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
         if relation.attribute(state_column).kind not in _NUMBER_KINDS:
             if self.draft.relation.attribute(column.source).kind not in _KINDS_WITH_INTERVALS:
                 return 0.0
@@ -209,12 +213,12 @@ class DisplayedColumns:
             # numbers (codes), so that they stay in the database.
             label_counts = session.rows(
                 "SELECT code, label, count(*) FROM (SELECT dense_rank() OVER (ORDER BY"
-                f" {', '.join(value)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label {rows})"
-                " AS labelled GROUP BY code, label"
+                f" {', '.join(value_key)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label"
+                f" {rows}) AS labelled GROUP BY code, label"
             )
             return _measure_code_strength(label_counts)
-        select_list = ", ".join(f"{key_part} AS g{i}" for i, key_part in enumerate(value))
-        values = ", ".join(f"g{i}" for i in range(len(value)))
+        select_list = ", ".join(f"{key_part} AS g{i}" for i, key_part in enumerate(value_key))
+        values = ", ".join(f"g{i}" for i in range(len(value_key)))
         numbers = (
             f"(SELECT {select_list}, CAST(s.{state_column} AS DOUBLE PRECISION) AS x {rows})"
             " AS shown"
@@ -233,7 +237,8 @@ class DisplayedColumns:
 
         Parameters
         ----------
-        strengths : by quasi-identifier, the strength of dependence.
+        name : the name of the retained column.
+        strengths : by quasi-identifier, the strength of its dependence on the column, 0 to 1.
         """
         strongest = max(
             strengths, key=lambda quasi_identifier: strengths[quasi_identifier], default=None

@@ -97,7 +97,7 @@ def select_classes(
 def _too_few_newcomers_error(chain_name: str, n_newcomers: int, class_size: int) -> TooFewRecords:
     """The error for a first release that would be empty."""
     return TooFewRecords(
-        f"Nobody can be admitted to chain {chain_name} yet: {n_newcomers} persons wait.",
+        f"No one can be admitted to chain {chain_name} yet: {n_newcomers} persons wait.",
         hint=f"Release it once there are at least {class_size} persons"
         " (with `by`: in one stratum).",
     )
@@ -184,7 +184,12 @@ def classify_newcomers(
     if recoded_measures is not None:
         clustering = replace(clustering, measures=recoded_measures)
     batch = NewcomerClasses(
-        recoded, policy, clustering, recoded_measures, excluded_keys, typical_class_loss
+        microdata=recoded,
+        policy=policy,
+        clustering=clustering,
+        measures=recoded_measures,
+        excluded_keys=excluded_keys,
+        typical_class_loss=typical_class_loss,
     )
     return (
         _enforce_models(batch, planned, state, candidates, references, clock)

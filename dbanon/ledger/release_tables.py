@@ -56,10 +56,10 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     try:
         entry = entries.find_release(session, name)
     except (ReleaseNotFound, TableNotFound):
-        superseded = _find_by_table(session, session.resolve_output(name))
-        if superseded is None:
+        release_of_table = _find_by_table(session, session.resolve_output(name))
+        if release_of_table is None:
             raise
-        return superseded
+        return release_of_table
     return ReleaseRelation(entry, entry.name)
 
 
@@ -165,10 +165,10 @@ def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNo
     """Build the error for a release whose table no longer exists."""
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])
-    superseded = "" if superseded_at is None else f", superseded at {superseded_at},"
+    time_phrase = "" if superseded_at is None else f", superseded at {superseded_at},"
     fate = "was dropped" if row["output_kind"] == "view" else "was replaced or dropped"
     return TableNotFound(
-        f"The table {table} of release {row['release_id']} of {output}{superseded} {fate}.",
+        f"The table {table} of release {row['release_id']} of {output}{time_phrase} {fate}.",
         hint=_ROWS_MISSING_HINT,
     )
 

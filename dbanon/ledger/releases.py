@@ -121,7 +121,8 @@ def list_releases(session: Session) -> list[Listed]:
         f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
-    existing: dict[RelationName, ExistingRelation | None] = {}
+    existing_relations: dict[RelationName, ExistingRelation | None] = {}
+    # By release id; empty for ledgers that do not record the oids of relations.
     states = (
         postgresql_releases.find_states(session) if postgresql_releases.has_oids(session) else {}
     )
@@ -134,12 +135,12 @@ def list_releases(session: Session) -> list[Listed]:
         if release_id in states:
             state, name = states[release_id]
         else:
-            if name not in existing:
-                existing[name] = session.find_existing(name)
+            if name not in existing_relations:
+                existing_relations[name] = session.find_existing(name)
             state = _find_state(
                 session,
                 name,
-                existing[name],
+                existing_relations[name],
                 release_id=release_id,
                 kind=values["output_kind"],
                 publisher=publisher,
