@@ -3,9 +3,10 @@
 A *cell* is a class of a chain: persons who were admitted together and share released values (see
 ``membership``). Rows and cells are *displayed* if the current release contains them. A cell is
 *frozen*, which means that its displayed rows stay as they are, if its rows in the source would
-violate a privacy model. Only cells whose members are all in the source and whose rows have changed
-are checked; the others still satisfy the models. The database sends only counts of values; it sends
-the values themselves only for models that compare classes with a table.
+violate a privacy model, or would reveal rows of persons who returned (see ``returns``). Models are
+checked only for cells whose members are all in the source and whose rows have changed; the others
+still satisfy them. The database sends only counts of values; it sends the values themselves only
+for models that compare classes with a table.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def freeze_failing_cells(
     """
     session = state.session
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
-    failing: set[int] = set()
+    failing_cells: set[int] = set()
     changed_rows = (
         f"FROM {quote(PRESENT_PERSONS)} AS s JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
@@ -67,23 +68,24 @@ def freeze_failing_cells(
             if not references:
                 continue  # At the first release there are no cells to check yet.
             reference = references[model.attribute]
-            failing |= {
-                *find_failing_cells(
-                    state, changed_rows, replace(retained[index], name=name), model, reference
-                )[0]
-            }
+            failing_of_model, _ = find_failing_cells(
+                state, changed_rows, replace(retained[index], name=name), model, reference
+            )
+            failing_cells.update(failing_of_model)
             continue
         value = session.comparison_value(retained[index], name)
         counts = session.rows(
             f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
-        failing |= _find_cells_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
-    if not failing:
+        failing_cells |= _find_cells_failing(
+            np.array(counts, np.int64).reshape(len(counts), 2), model
+        )
+    if not failing_cells:
         return 0
     columns = [("cell", "integer")]
     session.run(statements.create_staging(FAILING_CELLS, columns, session.staging_suffix))
-    cells = sorted(failing)
+    cells = sorted(failing_cells)
     for start in range(0, len(cells), _CELLS_PER_INSERT):
         rows = [(cell,) for cell in cells[start : start + _CELLS_PER_INSERT]]
         session.insert_rows(RelationName(None, FAILING_CELLS), ["cell"], rows)

@@ -40,8 +40,9 @@ def read_key(location: str) -> bytes:
     ChainKeyWrong : there is no key, or other accounts may read it. The message does not contain the
         key.
     """
-    origin = "as dbanon chain create makes them"
-    return _read_key(location, ChainKeyWrong, origin, "create another chain")
+    how_made = "as dbanon chain create makes them"
+    if_exposed = "create another chain"
+    return _read_key(location, ChainKeyWrong, how_made, if_exposed)
 
 
 def key_exists(location: str) -> bool:

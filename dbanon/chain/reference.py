@@ -172,7 +172,7 @@ def find_failing_cells(
     positions = np.array([position_of[value] for _, value, _ in value_counts], np.int64)
     sizes = np.array([size for *_, size in value_counts], np.int64)
     cell_numbers, cell_indices = np.unique(cells, return_inverse=True)
-    failing: list[int] = []
+    failing_cells: list[int] = []
     level = 0.0
     cells_at_once = max(1, _MAX_COUNTS // len(table_shares))
     for start in range(0, len(cell_numbers), cells_at_once):
@@ -181,9 +181,9 @@ def find_failing_cells(
         selected_cells = cell_numbers[start : start + cells_at_once]
         counts = np.zeros((len(selected_cells), len(table_shares)), np.int64)
         np.add.at(counts, (cell_indices[selection] - start, positions[selection]), sizes[selection])
-        failing += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
+        failing_cells += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
         level = max(level, model.reached_level(counts, table_shares))
-    return failing, level
+    return failing_cells, level
 
 
 def recount_models(
@@ -215,8 +215,8 @@ def recount_models(
     for model_index, model in compared_models.items():
         index = names.index(model.attribute)
         column = replace(retained[index], name=statements.kept_column(index))
-        failing, levels[model_index] = find_failing_cells(
+        failing_cells, levels[model_index] = find_failing_cells(
             state, f"FROM {state.row_table} AS s", column, model, references[model.attribute]
         )
-        n_failing += len(failing)
+        n_failing += len(failing_cells)
     return n_failing, levels

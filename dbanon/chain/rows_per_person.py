@@ -59,7 +59,7 @@ class ChainTable:
     first_retained : the index of the first of these columns among the retained columns of all
         tables.
     output : the name of its release; empty for the first table, which has the job's output.
-    identifiers : by column, why a retained column looks like an identifier.
+    identifiers : for each retained column that looks like an identifier, the reason.
     """
 
     number: int
@@ -102,6 +102,7 @@ def stage_source(
 
     Parameters
     ----------
+    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
@@ -110,13 +111,15 @@ def stage_source(
     """
     relation = chain_tables[0].relation
     if state.has_several_rows:
-        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows)
+        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows=with_rows)
         return count_presence(state, relation)
-    retained = staged_columns(state.chain.rules, chain_tables) if with_rows else ()
+    retained = choose_staged_columns(state.chain.rules, chain_tables) if with_rows else ()
     return stage_persons(state, relation, hash_prefixes, retained)
 
 
-def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tuple[Attribute, ...]:
+def choose_staged_columns(
+    rules: ChainRules, chain_tables: Sequence[ChainTable]
+) -> tuple[Attribute, ...]:
     """Return the retained columns to stage with persons, if each person has one row."""
     # They are needed only if displayed rows may change, and if there are any: a chain that only
     # measures does not store rows.
@@ -128,6 +131,7 @@ def _stage_persons_with_rows(
     state: ChainState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
+    *,
     with_rows: bool,
 ) -> None:
     """Stage all persons in the source with their cells, one row per person.

@@ -26,9 +26,9 @@ from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_un
 from dbanon.chain.returns import record_absences, sealed_cells
 from dbanon.chain.rows_per_person import (
     ChainTable,
+    choose_staged_columns,
     refuse_models_with_several_rows,
     stage_source,
-    staged_columns,
 )
 from dbanon.chain.state import ChainColumn, ChainRecord
 from dbanon.chain.tables import (
@@ -173,7 +173,7 @@ def begin_release(
             definition.require_same(chain, job_definition)
         state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
         hash_prefixes = chain.hash_prefixes(key)
-        retained = staged_columns(chain.rules, chain_tables)
+        retained = choose_staged_columns(chain.rules, chain_tables)
         match_result = match_persons(
             state, planned.relation, hash_prefixes, retained, job.memory_limit
         )

@@ -41,6 +41,7 @@ from dbanon.sessions.thread_connections import thread_connections
 NOT_COPIED = "not_copied"
 # Key in recorded requests for the oid of the publishing role, if roles have oids.
 PUBLISHER_OID_KEY = "publisher"
+# How long recording a failed run may take.
 _FAILURE_TIMEOUT_SECONDS = 15.0
 REPAIR_HINT = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
@@ -214,6 +215,7 @@ def record_row(
     ----------
     row : the row of the release, from ``build_release_row``.
     columns : the rows of its columns, from ``build_column_rows``.
+    output : the names of the release and of the table that holds its rows.
     """
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         existing = session.find_existing(name)
@@ -230,7 +232,13 @@ def record_row(
 def insert_release(
     session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
-    """Write a release with this session's rights, and return the recorded time."""
+    """Write a release with this session's rights, and return the recorded time.
+
+    Parameters
+    ----------
+    row : the row of the release, from ``build_release_row``, with the oids of its relations.
+    columns : the rows of its columns, from ``build_column_rows``.
+    """
     release_table = session.ledger_name("release")
     column_table = session.ledger_name("release_column")
     created_at = row["created_at"]
