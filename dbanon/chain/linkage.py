@@ -281,11 +281,8 @@ class DisplayedColumns:
             f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
             " AS values_counted GROUP BY size"
         )
-        sizes, n_values = (
-            np.array([[int(value) for value in row] for row in size_counts], np.int64)
-            .reshape(-1, 2)
-            .T
-        )
+        counts = np.array([[int(value) for value in row] for row in size_counts], np.int64)
+        sizes, n_values = counts.reshape(-1, 2).T
         no_matches = np.zeros((len(sizes), 0), np.int64)
         if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None

@@ -55,8 +55,10 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
     ----------
     member, cell : aliases of ``chain_member`` and ``chain_cell``.
     """
-    legacy = f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1"
-    return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
+    earlier_count = (
+        f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1 ELSE {cell}.loose END"
+    )
+    return f"coalesce({member}.excluded_rows, {earlier_count})"
 
 
 def sealed_cells(state: ChainState) -> str:

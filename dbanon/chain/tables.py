@@ -146,10 +146,8 @@ def find_chain_tables(
     """
     assert job.chain is not None
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    chain_tables, entity = (
-        [ChainTable(number=0, relation=relation, retained=retained)],
-        str(job.entity),
-    )
+    chain_tables = [ChainTable(number=0, relation=relation, retained=retained)]
+    entity = str(job.entity)
     outputs = _key_by_table(session, job.chain.outputs)
     retained_by_table = _key_by_table(session, job.chain.kept)
     for mismatched in (
@@ -198,7 +196,13 @@ def find_chain_tables(
         session.require_equality(further_table, list(names))
         first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
         chain_tables.append(
-            ChainTable(number, further_table, attributes, first_retained, outputs[table])
+            ChainTable(
+                number=number,
+                relation=further_table,
+                retained=attributes,
+                first_retained=first_retained,
+                output=outputs[table],
+            )
         )
     return chain_tables
 
