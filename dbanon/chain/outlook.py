@@ -166,16 +166,16 @@ def _count_next_release(
         require_no_turnover(
             state, presence, chain_state.count_absent_at_last_release(session, chain)
         )
-    is_measured = chain.rules.mode == MEASURE
+    only_measures = chain.rules.mode == MEASURE
     return NextRelease(
         sequence=state.sequence,
         came=presence.n_newcomers,
         left=presence.n_absent,
         returned=presence.n_returned,
-        waited=0 if is_measured else find_longest_wait(state),
-        due=is_measured or admits_newcomers(state),
+        waited=0 if only_measures else find_longest_wait(state),
+        due=only_measures or admits_newcomers(state),
         cells={}
-        if is_measured
+        if only_measures
         else state.count_decided_states(
             sealed_cells(state), groups_may_leave=not planned.policy.models
         ),

@@ -73,7 +73,7 @@ def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
 
 
 def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> dict[int, int]:
-    """Count the joint histories over both chains, by the number of persons who share them.
+    """Return how many joint histories over both chains exactly n persons share, by n.
 
     The counts are exact at the first release, when all persons of the chain are in the source.
 

@@ -42,10 +42,9 @@ _TOLERANCE = 1e-9
 
 
 def count_histories(state: ChainState, are_staged: bool = False) -> dict[int, int]:
-    """Count the histories by the number of persons who share them.
+    """Return how many histories exactly n persons share, by n.
 
-    A history is a cell together with the release at which a person left it, if any. The result is
-    the number of histories by the number of persons who share one of them.
+    A history is a cell together with the release at which a person left it, if any.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def count_persons(history_counts: dict[int, int]) -> int:
 
     Parameters
     ----------
-    history_counts : the number of histories by the number of persons who share them.
+    history_counts : how many histories exactly n persons share, by n.
     """
     return sum(n_persons * n_histories for n_persons, n_histories in history_counts.items())
 
@@ -94,7 +93,7 @@ def count_exposed(history_counts: dict[int, int], k: int) -> int:
 
     Parameters
     ----------
-    history_counts : the number of histories by the number of persons who share them.
+    history_counts : how many histories exactly n persons share, by n.
     """
     return sum(
         n_persons * n_histories

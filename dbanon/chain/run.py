@@ -69,6 +69,11 @@ def extend_histories(
 
     A chain that only measures has no lasting classes (*cells*). In the column for the cell, it
     stores a number that identifies the person's history so far.
+
+    Parameters
+    ----------
+    relation : the rows of the source, whose persons are staged.
+    microdata, release : all records of the source, and their released classes.
     """
     session, partition = state.session, release.partition
     member_table = state.shared_table("chain_member")
@@ -126,23 +131,23 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
             f"Chain {chain.name} uses k = {chain.k}.",
             hint=f"Release it with `k={chain.k}`, or create another chain: dbanon chain create.",
         )
-    exposed_before = recount.count_exposed(recount.count_histories(state), state.k)
+    n_exposed_before = recount.count_exposed(recount.count_histories(state), state.k)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write"):
         release = recode_release(planned, policy, source, microdata, clustering)
     with clock.phase("verify"):
         extend_histories(state, planned.relation, microdata, release)
         history_counts = recount.count_histories(state)
-        exposed = recount.count_exposed(history_counts, state.k)
+        n_exposed = recount.count_exposed(history_counts, state.k)
         chain_counts = ChainCounts(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
             persons_so_far=recount.count_persons(history_counts),
             rarest_history_persons=min(history_counts, default=0),
-            exposed_persons=exposed,
+            exposed_persons=n_exposed,
             further_counts={
-                "exposed": exposed,
-                "more": exposed - exposed_before,
+                "exposed": n_exposed,
+                "more": n_exposed - n_exposed_before,
                 "alone": history_counts.get(1, 0),
                 "members": pending.presence.n_members,
                 "absent": pending.presence.n_absent,
@@ -316,8 +321,8 @@ def _advance_state(
     for chain_table in pending.chain_tables:
         warn_of_identifiers(plan_table(pending.planned, chain_table))
     spellings = warn_of_spellings(pending.planned, pending.source)
-    is_measured = pending.state.chain.rules.mode == MEASURE
-    update = (advance_measuring_chain if is_measured else advance_chain)(pending, clock)
+    only_measures = pending.state.chain.rules.mode == MEASURE
+    update = (advance_measuring_chain if only_measures else advance_chain)(pending, clock)
     update = replace(update, spellings=spellings)
     if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
         with clock.phase("verify"):

@@ -151,7 +151,7 @@ def begin_release(
         definition.require_source(chain, job, source, planned.relation)
         if target_session is not None:
             planned = _plan_other_database(job, planned, source, SqlTarget(target_session), chain)
-        is_measured = chain.rules.mode == MEASURE
+        only_measures = chain.rules.mode == MEASURE
         refuse_models_with_several_rows(chain, job)
         chain_tables = [
             replace(
@@ -168,7 +168,7 @@ def begin_release(
             _require_releasable(
                 plan_table(planned, chain_table), chain_table, SqlTarget(target_session)
             )
-        if chain.definition is not None and not is_measured:
+        if chain.definition is not None and not only_measures:
             job_definition = definition.describe_job(job, planned) | describe_tables(chain_tables)
             definition.require_same(chain, job_definition)
         state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
@@ -189,7 +189,7 @@ def begin_release(
             )
     guarantee = replace(
         cast(ChainGuarantee, planned.guarantee),
-        only_measured=is_measured,
+        only_measured=only_measures,
         max_exposed=request.max_exposed,
         tables=len(chain_tables),
     )
