@@ -172,7 +172,7 @@ class ChainState:
 
         Parameters
         ----------
-        sealed_cells : SQL query of the cells that no group may leave, from ``returns``.
+        sealed_cells : SQL query of the distinct cells that no group may leave, from ``returns``.
         groups_may_leave : True if k persons may leave a cell when at least k stay. It is False for
             jobs with privacy models: after persons have left, their values are gone, so the models
             could not be checked.

@@ -18,7 +18,7 @@ from dbanon.chain.manage import ChainShown, summarize_chain
 from dbanon.chain.membership import ChainState
 from dbanon.chain.newcomers import admits_newcomers
 from dbanon.chain.presence import require_no_turnover
-from dbanon.chain.returns import sealed_cells
+from dbanon.chain.returns import build_sealed_cells_query
 from dbanon.chain.rows_per_person import ChainTable, refuse_models_with_several_rows, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
@@ -45,9 +45,9 @@ class NextRelease:
         again.
     waited : number of releases for which the longest-waiting newcomer has waited; 0 if none waits.
     due : True if this release may admit newcomers.
-    cells : number of classes by their next state. This preview only takes into account which
-        persons are in the source: changed values may freeze further classes. Empty before the first
-        release and in mode ``measure``.
+    cells : number of classes by their next state. Rows that have changed since the last release are
+        not taken into account: they may freeze further classes. Empty before the first release and
+        in mode ``measure``.
     """
 
     sequence: int
@@ -177,6 +177,6 @@ def _count_next_release(
         cells={}
         if only_measures
         else state.count_decided_states(
-            sealed_cells(state), groups_may_leave=not planned.policy.models
+            build_sealed_cells_query(state), groups_may_leave=not planned.policy.models
         ),
     )

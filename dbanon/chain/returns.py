@@ -61,7 +61,7 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
     return f"coalesce({member}.excluded_rows, {earlier_count})"
 
 
-def sealed_cells(state: ChainState) -> str:
+def build_sealed_cells_query(state: ChainState) -> str:
     """Build a query of the cells that no group may leave: a member returned or has excluded rows.
 
     A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then

@@ -23,7 +23,7 @@ from dbanon.chain.newcomers import classify_newcomers
 from dbanon.chain.persons import stage_newcomer_records
 from dbanon.chain.presence import PresenceCounts, require_no_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
-from dbanon.chain.returns import record_absences, sealed_cells
+from dbanon.chain.returns import build_sealed_cells_query, record_absences
 from dbanon.chain.rows_per_person import (
     ChainTable,
     choose_staged_columns,
@@ -330,7 +330,7 @@ def _find_linking_columns(
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """Find columns by which the members of a cell can be distinguished, by table number."""
-    findings, cells_have_k_rows = {}, pending.guarantee.has_k_anonymous_rows
+    findings = {}
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
         table_columns = columns_of_table(chain_table, columns)
@@ -339,7 +339,7 @@ def _find_linking_columns(
             draft,
             table_columns,
             chain_table.number,
-            cells_have_k_rows=cells_have_k_rows,
+            cells_have_k_rows=pending.guarantee.has_k_anonymous_rows,
         )
         findings[chain_table.number] = find_linking_columns(
             displayed, disclosive_columns.get(chain_table.number, ())
@@ -479,7 +479,9 @@ def _write_state(
     n_compared = 1 if state.has_several_rows else len(retained)
     n_staged_columns = 0 if chain.rules.changes == FREEZE else n_compared
     state.decide_cell_states(
-        sealed_cells(state), groups_may_leave=not models, n_staged_columns=n_staged_columns
+        build_sealed_cells_query(state),
+        groups_may_leave=not models,
+        n_staged_columns=n_staged_columns,
     )
     references = reference.references_from_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.freeze_changed_cells(state, retained, models, references)

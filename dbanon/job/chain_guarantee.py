@@ -35,8 +35,8 @@ class ChainGuarantee(Guarantee):
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the number of tables of the chain. With several, k counts persons over all of them, and
-        the release of a table has rows only for those persons who have rows there.
+    tables : the number of tables of the chain. With several, k counts persons over all of them.
+        Whether a person has a row in a table is then like a retained value: classes do not hide it.
     only_measured : True if each release builds new classes, and the chain only counts how many
         persons share a history.
     max_exposed : the largest allowed fraction of persons whose history is shared by fewer than k

@@ -32,15 +32,16 @@ MAX_COUNTED_RELEASES = 60
 _PERSONS_PER_ROW = 65_536
 
 
-def choose_salt(earlier: Sequence[EarlierRelease]) -> str:
+def choose_salt(earlier_releases: Sequence[EarlierRelease]) -> str:
     """Return the salt of the first earlier release that has one, or else a new random salt.
 
     Parameters
     ----------
-    earlier : the earlier releases of the same source and entity column.
+    earlier_releases : the earlier releases of the same source and entity column.
     """
     return next(
-        (release.salt for release in earlier if release.salt is not None), os.urandom(32).hex()
+        (release.salt for release in earlier_releases if release.salt is not None),
+        os.urandom(32).hex(),
     )
 
 
