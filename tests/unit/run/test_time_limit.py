@@ -64,7 +64,7 @@ def test_a_server_that_stalls_is_no_matter_of_the_method(
 
 @pytest.mark.parametrize("moment", ["while committing", "after the commit"])
 def test_the_limit_ends_with_the_commit(moment: str) -> None:
-    """What was published is not reported as a run that took too long and was rolled back."""
+    """A published release is not reported as a run that took too long and was rolled back."""
     with limit_time(0.02):
         with interruptible_until_commit() as before_commit:
             before_commit()
