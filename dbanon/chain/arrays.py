@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
 
-# Codes are summed in slices of this many bits: a float holds such sums exactly for 2**31 rows.
+# Codes are summed in slices of this many bits: a float is exact for such sums of up to 2**31 rows.
 _SLICE_BITS = 22
 
 
 @dataclass(frozen=True, eq=False)
-class MatchedPersons:
+class FetchedPersons:
     """The persons in the source, fetched into this process.
 
     Parameters
@@ -26,7 +26,7 @@ class MatchedPersons:
     keys : int64 (n, m), the key of each person's row in the source, ascending.
     tags : uint64 (n, 2), the two halves of each tag.
     order : int64 (n,), indices that sort the persons by tag.
-    retained : the columns released unchanged that are staged with the persons.
+    retained : the columns released unchanged, which are staged with the persons.
     """
 
     keys: NDArray[np.int64]
@@ -54,11 +54,11 @@ class MatchedPersons:
     def tags_by_key(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the tags of rows with these keys, uint64 (c, 2).
 
-        It is fastest for all rows in the order of their tags.
+        This is fastest if the keys are those of all rows, in the order of their tags.
 
         Parameters
         ----------
-        keys : int64 (c, m).
+        keys : int64 (c, m), the keys of the rows.
 
         Raises
         ------
@@ -81,7 +81,7 @@ def argsort_tags(tags: NDArray[np.uint64]) -> NDArray[np.int64]:
 def find_members(
     members: NDArray[np.uint64], tags: NDArray[np.uint64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the index of each tag among the tags of members, int64 (n,); -1 if it is absent.
+    """Return the index of each tag among the tags of members, int64 (n,); -1 if not among them.
 
     Parameters
     ----------

@@ -2,10 +2,11 @@
 
 A *cell* is a class of a chain: persons who were admitted together and share released values (see
 ``membership``). Rows and cells are *displayed* if the current release contains them. A cell is
-frozen if its rows in the source would break a privacy model: its displayed rows then stay as they
-are. Only cells whose members are all in the source and whose rows have changed are checked; the
-others still satisfy the models. The database sends only counts of values; it sends the values
-themselves only for models that compare classes with a table.
+*frozen*, which means that its displayed rows stay as they are, if its rows in the source would
+violate a privacy model, or would reveal rows of persons who returned (see ``returns``). Models are
+checked only for cells whose members are all in the source and whose rows have changed; the others
+still satisfy them. The database sends only counts of values; it sends the values themselves only
+for models that compare classes with a table.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.displayed_rows import stage_renewed_rows
-from dbanon.chain.membership import PARTLY_LEFT, CellState
+from dbanon.chain.membership import PARTLY_LEFT, ChainState
 from dbanon.chain.reference import References, find_failing_cells
 from dbanon.chain.returns import freeze_returned_cells
 from dbanon.chain.rows_per_person import PERSON_COLUMNS, ChainTable
@@ -40,18 +41,22 @@ _CELLS_PER_INSERT = 1000
 
 
 def freeze_failing_cells(
-    state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
+    state: ChainState,
+    retained: Sequence[Attribute],
+    models: Sequence[Model],
+    references: References,
 ) -> int:
-    """Freeze the cells whose rows in the source would break a model; return their number.
+    """Freeze the cells whose rows in the source would violate a model; return their number.
 
     Parameters
     ----------
     retained : the columns staged with the persons, including those of the models.
+    models : the privacy models that the rows of a cell must satisfy.
     references : by column, the frequencies in the first release that models compare classes with.
     """
     session = state.session
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
-    failing: set[int] = set()
+    failing_cells: set[int] = set()
     changed_rows = (
         f"FROM {quote(PRESENT_PERSONS)} AS s JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
@@ -63,23 +68,24 @@ def freeze_failing_cells(
             if not references:
                 continue  # At the first release there are no cells to check yet.
             reference = references[model.attribute]
-            failing |= {
-                *find_failing_cells(
-                    state, changed_rows, replace(retained[index], name=name), model, reference
-                )[0]
-            }
+            failing_of_model, _ = find_failing_cells(
+                state, changed_rows, replace(retained[index], name=name), model, reference
+            )
+            failing_cells.update(failing_of_model)
             continue
         value = session.comparison_value(retained[index], name)
         counts = session.rows(
             f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
-        failing |= _find_cells_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
-    if not failing:
+        failing_cells |= _find_cells_failing(
+            np.array(counts, np.int64).reshape(len(counts), 2), model
+        )
+    if not failing_cells:
         return 0
     columns = [("cell", "integer")]
     session.run(statements.create_staging(FAILING_CELLS, columns, session.staging_suffix))
-    cells = sorted(failing)
+    cells = sorted(failing_cells)
     for start in range(0, len(cells), _CELLS_PER_INSERT):
         rows = [(cell,) for cell in cells[start : start + _CELLS_PER_INSERT]]
         session.insert_rows(RelationName(None, FAILING_CELLS), ["cell"], rows)
@@ -90,7 +96,7 @@ def freeze_failing_cells(
     return len(cells)
 
 
-def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
+def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.int64]) -> None:
     """Exclude newcomers permanently: record them as the members of a cell that is never displayed.
 
     Parameters
@@ -118,7 +124,7 @@ def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int
 
 
 def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
-    """Return the cells that break a model which only uses the frequencies of values.
+    """Return the cells that violate a model that only uses the frequencies of values.
 
     Parameters
     ----------
@@ -135,7 +141,7 @@ def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[in
     return set(cells[~model.is_satisfied(counts, table=np.empty(0))].tolist())
 
 
-def row_columns(state: CellState, n_retained: int) -> list[str]:
+def row_columns(state: ChainState, n_retained: int) -> list[str]:
     """Return the names of all columns of the chain's row table.
 
     Parameters
@@ -151,7 +157,7 @@ _NO_LONGER_DISPLAYED = "v.state IN ('gone', 'withdrawn')"
 
 
 def create_state_tables(
-    state: CellState, value_types: Sequence[str], retained_types: Sequence[str]
+    state: ChainState, value_types: Sequence[str], retained_types: Sequence[str]
 ) -> None:
     """Create the two tables of the chain: released values by cell, and displayed rows.
 
@@ -160,7 +166,7 @@ def create_state_tables(
     value_types : the SQL types of the released columns whose values the rows of a cell share.
     retained_types : the SQL types of the retained columns.
     """
-    leading_columns = [f"{name} integer" for name in row_columns(state, 0)]
+    leading_columns = [f"{name} integer" for name in row_columns(state, n_retained=0)]
     for table, column_name, first_columns, types in (
         (state.value_table, statements.value_column, ["cell integer"], value_types),
         (state.row_table, statements.kept_column, leading_columns, retained_types),
@@ -173,7 +179,10 @@ def create_state_tables(
 
 
 def freeze_changed_cells(
-    state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
+    state: ChainState,
+    retained: Sequence[Attribute],
+    models: Sequence[Model],
+    references: References,
 ) -> dict[str, int]:
     """Stage the live cells whose rows have changed, and freeze those that may not be updated.
 
@@ -182,13 +191,13 @@ def freeze_changed_cells(
     - ``drifted``: cells with fewer than k changed rows;
     - ``changed``: changed rows;
     - ``back``: cells frozen because persons returned;
-    - ``unfit``: cells frozen because their new rows would break a model.
+    - ``unfit``: cells frozen because their new rows would violate a model.
 
     Parameters
     ----------
     retained : the columns staged with the persons.
-    models : privacy models that the rows of a cell must satisfy to be displayed.
-    references : the tables that some models compare with.
+    models : the privacy models that the rows of a cell must satisfy to be displayed.
+    references : by column, the frequencies in the first release that models compare classes with.
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
@@ -199,7 +208,7 @@ def freeze_changed_cells(
 
 
 def update_displayed_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     newcomers: Relation | None,
     first_new_cell: int,
@@ -214,14 +223,14 @@ def update_displayed_rows(
     ----------
     newcomers : the rows of admitted newcomers in the source; None if there are none.
     first_new_cell : the number of the first cell of these newcomers.
-    is_large_batch : as in ``CellState.admit_classes``.
+    is_large_batch : True if the state grows so much that it needs new planner statistics.
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     names = [statements.kept_column(i) for i in range(len(retained))]
-    # SQL condition for existing cells that take new rows.
+    # SQL condition for existing cells that take new rows from the source.
     renewed_condition = ""
-    # Rows to insert, as pairs of a SELECT and the columns to order it by.
+    # The rows to insert, as pairs: SQL of a SELECT, and the SQL expressions to order it by.
     inserts = []
     if changes != FREEZE:
         changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
@@ -253,7 +262,7 @@ def update_displayed_rows(
             rows = statements.released_rows(
                 newcomers.from_clause, newcomers.required_locator.expressions
             )
-            # Positions are random numbers from the operating system.
+            # The positions of the labels are in random order, so they can order the rows of a cell.
             select_list = [
                 f"l.class + {first_new_cell} AS cell",
                 *(f"{sql} AS {n}" for n, sql in values.items()),
@@ -275,7 +284,7 @@ def update_displayed_rows(
         session.analyze(state.chain.table(session, "row"))
 
 
-def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, int]:
+def _stage_changed_cells(state: ChainState, names: Sequence[str]) -> dict[str, int]:
     """Stage how many rows have changed in each live cell whose members are all in the source.
 
     If persons may have several rows, the persons whose rows have changed are counted instead.
@@ -289,7 +298,8 @@ def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, in
     columns = ", ".join(["cell", *names])
     old_columns = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new_columns = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
-    # Cells with same = 1 have an unchanged row hash.
+    # Joins the rows with an alias, which replaces {}, to the live cells whose members are all in
+    # the source. Cells with same = 1 are known to be unchanged, so they are left out.
     join_complete_cells = (
         f"JOIN {quote(NEXT_CELL_STATES)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
         " AND v.present = v.members AND v.same = 0"

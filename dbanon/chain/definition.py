@@ -1,7 +1,7 @@
 """The definition of a chain: what later releases reuse of the first one.
 
-It has the settings of the job, the measures of the table (scales and frequencies), the hierarchies
-and the released columns, and is stored with the chain as JSON.
+A definition holds the settings of the job, the measures of the table (scales and frequencies), the
+hierarchies and the released columns. It is stored with the chain as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
-from dbanon.errors import ChainChanged, InvalidParameter
+from dbanon.errors import ChainChanged, InvalidParameter, pluralize
 from dbanon.hierarchy.leaves import list_column_texts, sort_values
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
@@ -69,17 +69,19 @@ def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
 
 
 def recode_as_first_release(
-    microdata: Microdata, measures: Measures, with_hierarchy: Collection[str]
+    microdata: Microdata, measures: Measures, columns_with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Measures]:
-    """Convert the codes of records to those of the chain's first release; return new measures, too.
+    """Convert the codes of records to those of the chain's first release.
 
-    Only sensitive columns are measured on these records, for models that need no comparison. Other
-    models compare classes with the distribution of the first release: see ``reference``.
+    Also returns measures for these records: those of the first release, extended by values that are
+    new in the records. Only the frequencies of sensitive values are those of these records. (Models
+    that compare classes with a table use those of the first release; see ``reference``.)
 
     Parameters
     ----------
     measures : the measures of the first release.
-    with_hierarchy : columns with a hierarchy, which may have values that the first release lacked.
+    columns_with_hierarchy : the names of the columns with a hierarchy. Only these may have values
+        that the first release lacked.
 
     Raises
     ------
@@ -89,18 +91,18 @@ def recode_as_first_release(
     distributions = dict(measures.categories)
     for index, attribute in enumerate(microdata.categorical):
         values, name = microdata.categories[index], attribute.name
-        original = distributions[name]
-        new_values = sorted(set(values) - set(original.values))
-        if new_values and name not in with_hierarchy:
+        first_frequencies = distributions[name]
+        new_values = sorted(set(values) - set(first_frequencies.values))
+        if new_values and name not in columns_with_hierarchy:
             raise ChainChanged(
                 f'Column "{name}"'
-                f" holds {len(new_values)} values that were not there when the chain began, and no"
-                " hierarchy covers them.",
+                f" has {pluralize(len(new_values), 'value')} that the chain's first release did not"
+                " have, and no hierarchy.",
                 hint="Replace them by known values in the source. Or close the chain, and create a"
                 " new one whose first release has `hierarchies` with all values that may occur.",
             )
-        all_values = (*original.values, *new_values)
-        counts = np.append(original.counts, np.zeros(len(new_values), np.int64))
+        all_values = (*first_frequencies.values, *new_values)
+        counts = np.append(first_frequencies.counts, np.zeros(len(new_values), np.int64))
         distributions[name] = ValueFrequencies(counts, all_values)
         categories.append(all_values)
         code_of = {value: code for code, value in enumerate(all_values)}
@@ -172,32 +174,36 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    ChainChanged : settings differ; the message lists them.
+    ChainChanged : settings differ; the error's detail lists them.
     """
     assert chain.definition is not None
     # Options that did not exist at the first release had their default values.
     defaults = _round_trip_json(Policy(2).arguments())
     first_settings = {name: defaults.get(name) for name in settings} | chain.definition["job"]
-    differing = [name for name in first_settings if first_settings[name] != settings.get(name)]
-    if differing:
+    differing_settings = [
+        name for name in first_settings if first_settings[name] != settings.get(name)
+    ]
+    if differing_settings:
         raise ChainChanged(
             f"The job differs from the first release of chain {chain.name}.",
-            detail=f"Otherwise: {', '.join(sorted(differing))}.",
-            hint="What a chain's releases have in common stays. Begin another chain, or undo it.",
+            detail=f"These settings differ: {', '.join(sorted(differing_settings))}.",
+            hint="The releases of a chain have these settings in common. Undo the change, or create"
+            " another chain.",
         )
 
 
 def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Relation) -> None:
     """Check that a job reads the chain's source, and that its ``where`` uses no retained column.
 
-    The condition is checked by its words: it may contain the name of a retained column only if the
-    database accepts it without that column.
+    The condition is refused if it contains all words of a retained column's name, or if the
+    database does not accept it with the other columns alone.
 
     Raises
     ------
     ChainChanged : the job reads another relation or has another entity column.
-    UnsupportedType, ChainEntityRows : as ``require_entity``.
-    InvalidParameter : ``where`` uses a retained column.
+    UnsupportedType, ChainEntityRows : the entity column cannot identify persons; see
+        ``require_entity``.
+    InvalidParameter : ``where`` uses a retained column, or may do so.
     """
     session = source.session
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
@@ -220,9 +226,9 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
     if not may_use_retained and source.accepts_condition(relation, other_columns, job.where):
         return
     raise InvalidParameter(
-        "In a chain, where may not read a column that is released as it is: a person who"
-        " leaves would reveal its value.",
-        detail=f"Released as they are: {', '.join(retained)}.",
+        "In a chain, `where` may not use a column that is released unchanged: when a person leaves"
+        " the source, the releases would reveal the person's value.",
+        detail=f"Released unchanged: {', '.join(retained)}.",
         hint="Use other columns in `where`, and write them without the name of the table.",
     )
 
@@ -240,7 +246,7 @@ def build_definition(
     ----------
     table_settings : the settings of the chain's further tables, from ``tables.describe_tables``.
     typical_class_loss : the information loss per value that later classes are compared with, from
-        ``quality.typical_loss``. Chains of versions before 0.3 do not have it.
+        ``quality.compute_typical_loss``; None if it was not measured.
     """
     assert release.measures is not None
     return {

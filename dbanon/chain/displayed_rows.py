@@ -32,11 +32,11 @@ from dbanon.sessions.pseudonym_session import (
 from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 
 def stage_renewed_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     renewed_cells: str,
     first_new_cell: int | None,
@@ -97,7 +97,7 @@ class DisplayedRowCounts:
     n_persons_over_limit: int
 
 
-def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
+def count_displayed_rows(state: ChainState) -> DisplayedRowCounts:
     """Count the displayed rows, and the persons with rows withheld beyond the limit."""
     table_counts = state.session.rows(
         f"SELECT p.{TABLE_NUMBER}, sum(p.n), sum(p.{N_WITHHELD})"
@@ -110,30 +110,35 @@ def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
         f" WHERE {N_WITHHELD} > 0 GROUP BY cell, {PERSON_NUMBER}) AS p"
     )
     return DisplayedRowCounts(
-        {int(number): int(n_rows) for number, n_rows, _ in table_counts},
-        {int(number): int(n_withheld) for number, _, n_withheld in table_counts},
-        int(n_persons_over_limit),
+        rows_by_table={int(table): int(n_rows) for table, n_rows, _ in table_counts},
+        withheld_by_table={int(table): int(n_withheld) for table, _, n_withheld in table_counts},
+        n_persons_over_limit=int(n_persons_over_limit),
     )
 
 
 @dataclass(frozen=True)
 class DisplayedSource:
-    """The displayed rows of one table, grouped by value for checks of retained columns.
+    """The displayed rows of one table, which checks of retained columns read grouped by value.
 
     Parameters
     ----------
+    state : the state of the chain after this release.
     table_number : the index of the table among those of the chain.
     state_columns : by name of a released column, its column in the chain's tables.
     """
 
-    state: CellState
+    state: ChainState
     table_number: int
     state_columns: Mapping[str, str]
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value in a column, without NULL, and count persons.
 
-        Dependence of the groups on quasi-identifiers is not determined: the result has zeros.
+        The counts ``identical`` of the result are not determined here: they are all 0.
+
+        Parameters
+        ----------
+        name : the name of the released column.
         """
         column = self.state_columns[name]
         attribute = draft.relation.attribute(name)
@@ -159,4 +164,5 @@ class DisplayedSource:
             -1, 3
         )
         no_matches = np.zeros((len(counts), len(draft.microdata.attributes)), np.int64)
-        return ValueGroups(counts[:, 0], counts[:, 1], counts[:, 2], no_matches)
+        sizes, n_values, n_rare_values = counts.T
+        return ValueGroups(sizes, n_values, n_rare_values, no_matches)

@@ -25,7 +25,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 _RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-_HINT = (
+_MISSING_IDENTIFIER_HINT = (
     "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
     " another column that all of them have. Without one, dbanon cannot know which rows"
     " belong to the same person. For later releases: a chain of mode measure counts them by keyed"
@@ -43,7 +43,7 @@ class JointHistoryCounts:
 
     Parameters
     ----------
-    releases : the number of releases.
+    releases : the number n of these releases.
     persons : number of persons with a row in at least one of them.
     below : number of persons whose joint history is shared by fewer than k persons.
     alone : number of persons with a unique joint history.
@@ -59,12 +59,13 @@ class JointHistoryCounts:
 
 @dataclass(frozen=True)
 class MeasuredReleases:
-    """What releases reveal together.
+    """Counts of what several releases reveal together.
 
     Parameters
     ----------
-    releases : their names, in the order in which they are combined.
+    releases : the names of the releases, in the order in which they are combined.
     entity : the column that identifies persons.
+    k : the number of persons who should share each joint history.
     known : counts over the first release, over the first two, and so on.
     """
 
@@ -90,7 +91,7 @@ class MeasuredReleases:
                 f" joint history with fewer than {self.k - 1} others, {counts.alone} with no one"
             )
             for name, n_revealed in counts.read_off.items():
-                text += f'; one value of "{name}" is left of {n_revealed}'
+                text += f'; only one value of "{name}" is possible for {n_revealed}'
             lines.append((f"after {pluralize(counts.releases, 'release')}", text))
         return lines
 
@@ -131,8 +132,8 @@ def measure_together(
 
     Raises
     ------
-    InvalidParameter : fewer than two releases, several sources, ``entity`` is no identifier, or a
-        release has no record of its persons.
+    InvalidParameter : there are fewer than two releases, or several sources; ``entity`` does not
+        identify persons; or the ledger has no record of a release's persons.
     ReleaseNotFound : the ledger does not have a release.
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row has no person.
@@ -166,11 +167,21 @@ def measure_together(
 def _measure_by_record(
     session: Session, names: Sequence[str], k: int | None, sensitive: Sequence[str] | None
 ) -> MeasuredReleases:
-    """Measure releases by the ledger's record of their persons; as ``measure_together``.
+    """Measure releases by the ledger's record of their persons.
+
+    Parameters
+    ----------
+    names : names of outputs, or release ids. A single release is combined with all earlier ones
+        with the same source and entity.
+    k : the number of persons who should share each history; None for the smallest k of the
+        releases.
+    sensitive : must be empty or None, because the ledger has no sensitive values.
 
     Raises
     ------
-    InvalidParameter, ReleaseNotFound : as ``measure_together``.
+    InvalidParameter : ``sensitive`` is given, the releases have several sources or entities, or the
+        ledger has no record of a release's persons.
+    ReleaseNotFound : the ledger does not have a release.
     """
     if sensitive:
         raise InvalidParameter(
@@ -178,37 +189,40 @@ def _measure_by_record(
             hint="Leave out `sensitive`, or name the column that identifies persons in each"
             " release: `entity`.",
         )
-    records = person_record.recorded_persons(session)
+    records = person_record.find_recorded_persons(session)
     release_ids = [_find_release_id(session, name) for name in names]
-    missing = [
+    unrecorded_names = [
         name
         for name, release_id in zip(names, release_ids, strict=True)
         if release_id not in records
     ]
-    if missing:
+    if unrecorded_names:
         raise InvalidParameter(
-            f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
+            "Not measured: the ledger has no record of the persons of"
+            f" {', '.join(unrecorded_names)}.",
             detail="A release has one if it names its entity and belongs to no chain, and if its"
-            " source is in the database of the ledger. Earlier versions kept none.",
+            " source is in the database of the ledger. Earlier versions of dbanon kept no records.",
             hint="Name the column of the person that each of these releases has (`entity`).",
         )
-    measured = [records[release_id] for release_id in release_ids]
-    if len(measured) == 1:
+    measured_records = [records[release_id] for release_id in release_ids]
+    if len(measured_records) == 1:
         index = list(records).index(release_ids[0])
         releases_until_then = list(records.values())[: index + 1]
-        measured = [record for record in releases_until_then if record.has_persons_of(measured[0])]
-    if not all(record.has_persons_of(measured[0]) for record in measured):
+        measured_records = [
+            record for record in releases_until_then if record.has_persons_of(measured_records[0])
+        ]
+    if not all(record.has_persons_of(measured_records[0]) for record in measured_records):
         raise InvalidParameter(
-            "The releases are of several sources, or of several entities.",
+            "The releases have several sources, or several entities.",
             hint="Name only releases of one source with one entity.",
         )
-    k = min(record.k for record in measured) if k is None else k
+    k = min(record.k for record in measured_records) if k is None else k
     counts = person_record.count_cumulative_joint_histories(
-        session, [record.release_id for record in measured], k
+        session, [record.release_id for record in measured_records], k
     )
     return MeasuredReleases(
-        tuple(record.output for record in measured),
-        measured[0].entity,
+        tuple(record.output for record in measured_records),
+        measured_records[0].entity,
         k,
         tuple(
             JointHistoryCounts(
@@ -231,7 +245,7 @@ def _require_one_source(records: Sequence[recorded_report.RecordedRelease]) -> N
     sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(
-            f"The releases are of {len(sources)} sources: {', '.join(sources)}.",
+            f"The releases have {len(sources)} different sources: {', '.join(sources)}.",
             hint="Name only releases of one source with one entity.",
         )
 
@@ -241,7 +255,9 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
 
     Raises
     ------
-    ColumnNotFound, InvalidParameter, NullInEntity : as ``measure_together``.
+    ColumnNotFound : the release lacks one of the columns.
+    InvalidParameter : ``entity`` is a quasi-identifier of the release.
+    NullInEntity : a row has no person.
     """
     entry = entries.find_release(session, parse_relation(name))
     relation = session.find_source(entry.name)
@@ -250,7 +266,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
         if required not in attributes:
             raise ColumnNotFound(
                 f'Release {name} has no column "{required}".',
-                hint=_HINT
+                hint=_MISSING_IDENTIFIER_HINT
                 if required == entity
                 else "Name columns that every release has: `sensitive`.",
             )
@@ -259,7 +275,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             f'Column "{entity}"'
             f" of release {name} is a quasi-identifier: its values are shared by classes, and do"
             " not identify persons.",
-            hint=_HINT,
+            hint=_MISSING_IDENTIFIER_HINT,
         )
     class_columns = ", ".join(
         session.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
@@ -290,42 +306,48 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
 def _count_joint_histories(
     row_sets: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
 ) -> tuple[JointHistoryCounts, ...]:
-    """Count joint histories over the first release, over the first two, and so on."""
-    index_of: dict[str, int] = {}
+    """Count joint histories over the first release, over the first two, and so on.
+
+    Parameters
+    ----------
+    row_sets : the rows of each release, in order.
+    """
+    index_of_person: dict[str, int] = {}
     for rows in row_sets:
         for person in rows.persons:
-            index_of.setdefault(person, len(index_of))
+            index_of_person.setdefault(person, len(index_of_person))
     # For each person, a number that identifies the joint history over the releases so far.
-    joint = np.zeros(len(index_of), np.int64)
-    was_in_release = np.zeros(len(index_of), np.bool_)
+    history_of_person = np.zeros(len(index_of_person), np.int64)
+    was_in_release = np.zeros(len(index_of_person), np.bool_)
     # By sensitive column, the possible values of each joint history.
-    possible: dict[str, list[_PossibleValues]] = {name: [None] for name in sensitive}
+    possible_values: dict[str, list[_PossibleValues]] = {name: [None] for name in sensitive}
     results = []
     for n_releases, rows in enumerate(row_sets, 1):
-        class_sets, classes_of = _number_class_sets(rows, index_of)
+        class_sets, classes_of_set = _number_class_sets(rows, index_of_person)
         was_in_release |= class_sets >= 0
-        extended, previous = np.column_stack([joint, class_sets]), joint
-        _, first_persons, joint = np.unique(
-            extended, axis=0, return_index=True, return_inverse=True
+        previous_history = history_of_person
+        extended_histories = np.column_stack([previous_history, class_sets])
+        _, first_persons, history_of_person = np.unique(
+            extended_histories, axis=0, return_index=True, return_inverse=True
         )
-        joint = joint.reshape(-1)
+        history_of_person = history_of_person.reshape(-1)
         # Persons who are in none of the releases so far are not counted.
-        sizes = np.bincount(joint[was_in_release], minlength=len(first_persons))
+        sizes = np.bincount(history_of_person[was_in_release], minlength=len(first_persons))
         read_off = {}
         for name in sensitive:
             class_values = _values_by_class(rows.classes, rows.values[name])
-            possible[name] = [
+            possible_values[name] = [
                 _intersect_values(
-                    possible[name][previous[person]],
+                    possible_values[name][previous_history[person]],
                     [
                         class_values[class_number]
-                        for class_number in classes_of.get(int(class_sets[person]), ())
+                        for class_number in classes_of_set.get(int(class_sets[person]), ())
                     ],
                 )
                 for person in first_persons.tolist()
             ]
             has_one_value = np.array(
-                [values is not None and len(values) == 1 for values in possible[name]]
+                [values is not None and len(values) == 1 for values in possible_values[name]]
             )
             read_off[name] = int(sizes[has_one_value].sum())
         below, unique = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
@@ -335,25 +357,25 @@ def _count_joint_histories(
 
 
 def _number_class_sets(
-    rows: _ReleaseRows, index_of: Mapping[str, int]
+    rows: _ReleaseRows, index_of_person: Mapping[str, int]
 ) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
     """Number the sets of classes that persons are in.
 
     A person with several rows may be in several classes. Returns the number of each person's set,
-    int64 (n,), -1 for persons without rows; and the sets by number.
+    int64 (n,), which is -1 for persons without rows; and the classes of each set, by its number.
 
     Parameters
     ----------
-    index_of : the index of each person among all n persons.
+    index_of_person : the index of each person among the n persons of all releases.
     """
     classes_by_person: dict[int, set[int]] = {}
     for person, class_number in zip(rows.persons, rows.classes, strict=True):
-        classes_by_person.setdefault(index_of[person], set()).add(class_number)
-    numbers: dict[tuple[int, ...], int] = {}
-    class_sets = np.full(len(index_of), -1, np.int64)
+        classes_by_person.setdefault(index_of_person[person], set()).add(class_number)
+    set_numbers: dict[tuple[int, ...], int] = {}
+    class_sets = np.full(len(index_of_person), -1, np.int64)
     for person_index, classes in classes_by_person.items():
-        class_sets[person_index] = numbers.setdefault(tuple(sorted(classes)), len(numbers))
-    return class_sets, {number: classes for classes, number in numbers.items()}
+        class_sets[person_index] = set_numbers.setdefault(tuple(sorted(classes)), len(set_numbers))
+    return class_sets, {number: classes for classes, number in set_numbers.items()}
 
 
 def _values_by_class(

@@ -37,10 +37,12 @@ def read_key(location: str) -> bytes:
 
     Raises
     ------
-    ChainKeyWrong : there is no key, or other accounts may read it. The message does not quote it.
+    ChainKeyWrong : there is no key, or other accounts may read it. The message does not contain the
+        key.
     """
-    origin = "as dbanon chain create makes them"
-    return _read_key(location, ChainKeyWrong, origin, "create another chain")
+    how_made = "as dbanon chain create makes them"
+    if_exposed = "create another chain"
+    return _read_key(location, ChainKeyWrong, how_made, if_exposed)
 
 
 def key_exists(location: str) -> bool:
@@ -109,15 +111,20 @@ def _note_path(location: str) -> Path | None:
 
 
 def _read_note(path: Path) -> dict[str, int]:
-    """Read the number of the last release, by identity of the chain; raises ValueError, OSError."""
+    """Read the note: the number of the last release of each chain, by the chain's identity.
+
+    Raises
+    ------
+    OSError, ValueError : the note cannot be read, or is not a JSON object of numbers.
+    """
     try:
         last_releases = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     if not isinstance(last_releases, dict) or not all(
-        isinstance(last, int) for last in last_releases.values()
+        isinstance(number, int) for number in last_releases.values()
     ):
-        raise ValueError("no list of releases")
+        raise ValueError("not an object of release numbers")
     return last_releases
 
 
@@ -166,13 +173,14 @@ def matches_check(key: bytes, check: bytes) -> bool:
 
 
 def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes with which the inner and the outer hash of a tag begin.
+    """Return the bytes that precede the message of a tag's inner hash, and of its outer hash.
 
-    The second is empty if tags have no outer hash.
+    The second item is empty if the chain's tags have no outer hash.
 
     Parameters
     ----------
-    identity, check : the identity and the key check of the chain.
+    identity : the UUID that identifies the chain.
+    check : the key check of the chain.
     """
     if _verifies(key, _CHECK_MESSAGE, check):
         return _hmac_sha256(key, _TAG_MESSAGE + identity.encode()), b""
@@ -186,6 +194,8 @@ def compute_tags(key: bytes, identity: str, check: bytes, entities: Sequence[str
 
     Parameters
     ----------
+    identity : the UUID that identifies the chain.
+    check : the key check of the chain.
     entities : the identifiers of the persons, as the database converts them to text.
     """
     inner, outer = hash_prefixes(key, identity, check)

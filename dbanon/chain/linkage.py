@@ -1,11 +1,13 @@
 """Find retained columns by which readers could tell the members of a cell apart.
 
-A *cell* is a class of a chain (see ``membership``); a *retained column* is released unchanged. It
-undoes cells if it is another coding of a quasi-identifier. Releases outside of chains check this
-with original values. A chain may not: no message, not even a refusal, may depend on which person of
-a cell has which value. So only the displayed rows (those in the current release) are used here. If
-a column is another coding of a quasi-identifier, rows with the same value in the column have closer
-released values of the quasi-identifier than random rows. This is measured by the variance of
+A *cell* is a class of a chain (see ``membership``); a *retained column* is released unchanged. If a
+retained column is another coding of a quasi-identifier, such as the year of birth beside the age,
+it undoes the cells. Releases outside of chains check this with original values. A chain may not: no
+message, not even a refusal, may depend on which person of a cell has which value. So only the
+displayed rows (those in the current release) are used here.
+
+If a column is another coding of a quasi-identifier, rows with the same value in the column have
+closer released values of the quasi-identifier than random rows. This is measured by the variance of
 released numbers, and by the share of row pairs with equal released values. Both measures run from 0
 (chance) to 1.
 """
@@ -21,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.recount import SubqueryRelation
 from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.chain.state import ChainColumn
@@ -58,20 +60,21 @@ class DisplayedColumns:
 
     Parameters
     ----------
+    state : the state of the chain after this release.
     draft : the prepared release of the table; its relation has the types of the columns.
     columns : the columns of the release.
     table_number : the index of the table among those of the chain.
-    bounds_cells : True if each cell has at least k rows of this table. Otherwise columns are not
-        searched for codings.
+    cells_have_k_rows : True if each cell has at least k rows of this table. Otherwise columns are
+        not searched for codings of quasi-identifiers.
     has_k_anonymous_rows : True if entire rows are k-anonymous. Otherwise there are no classes that
         a column could undo.
     """
 
-    state: CellState
+    state: ChainState
     draft: PreparedRelease
     columns: Sequence[ChainColumn]
     table_number: int
-    bounds_cells: bool
+    cells_have_k_rows: bool
     has_k_anonymous_rows: bool = True
 
     @property
@@ -108,10 +111,11 @@ class DisplayedColumns:
         name = self.state.chain.table(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
-    def _keys(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return, for each column of the chain's tables, SQL expressions that identify its values.
+    def _key_expressions(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return, for each of some columns of the chain's tables, SQL that identifies its values.
 
-        Values are the same if readers see the same text. The alias of the rows is s.
+        Each item is a tuple of expressions over rows with the alias s. All of its expressions are
+        equal in two rows if readers see the same text for both values.
         """
         keys: list[tuple[str, ...]] = []
         for column in columns:
@@ -124,37 +128,42 @@ class DisplayedColumns:
         """Measure the dependence, 0 to 1, between retained columns and released quasi-identifiers.
 
         The result is a mapping by name of the retained column, then by quasi-identifier.
+
+        Parameters
+        ----------
+        names : the names of the retained columns.
         """
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             strengths[name] = {}
-            for column in self._shared_columns if self.bounds_cells else ():
+            for column in self._shared_columns if self.cells_have_k_rows else ():
                 strength = max(
-                    self._agreement(
+                    self._measure_agreement(
                         name, column.state_column, both_directions=name in self.draft.job.keep
                     ),
-                    self._explained_variance(name, column),
+                    self._measure_explained_variance(name, column),
                 )
                 source = column.source
                 strengths[name][source] = max(strength, strengths[name].get(source, 0.0))
         return strengths
 
-    def _agreement(self, name: str, label_column: str, *, both_directions: bool) -> float:
+    def _measure_agreement(self, name: str, label_column: str, *, both_directions: bool) -> float:
         """Measure dependence by how often rows with the same value have the same label.
 
         Parameters
         ----------
-        name : the retained column.
+        name : the name of the retained column.
         label_column : the column of the chain's tables with the labels (released values) of the
             quasi-identifier.
         both_directions : True to measure also how often rows with the same label have the same
             value; the larger result counts.
         """
-        [value], [label] = self._keys([self._state_column(name)]), self._keys([label_column])
-        select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value)]
-        select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label)]
-        values = ", ".join(f"g{i}" for i in range(len(value)))
-        labels = ", ".join(f"l{i}" for i in range(len(label)))
+        [value_key] = self._key_expressions([self._state_column(name)])
+        [label_key] = self._key_expressions([label_column])
+        select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value_key)]
+        select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label_key)]
+        values = ", ".join(f"g{i}" for i in range(len(value_key)))
+        labels = ", ".join(f"l{i}" for i in range(len(label_key)))
         [(n_rows, *totals)] = self.state.session.rows(
             "SELECT sum(n), sum(n * (rows_of_label - 1.0)), sum(n * (rows_of_value - 1.0)),"
             " sum(n * (n - 1.0) / nullif(rows_of_value - 1, 0)),"
@@ -166,48 +175,50 @@ class DisplayedColumns:
             f" FROM (SELECT n, sum(n) OVER (PARTITION BY {values}) AS rows_of_value,"
             f" sum(n) OVER (PARTITION BY {labels}) AS rows_of_label FROM"
             f" (SELECT {values}, {labels}, count(*) AS n FROM (SELECT {', '.join(select_list)}"
-            f" FROM {self._row_query.quoted} AS s WHERE {value[0]} IS NOT NULL) AS shown"
+            f" FROM {self._row_query.quoted} AS s WHERE {value_key[0]} IS NOT NULL) AS shown"
             f" GROUP BY {values}, {labels}) AS cells) AS sized"
         )
         n = int(n_rows or 0)
         if n < 2:
             return 0.0
+        # The numbers of ordered pairs of rows with the same label, and with the same value; then
+        # the last three arguments of ``_excess_agreement`` for groups by value, and by label.
         same_label, same_value, *sums = (float(total or 0.0) for total in totals)
-        pairs = n * (n - 1.0)
-        strength = _excess_agreement(n, same_label / pairs, *sums[:3])
+        n_pairs = n * (n - 1.0)
+        strength = _excess_agreement(n, same_label / n_pairs, *sums[:3])
         return (
-            max(strength, _excess_agreement(n, same_value / pairs, *sums[3:]))
+            max(strength, _excess_agreement(n, same_value / n_pairs, *sums[3:]))
             if both_directions
             else strength
         )
 
-    def _explained_variance(self, name: str, column: ChainColumn) -> float:
+    def _measure_explained_variance(self, name: str, column: ChainColumn) -> float:
         """Measure dependence by the explained variance of released numbers, or interval midpoints.
 
         Parameters
         ----------
-        name : the retained column.
+        name : the name of the retained column.
         column : the released quasi-identifier.
         """
         state_column = column.state_column
         session = self.state.session
         relation = session.find_source(self.state.chain.table(session, "value"))
-        [value] = self._keys([self._state_column(name)])
+        [value_key] = self._key_expressions([self._state_column(name)])
         rows = f"FROM {self._row_query.quoted} AS s"
-        rows += f" WHERE {value[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
+        rows += f" WHERE {value_key[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
         if relation.attribute(state_column).kind not in _NUMBER_KINDS:
             if self.draft.relation.attribute(column.source).kind not in _KINDS_WITH_INTERVALS:
                 return 0.0
-            # Released values are labels of intervals. The values of the retained column are
-            # replaced by numbers.
+            # The released values are labels of intervals. Read the values of the retained column as
+            # numbers (codes), so that they stay in the database.
             label_counts = session.rows(
                 "SELECT code, label, count(*) FROM (SELECT dense_rank() OVER (ORDER BY"
-                f" {', '.join(value)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label {rows})"
-                " AS labelled GROUP BY code, label"
+                f" {', '.join(value_key)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label"
+                f" {rows}) AS labelled GROUP BY code, label"
             )
             return _measure_code_strength(label_counts)
-        select_list = ", ".join(f"{key_part} AS g{i}" for i, key_part in enumerate(value))
-        values = ", ".join(f"g{i}" for i in range(len(value)))
+        select_list = ", ".join(f"{key_part} AS g{i}" for i, key_part in enumerate(value_key))
+        values = ", ".join(f"g{i}" for i in range(len(value_key)))
         numbers = (
             f"(SELECT {select_list}, CAST(s.{state_column} AS DOUBLE PRECISION) AS x {rows})"
             " AS shown"
@@ -219,14 +230,15 @@ class DisplayedColumns:
             f" CROSS JOIN (SELECT avg(x) AS middle FROM {numbers}) AS overall GROUP BY {values})"
             " AS values_counted"
         )
-        return _strength(int(n or 0), int(n_groups), float(between or 0.0), float(total or 0.0))
+        return _to_strength(int(n or 0), int(n_groups), float(between or 0.0), float(total or 0.0))
 
     def find_coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
         """Return a finding if a column is another coding of a quasi-identifier; otherwise None.
 
         Parameters
         ----------
-        strengths : by quasi-identifier, the strength of dependence.
+        name : the name of the retained column.
+        strengths : by quasi-identifier, the strength of its dependence on the column, 0 to 1.
         """
         strongest = max(
             strengths, key=lambda quasi_identifier: strengths[quasi_identifier], default=None
@@ -237,7 +249,7 @@ class DisplayedColumns:
             *(column.state_column for column in self._shared_columns),
             self._state_column(name),
         ]
-        key_parts = [key_part for key in self._keys(state_columns) for key_part in key]
+        key_parts = [key_part for key in self._key_expressions(state_columns) for key_part in key]
         named_parts = ", ".join(f"{key_part} AS c{i}" for i, key_part in enumerate(key_parts))
         columns = ", ".join(f"c{i}" for i in range(len(key_parts)))
         # If persons have several rows, count each person once.
@@ -262,22 +274,19 @@ class DisplayedColumns:
         """Return a finding if a column identifies groups, such as households; otherwise None."""
         if not may_be_group_identifier(self.job, self.draft.relation, name):
             return None
-        [group] = self._keys([self._state_column(name)])
+        [group] = self._key_expressions([self._state_column(name)])
         keys = ", ".join(group)
         size_counts = self.state.session.rows(
             "SELECT size, count(*) FROM (SELECT count(*) AS size"
             f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
             " AS values_counted GROUP BY size"
         )
-        sizes, n_values = (
-            np.array([[int(value) for value in row] for row in size_counts], np.int64)
-            .reshape(-1, 2)
-            .T
-        )
+        counts = np.array([[int(value) for value in row] for row in size_counts], np.int64)
+        sizes, n_values = counts.reshape(-1, 2).T
         no_matches = np.zeros((len(sizes), 0), np.int64)
         if not may_identify_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
-        profile = self._keys([column.state_column for column in self._shared_columns])
+        profile = self._key_expressions([column.state_column for column in self._shared_columns])
         query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
@@ -288,6 +297,8 @@ def _excess_agreement(
     n: int, chance: float, agreeing: float, n_grouped: float, pair_weight: float
 ) -> float:
     """Return the agreement within groups in excess of chance, 0 to 1; 0 if too few could disagree.
+
+    Two rows agree if they have the same label, or in the other direction the same value.
 
     Parameters
     ----------
@@ -307,11 +318,12 @@ def _excess_agreement(
 
 
 def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
-    """Measure how well codes explain the midpoints of labels, as a strength from 0 to 1.
+    """Measure how well codes explain the midpoints of interval labels, as a strength from 0 to 1.
 
     Parameters
     ----------
-    label_counts : rows of a code, a label, and how often they occur together.
+    label_counts : for each pair of a code and a label: the code, the label, and the number of rows
+        with both.
     """
     midpoints = np.array([_midpoint(str(label)) for _, label, _ in label_counts], np.float64)
     sizes = np.array([int(n) for *_, n in label_counts], np.float64)
@@ -325,11 +337,14 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
     code_sizes = np.bincount(codes, sizes)
     between = np.square(np.bincount(codes, sizes * centered)) / code_sizes
     total = float(sizes @ np.square(centered))
-    return _strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
+    return _to_strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
 
 
-def _strength(n: int, n_groups: int, between: float, total: float) -> float:
-    """Convert explained variance to a strength: 0 by chance, 0.5 at ``_MIN_EXPLAINED``, 1 if all.
+def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
+    """Convert the explained share of the variance to a strength of dependence from 0 to 1.
+
+    The strength is 0 if the share is not above chance, 0.5 if it is ``_MIN_EXPLAINED``, and 1 if
+    all of the variance is explained.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from dbanon.chain import pair as chain_pair
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.other_publications import (
     describe_releases_outside,
     describe_shared_persons,
@@ -86,7 +86,7 @@ class ChainShown:
             ("chain", f"{self.name}, {self.state}"),
             ("source", f'{self.source}, persons by "{self.entity}"'),
             ("rules", rules),
-            ("k", "as the first release says" if self.k is None else str(self.k)),
+            ("k", "set by the first release" if self.k is None else str(self.k)),
             ("releases", str(self.sequence)),
             ("created", self.created_at + (f" by {self.created_by}" if self.created_by else "")),
         ]
@@ -133,7 +133,7 @@ class Measured:
         return [
             ("chain", f"{self.name}, mode {self.mode}, {self.releases} releases"),
             ("persons", str(self.persons)),
-            ("histories that differ", str(self.histories)),
+            ("distinct histories", str(self.histories)),
             ("persons who share the rarest", str(self.smallest)),
             (f"persons whose history fewer than {self.k} share", f"{self.exposed} ({share:.1%})"),
             ("persons with a unique history", str(self.alone)),
@@ -163,7 +163,7 @@ def create(
 
     Raises
     ------
-    ChainSamePersons : there is another chain over the same persons, and this one follows none.
+    ChainSamePersons : there is another chain over the same persons, which this one does not follow.
     """
     require_chain_name(name)
     shares_key = key_of is not None
@@ -207,7 +207,7 @@ def create(
 
 
 def list_chains(store: Store) -> list[ChainShown]:
-    """All chains, by name."""
+    """List all chains, sorted by name."""
     with store.session(write=False) as session:
         return [summarize_chain(chain) for chain in chain_state.list_chains(session)]
 
@@ -288,14 +288,19 @@ def close(store: Store, name: str) -> ChainShown:
 
 
 def measure(store: Store, name: str, key: str) -> Measured:
-    """Count the persons of a chain by the history they share."""
+    """Count how many persons of a chain share their history with fewer than k, or with no one.
+
+    Parameters
+    ----------
+    key : the location of the chain's key.
+    """
     require_key_form(key)
     key_bytes = read_key(key)
     with store.session(write=False) as session:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
-        history_counts = recount.count_histories(_cell_state(session, chain))
+        history_counts = recount.count_histories(_chain_state(session, chain))
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
@@ -322,7 +327,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
     identifiers = [text.strip() for text in entities if text.strip()]
     if not identifiers:
         raise InvalidParameter(
-            "Nobody was named.",
+            "No persons were named.",
             hint="Name the persons by their identifiers, on the command line one per line of"
             " stdin.",
         )
@@ -335,7 +340,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         # Withdraw with the next release: the last one still displayed these persons. Their history
         # must differ from that of persons who left with the last release.
-        state = replace(_cell_state(session, chain), sequence=chain.sequence + 1)
+        state = replace(_chain_state(session, chain), sequence=chain.sequence + 1)
         return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
@@ -345,9 +350,9 @@ def _describe_release(release: Mapping[str, Any]) -> str:
     phrases += [
         f"{release[name]} {description}"
         for name, description in (
-            ("absent", "shown who left"),
-            ("waiting", "wait"),
-            ("longest", "releases is the longest wait"),
+            ("absent", "displayed persons who left"),
+            ("waiting", "waiting"),
+            ("longest", "releases as the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "excluded by models"),
@@ -355,7 +360,7 @@ def _describe_release(release: Mapping[str, Any]) -> str:
             ("unfit", "classes frozen by models"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),
-            ("drifted", "classes of which few rows changed"),
+            ("drifted", "classes with few changed rows"),
             ("exposed", "exposed"),
             ("pair_exposed", "exposed together with the previous chain"),
         )
@@ -366,9 +371,9 @@ def _describe_release(release: Mapping[str, Any]) -> str:
     )
 
 
-def _cell_state(session: Session, chain: ChainRecord) -> CellState:
+def _chain_state(session: Session, chain: ChainRecord) -> ChainState:
     """The state of a chain after its last release."""
-    return CellState(session, chain, chain.sequence, chain.k or 0)
+    return ChainState(session, chain, chain.sequence, chain.k or 0)
 
 
 def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:

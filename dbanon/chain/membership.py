@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import MatchedPersons
+from dbanon.chain.arrays import FetchedPersons
 from dbanon.chain.state import ChainRecord
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -35,7 +35,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
-# As ``rows_per_person.TABLE_NUMBER``, which would be a cyclic import.
+# Equal to ``rows_per_person.TABLE_NUMBER``; importing that would be cyclic.
 _TABLE_NUMBER = "part"
 # The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
 CELL_STATES = ("live", "held", "gone", "withdrawn")
@@ -45,24 +45,25 @@ PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
 
 
 @dataclass(frozen=True)
-class CellState:
-    """The state of a chain in one transaction.
+class ChainState:
+    """A chain in one transaction, with the methods that read and write its members and cells.
 
     Parameters
     ----------
     session : a session on the chain's database, in the transaction.
+    chain : the record of the chain.
     sequence : the number of the release that is being made.
     k : the k of the chain.
-    matched : the persons in the source, if they were fetched into this process; None if all of
-        them were staged in the database. If fetched, only newcomers, returned persons and members
-        of cells that may change are staged.
+    fetched_persons : the persons in the source, if they were fetched into this process. Then only
+        newcomers, returned persons and members of cells that may change are staged in the database.
+        None if all persons were staged there.
     """
 
     session: Session
     chain: ChainRecord
     sequence: int
     k: int
-    matched: MatchedPersons | None = None
+    fetched_persons: FetchedPersons | None = None
 
     def shared_table(self, table: str) -> str:
         """The quoted name of a ledger table that all chains share."""
@@ -107,7 +108,11 @@ class CellState:
 
     def stage_newcomers(self) -> str:
         """Stage the newcomers; return the SQL condition that selects their rows in the source."""
-        keys = [] if self.matched is None else [f"key{i}" for i in range(self.matched.n_keys)]
+        keys = (
+            []
+            if self.fetched_persons is None
+            else [f"key{i}" for i in range(self.fetched_persons.n_keys)]
+        )
         columns = ", ".join(["person", "tag", *keys])
         self.stage(NEWCOMERS, f"SELECT {columns} FROM {quote(PRESENT_PERSONS)} WHERE cell IS NULL")
         return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
@@ -120,18 +125,18 @@ class CellState:
     def order_by_tag(
         self, relation: Relation, microdata: Microdata
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices that sort records by tag, int64 (n,), and the waiting times.
+        """Return the indices that sort records by tag, and the waiting times of their persons.
 
-        Waiting times, int64 (n,), are numbers of releases, in the order of the tags. Records must
-        not be processed in storage order: the way ties are broken, and the last digits of means,
-        would reveal which rows were moved by an UPDATE.
+        Both are int64 (n,). Waiting times are numbers of releases, in the order of the tags.
+        Records must not be processed in storage order: the way ties are broken, and the last digits
+        of means, would reveal which rows were moved by an UPDATE.
 
         Parameters
         ----------
         relation : the relation that the records were read from.
         """
-        if self.matched is not None and self.sequence == 1:
-            order = self.matched.order_by_tag(microdata.keys)
+        if self.fetched_persons is not None and self.sequence == 1:
+            order = self.fetched_persons.order_by_tag(microdata.keys)
             return order, np.zeros(len(order), np.int64)
         sequence = int(self.sequence)
         waiting_time = f"{sequence} - coalesce(w.since_release, {sequence})"
@@ -145,7 +150,7 @@ class CellState:
             waiting_times = np.array(rows, np.int64).reshape(-1)
             return np.arange(microdata.n_records), waiting_times[microdata.keys[:, 0] - 1]
         key_condition = f" ON p.person = s.{quote(self.chain.entity)}"
-        if self.matched is not None:
+        if self.fetched_persons is not None:
             key_conditions = [
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
@@ -159,7 +164,7 @@ class CellState:
     # -- cells ------------------------------------------------------------------------------------
 
     def decide_cell_states(
-        self, sealed_cells: str, groups_may_leave: bool, n_staged: int = 0
+        self, sealed_cells: str, groups_may_leave: bool, n_staged_columns: int = 0
     ) -> None:
         """Stage the next state of each displayed cell, and whether its rows are unchanged.
 
@@ -167,10 +172,11 @@ class CellState:
 
         Parameters
         ----------
-        sealed_cells : SQL query of the cells that no group may leave, from ``returns``.
-        groups_may_leave : True if k persons may leave a cell when at least k stay. False with
-            privacy models, which cannot be checked after the values of those who left are gone.
-        n_staged : the number of retained columns that are staged with the persons.
+        sealed_cells : SQL query of the distinct cells that no group may leave, from ``returns``.
+        groups_may_leave : True if k persons may leave a cell when at least k stay. It is False for
+            jobs with privacy models: after persons have left, their values are gone, so the models
+            could not be checked.
+        n_staged_columns : the number of retained columns that are staged with the persons.
         """
         rules, k = self.chain.rules, int(self.k)
         n_left = "(c.members - c.present)"
@@ -188,11 +194,11 @@ class CellState:
             cases.append(
                 f"WHEN {n_left} > {float(rules.withdraw_above)!r} * c.members THEN 'withdrawn'"
             )
-        has_cell_counts = self.matched is not None and self.sequence > 1
+        has_cell_counts = self.fetched_persons is not None and self.sequence > 1
         cell_counts = (
             f"SELECT * FROM {quote(CELL_COUNTS)}"
             if has_cell_counts
-            else self._count_cells_query(n_staged)
+            else self._count_cells_query(n_staged_columns)
         )
         next_states = (
             f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
@@ -201,17 +207,21 @@ class CellState:
         with nullcontext() if has_cell_counts else self.session.prepare_sorting():
             self.stage(NEXT_CELL_STATES, next_states)
 
-    def _count_cells_query(self, n_staged: int) -> str:
+    def _count_cells_query(self, n_staged_columns: int) -> str:
         """Build a query of the displayed cells and their counts.
 
         Its columns are ``cell``; ``members``; ``present``, the number of members in the source; and
         ``same``: 1 if the rows are known to be unchanged, otherwise 0.
+
+        Parameters
+        ----------
+        n_staged_columns : the number of retained columns that are staged with the persons.
         """
-        hash_sum, same = "", "1" if not n_staged else "0"
-        names = [statements.kept_column(i) for i in range(n_staged)]
+        hash_sum, same = "", "1" if not n_staged_columns else "0"
+        names = [statements.kept_column(i) for i in range(n_staged_columns)]
         row_hash = (
             self.session.row_hash(self.chain.table(self.session, "row"), names)
-            if n_staged and not self.has_several_rows
+            if n_staged_columns and not self.has_several_rows
             else None
         )
         if row_hash is not None:
@@ -228,7 +238,12 @@ class CellState:
         )
 
     def count_decided_states(self, sealed_cells: str, groups_may_leave: bool) -> dict[str, int]:
-        """Stage the next states of cells without writing them, and count the cells by state."""
+        """Stage the next states of cells without writing them, and count the cells by state.
+
+        Parameters
+        ----------
+        sealed_cells, groups_may_leave : see ``decide_cell_states``.
+        """
         if self.chain.definition is None:
             return {}
         self.decide_cell_states(sealed_cells, groups_may_leave)
@@ -301,8 +316,8 @@ class CellState:
         """
         session, first_new_cell = self.session, self.last_cell + 1
         # At the first release, all fetched persons are newcomers, so members are written as arrays.
-        matched = self.matched if self.sequence == 1 else None
-        if matched is None or by or not session.load_cells(relation, microdata, partition):
+        fetched_persons = self.fetched_persons if self.sequence == 1 else None
+        if fetched_persons is None or by or not session.load_cells(relation, microdata, partition):
             session.stage_labels(microdata, partition, relation.required_locator.types)
         session.stage_classes(partition, columns)
         n_parts, expressions = 0, []
@@ -322,10 +337,10 @@ class CellState:
             f"INSERT INTO {self.value_table} (cell, {', '.join(value_columns)})"
             f" SELECT {distinct}c.class + {first_new_cell}, {', '.join(expressions)} FROM {source}"
         )
-        if matched is None:
+        if fetched_persons is None:
             self._insert_members(rows, first_new_cell, is_large_batch)
         else:
-            self._append_members(matched, microdata, partition, first_new_cell)
+            self._append_members(fetched_persons, microdata, partition, first_new_cell)
         if is_large_batch:
             # Without new statistics, planners assume empty tables, and use nested loops.
             for table in ("chain_member", "chain_cell"):
@@ -338,7 +353,8 @@ class CellState:
 
         Parameters
         ----------
-        rows : the FROM clause of the admitted rows with their labels.
+        rows : the FROM clause of the admitted rows, with the alias s, and their labels, with the
+            alias l.
         """
         session, chain_id = self.session, int(self.chain.chain_id)
         session.run(
@@ -357,7 +373,7 @@ class CellState:
 
     def _append_members(
         self,
-        matched: MatchedPersons,
+        fetched_persons: FetchedPersons,
         microdata: Microdata,
         partition: Partition,
         first_new_cell: int,
@@ -376,15 +392,15 @@ class CellState:
             ],
         )
         # Records are in the order of their tags, which is that of the index.
-        members = (
+        cell_of_member = (
             session.class_numbers(partition)[partition.labels].astype(np.int64) + first_new_cell
         )
         session.append(
             session.ledger_name("chain_member"),
             [
-                ("chain_id", "integer", np.full(len(members), chain_id)),
-                ("tag", "bytea", matched.tags_by_key(microdata.keys)),
-                ("cell", "integer", members),
+                ("chain_id", "integer", np.full(len(cell_of_member), chain_id)),
+                ("tag", "bytea", fetched_persons.tags_by_key(microdata.keys)),
+                ("cell", "integer", cell_of_member),
             ],
         )
 
@@ -429,10 +445,10 @@ class CellState:
             )
         return int(n_cells)
 
-    def random_order_clause(self, table_number: int = 0) -> str:
-        """Build the FROM, WHERE and ORDER BY that read the rows of a release in random order.
+    def from_in_random_order(self, table_number: int = 0) -> str:
+        """Build the SQL from FROM on that reads the rows of a release in random order.
 
-        The aliases are r for the row table, and v for the value table.
+        The row table has the alias r in it, and the value table the alias v.
 
         Parameters
         ----------

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain import definition
-from dbanon.chain.membership import CellState
-from dbanon.chain.quality import GOOD_LOSS_FACTOR, class_losses, typical_loss
+from dbanon.chain.membership import ChainState
+from dbanon.chain.quality import GOOD_LOSS_FACTOR, compute_class_losses, compute_typical_loss
 from dbanon.chain.reference import References, encode_by_reference, references_from_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -41,9 +41,11 @@ class NewcomerClasses:
     microdata : the admitted records.
     policy : the policy of the release, with the hierarchies for recoding the records.
     clustering : the classes of the admitted records.
-    measures : the measures of the first release; None if this is the first release.
+    measures : the measures of the first release, extended by new values; None if this is the first
+        release.
     excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
-    typical_class_loss : at the first release, the ``typical_loss`` of its classes; else None.
+    typical_class_loss : at the first release, the typical loss of its classes, from
+        ``compute_typical_loss``; None at later releases.
     """
 
     microdata: Microdata
@@ -54,7 +56,7 @@ class NewcomerClasses:
     typical_class_loss: float | None = None
 
 
-def admits_newcomers(state: CellState) -> bool:
+def admits_newcomers(state: ChainState) -> bool:
     """Whether this release admits newcomers at all."""
     return (state.sequence - 1) % state.chain.rules.admit_every == 0
 
@@ -76,11 +78,12 @@ def select_classes(
 
     Parameters
     ----------
-    losses : float64 (n_classes,), from ``class_losses``.
+    losses : float64 (n_classes,), from ``compute_class_losses``.
     waiting_times : int64 (n_classes,), the number of releases for which the longest-waiting member
         has waited.
     n_newcomers : the number of newcomers in all strata.
-    typical_class_loss : ``typical_loss`` of the first release; None if the chain has not stored it.
+    typical_class_loss : the typical loss of the first release's classes, from
+        ``compute_typical_loss``; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
     if n_newcomers < rules.min_group_size(k):
@@ -94,20 +97,20 @@ def select_classes(
 def _too_few_newcomers_error(chain_name: str, n_newcomers: int, class_size: int) -> TooFewRecords:
     """The error for a first release that would be empty."""
     return TooFewRecords(
-        f"Nobody can be admitted to chain {chain_name} yet: {n_newcomers} persons wait.",
+        f"No one can be admitted to chain {chain_name} yet: {n_newcomers} persons wait.",
         hint=f"Release it once there are at least {class_size} persons"
         " (with `by`: in one stratum).",
     )
 
 
 def classify_newcomers(
-    job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
+    job: Job, planned: Plan, source: SqlSource, state: ChainState, clock: Clock
 ) -> NewcomerClasses:
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
-    times decide who waits. A person whom a model excludes is never clustered again: otherwise
-    sensitive values would influence which persons share a class.
+    times decide who waits. A person whom a privacy model excludes is never clustered again:
+    otherwise sensitive values would influence which persons share a class.
 
     Raises
     ------
@@ -149,9 +152,9 @@ def classify_newcomers(
     losses, typical_class_loss = np.empty(0), None
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = class_losses(recoded, clustering.measures, clustering, policy)
+            losses = compute_class_losses(recoded, clustering.measures, clustering, policy)
     if is_first:
-        typical_class_loss = typical_loss(losses)
+        typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
         longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
@@ -164,10 +167,8 @@ def classify_newcomers(
             definition.read_typical_class_loss(chain),
         )
         records = np.flatnonzero(is_admitted[classes.labels])
-        candidates, clustering = (
-            _take_records(candidates, records),
-            restrict_clustering(clustering, records),
-        )
+        candidates = _take_records(candidates, records)
+        clustering = restrict_clustering(clustering, records)
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
     if not is_first and candidates.n_records:
@@ -183,7 +184,12 @@ def classify_newcomers(
     if recoded_measures is not None:
         clustering = replace(clustering, measures=recoded_measures)
     batch = NewcomerClasses(
-        recoded, policy, clustering, recoded_measures, excluded_keys, typical_class_loss
+        microdata=recoded,
+        policy=policy,
+        clustering=clustering,
+        measures=recoded_measures,
+        excluded_keys=excluded_keys,
+        typical_class_loss=typical_class_loss,
     )
     return (
         _enforce_models(batch, planned, state, candidates, references, clock)
@@ -199,7 +205,7 @@ def restrict_clustering(
 
     Parameters
     ----------
-    records : int64 (m,), the records of these classes, all of them.
+    records : int64 (m,), the indices of all records in these classes.
     """
     partition = partition_of(clustering)
     if len(records) == len(partition.labels):
@@ -215,15 +221,16 @@ def restrict_clustering(
 def _enforce_models(
     batch: NewcomerClasses,
     planned: Plan,
-    state: CellState,
+    state: ChainState,
     candidates: Microdata,
     references: References,
     clock: Clock,
 ) -> NewcomerClasses:
-    """Enforce the models on the classes, and exclude withheld newcomers permanently.
+    """Enforce the models on the classes, and exclude permanently the newcomers they withhold.
 
     Parameters
     ----------
+    batch : the newcomers to admit, in classes that do not satisfy the models yet.
     candidates : the records of ``batch`` before recoding.
     references : by sensitive column, the tables that models compare classes with; empty at the
         first release.
@@ -244,13 +251,13 @@ def _enforce_models(
         return replace(batch, clustering=clustering)
     # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
-    microdata, withheld = _split_records(candidates, records)
+    microdata, withheld_keys = _split_records(candidates, records)
     microdata, policy, measures = _recode_as_first_release(
         planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.take(records)
     clustering = ClusteringResult(classes.take(records), levels, measures, clustering.method_counts)
-    excluded_keys = np.concatenate([batch.excluded_keys, withheld])
+    excluded_keys = np.concatenate([batch.excluded_keys, withheld_keys])
     return replace(
         batch,
         microdata=microdata,
@@ -263,7 +270,7 @@ def _enforce_models(
 
 def _recode_as_first_release(
     planned: Plan,
-    state: CellState,
+    state: ChainState,
     microdata: Microdata,
     policy: Policy,
     measures: Measures | None,
@@ -294,14 +301,14 @@ def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np
 
 
 def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """As ``take_records``, but return the microdata itself if these are all of its records."""
+    """Take some records of the microdata; return it unchanged if these are all of its records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
 def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np.int64]:
     """Select the records of strata and NULL patterns that have at least ``min_size`` records.
 
-    None selects no records.
+    Returns indices, int64 (m,), ascending; none if ``min_size`` is None.
     """
     if min_size is None or not microdata.n_records:
         return np.empty(0, np.int64)
@@ -313,7 +320,10 @@ def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np
 def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
-    """Select the strata and NULL patterns whose records would satisfy the models as one class."""
+    """Select the records of strata and NULL patterns that would satisfy the models as one class.
+
+    Returns indices, int64 (m,), ascending.
+    """
     compared = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:

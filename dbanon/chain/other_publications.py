@@ -57,8 +57,8 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     names = list(dict.fromkeys(releases.values()))
     remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return (
-        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing"
-        f" here takes into account: {', '.join(names[:_MAX_NAMES])}{remainder}"
+        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which this chain"
+        f" does not take into account: {', '.join(names[:_MAX_NAMES])}{remainder}"
     )
 
 
@@ -67,8 +67,8 @@ def describe_shared_persons(
 ) -> tuple[str, ...]:
     """Describe how many persons of a new chain are also in the source of each other chain.
 
-    Persons are compared by their identifiers as text. Chains without persons in common are left
-    out. If the source of a chain cannot be read, the message says so.
+    Returns a message for each other chain with persons in common. Persons are compared by their
+    identifiers as text. If the source of a chain cannot be read, its message says so.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def describe_shared_persons(
             session.require_rights(other_relation, [chain.entity])
         except DbanonError:
             messages.append(
-                f"whether {label} has the same persons cannot be seen: its source cannot be read"
+                f"whether {label} has the same persons is unknown: its source cannot be read"
             )
             continue
         # Use a join: PostgreSQL scans a large IN list once for each row.
@@ -103,9 +103,9 @@ def describe_shared_persons(
         )
         if n_shared:
             messages.append(
-                f"{n_shared} of {n_persons} persons here have an identifier that the source of"
-                f" {label} has,"
-                " too: whoever sees the releases of both knows a person's class in each, and few"
-                " share both. Follow it (new_chain_from), unless they are other persons"
+                f"{n_shared} of {n_persons} persons here have an identifier that also occurs in the"
+                f" source of {label}: anyone who sees the releases of both chains knows a person's"
+                " class in each, and few persons share both classes. Follow that chain"
+                " (new_chain_from), unless its persons are different ones"
             )
     return tuple(messages)

@@ -15,15 +15,16 @@ from dbanon.chain import definition
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, summarize_chain
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.newcomers import admits_newcomers
 from dbanon.chain.presence import require_no_turnover
-from dbanon.chain.returns import sealed_cells
+from dbanon.chain.returns import build_sealed_cells_query
 from dbanon.chain.rows_per_person import ChainTable, refuse_models_with_several_rows, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import build_source, describe_tables, find_chain_tables
 from dbanon.chain.waiting_newcomers import find_longest_wait
+from dbanon.errors import pluralize
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
@@ -44,9 +45,9 @@ class NextRelease:
         again.
     waited : number of releases for which the longest-waiting newcomer has waited; 0 if none waits.
     due : True if this release may admit newcomers.
-    cells : number of classes by their next state, which is derived only from which persons are in
-        the source. Changed values may freeze further classes. Empty before the first release and in
-        mode ``measure``.
+    cells : number of classes by their next state. Rows that have changed since the last release are
+        not taken into account: they may freeze further classes. Empty before the first release and
+        in mode ``measure``.
     """
 
     sequence: int
@@ -59,13 +60,14 @@ class NextRelease:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The counts as pairs of label and text, for people."""
-        wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
-        wait += "" if self.due else "; newcomers are not due, and wait"
+        waits = f"; newcomers have waited for up to {self.waited} releases" if self.waited else ""
+        waits += "" if self.due else "; it would admit no newcomers"
         lines = [
             (
                 f"release {self.sequence} would have",
-                f"{self.came} persons who came, {self.left} shown who left,"
-                f" {self.returned} returned{wait}",
+                f"{pluralize(self.came, 'newcomer')},"
+                f" {pluralize(self.left, 'displayed person')} who left,"
+                f" {self.returned} returned{waits}",
             ),
         ]
         if self.cells:
@@ -76,7 +78,12 @@ class NextRelease:
 
 @dataclass(frozen=True)
 class PlannedChain(ChainShown):
-    """A chain with a preview of its next release, ``coming``."""
+    """A chain with a preview of its next release.
+
+    Parameters
+    ----------
+    coming : the preview; None if there is none.
+    """
 
     coming: NextRelease | None = None
 
@@ -96,7 +103,7 @@ def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource
     Raises
     ------
     ChainNotFound : there is no such chain.
-    InvalidParameter : the source is a file, and no database keeps its chain.
+    InvalidParameter : the source is a file, and the chain has several tables.
     """
     assert job.chain is not None
     if not job_source.session.is_persistent:
@@ -122,7 +129,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
     assert job.chain is not None
     key = read_key(job.chain.key)
     chain = chain_state.find_chain(session, job.chain.name)
-    chain_state.require_request(session, chain, job.chain, key)
+    chain_state.require_can_continue(session, chain, job.chain, key)
     source = build_source(session, chain.rules)
     definition.require_source(chain, job, source, planned.relation)
     refuse_models_with_several_rows(chain, job)
@@ -133,11 +140,12 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
         )
     history = chain_state.list_releases(session, chain)
     summary = summarize_chain(chain, history)
-    values: dict[str, Any] = {
+    summary_fields: dict[str, Any] = {
         chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
     return PlannedChain(
-        **values, coming=_count_next_release(job, planned, session, chain, key, chain_tables)
+        **summary_fields,
+        coming=_count_next_release(job, planned, session, chain, key, chain_tables),
     )
 
 
@@ -151,24 +159,24 @@ def _count_next_release(
 ) -> NextRelease:
     """Tag the persons in the source and count what the next release would change."""
     assert job.chain is not None
-    state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
+    state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
     hash_prefixes = chain.hash_prefixes(key)
     presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
     if not job.chain.accept_turnover:
         require_no_turnover(
             state, presence, chain_state.count_absent_at_last_release(session, chain)
         )
-    is_measured = chain.rules.mode == MEASURE
+    only_measures = chain.rules.mode == MEASURE
     return NextRelease(
         sequence=state.sequence,
         came=presence.n_newcomers,
         left=presence.n_absent,
         returned=presence.n_returned,
-        waited=0 if is_measured else find_longest_wait(state),
-        due=is_measured or admits_newcomers(state),
+        waited=0 if only_measures else find_longest_wait(state),
+        due=only_measures or admits_newcomers(state),
         cells={}
-        if is_measured
+        if only_measures
         else state.count_decided_states(
-            sealed_cells(state), groups_may_leave=not planned.policy.models
+            build_sealed_cells_query(state), groups_may_leave=not planned.policy.models
         ),
     )

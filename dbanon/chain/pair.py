@@ -1,8 +1,9 @@
 """Count joint histories over a chain and its predecessor, the closed chain that it follows.
 
-A *joint history* is a person's classes and absences in all releases of both. Both chains have the
-same key, but a person's tag (pseudonym) differs between chains. To match a person's tags, the
-identifier is needed, so only persons in the source can be matched.
+A *joint history* is the sequence of a person's classes and absences in all releases of both chains.
+Both chains have the same key, but a person's tag (pseudonym) differs between them. Only the
+identifier shows which two tags belong to the same person, so only persons in the source can be
+matched.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import shlex
 
 from dbanon.chain import state as chain_state
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.state import ChainRecord
 from dbanon.errors import ChainSamePersons
 from dbanon.job.chain import ChainRules
@@ -30,8 +31,9 @@ def require_no_other_chain(
 
     Raises
     ------
-    ChainSamePersons : there is a chain that it does not follow, or its predecessor is still open.
-    ChainNotFound, ChainKeyWrong : the named predecessor cannot be followed.
+    ChainSamePersons : a chain that the new one does not follow reads one of its tables, or the
+        chain that it follows is still open.
+    ChainNotFound, ChainKeyWrong : the chain to follow does not exist, or has another key.
     """
     predecessors = _list_predecessors(session, rules)
     if predecessors:
@@ -54,15 +56,15 @@ def require_no_other_chain(
     if existing:
         raise ChainSamePersons(
             f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
-            detail="Whoever sees the releases of both knows a person's class in each, and few"
-            " share both.",
-            hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
-            " that it follows: how many persons both expose is counted then.",
+            detail="Anyone who sees the releases of both chains knows a person's class in each, and"
+            " few persons share both classes.",
+            hint="Use that chain. Or close it, and name it as the chain that the new one follows"
+            " (new_chain_from): then dbanon counts the persons whom both chains expose together.",
         )
 
 
 def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
-    """The names of the chain that these rules follow, of its own predecessor, and so on."""
+    """List the names of the chain that these rules follow, of the chain it follows, and so on."""
     names: list[str] = []
     while rules.new_chain_from is not None:
         names.append(rules.new_chain_from)
@@ -70,8 +72,8 @@ def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
     return names
 
 
-def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
-    """Count the joint histories over both chains, by the number of persons who share them.
+def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> dict[int, int]:
+    """Return how many joint histories over both chains exactly n persons share, by n.
 
     The counts are exact at the first release, when all persons of the chain are in the source.
 
@@ -84,10 +86,8 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
     session.stage_other_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.shared_table("chain_member")
-    predecessor_members, in_predecessor = (
-        quote(PREDECESSOR_MEMBERS),
-        f"chain_id = {int(predecessor.chain_id)}",
-    )
+    predecessor_members = quote(PREDECESSOR_MEMBERS)
+    in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
     with session.prepare_tagging():
         state.stage(
             PREDECESSOR_MEMBERS,
@@ -113,6 +113,6 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
     return {int(n_persons): int(n_histories) for n_persons, n_histories in size_counts}
 
 
-def _find_predecessor(state: CellState) -> ChainRecord:
+def _find_predecessor(state: ChainState) -> ChainRecord:
     assert state.chain.rules.new_chain_from is not None
     return chain_state.find_chain(state.session, state.chain.rules.new_chain_from)

@@ -13,14 +13,17 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 # Name of the column that numbers staged rows.
 _ORDINAL = "dbanon_ordinal"
 
 
 def stage_newcomer_records(
-    state: CellState, relation: Relation, chain_tables: Sequence[ChainTable], columns: Sequence[str]
+    state: ChainState,
+    relation: Relation,
+    chain_tables: Sequence[ChainTable],
+    columns: Sequence[str],
 ) -> Relation:
     """Stage one row for each newcomer, and return the relation that reads these rows.
 
@@ -41,15 +44,15 @@ def stage_newcomer_records(
     # SQL expressions of each column, one for each table that has it.
     expressions_by_column: dict[str, list[str]] = {}
     for name in columns:
-        with_column = [
+        tables_with_column = [
             table
             for table in chain_tables
             if name in {attribute.name for attribute in table.relation.schema.attributes}
         ]
-        _require_same_type(with_column, name)
-        _require_single_value(state, with_column, name)
+        _require_same_type(tables_with_column, name)
+        _require_single_value(state, tables_with_column, name)
         expressions_by_column[name] = [
-            f"p{chain_table.number}.{quote(name)}" for chain_table in with_column
+            f"p{chain_table.number}.{quote(name)}" for chain_table in tables_with_column
         ]
     joins = ""
     for chain_table in chain_tables:
@@ -86,7 +89,7 @@ def stage_newcomer_records(
 
 
 def _require_same_type(chain_tables: Sequence[ChainTable], name: str) -> None:
-    """Check that a column has the same SQL type in these tables."""
+    """Check that the column ``name`` has the same SQL type in these tables."""
     types = {chain_table.relation.attribute(name).sql_type for chain_table in chain_tables}
     if len(types) > 1:
         raise InvalidParameter(
@@ -96,8 +99,8 @@ def _require_same_type(chain_tables: Sequence[ChainTable], name: str) -> None:
         )
 
 
-def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], name: str) -> None:
-    """Check that no newcomer has two values of a column in these tables."""
+def _require_single_value(state: ChainState, chain_tables: Sequence[ChainTable], name: str) -> None:
+    """Check that no newcomer has two values of the column ``name`` in these tables."""
     session = state.session
     values = " UNION ALL ".join(
         f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"
@@ -105,17 +108,17 @@ def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], 
         f" JOIN {state.newcomers_table} AS a ON a.person = s.{quote(state.chain.entity)}"
         for chain_table in chain_tables
     )
-    [(persons,)] = session.rows(
+    [(n_persons,)] = session.rows(
         f"SELECT count(*) FROM (SELECT v.person FROM ({values}) AS v GROUP BY v.person"
         " HAVING count(DISTINCT v.value) > 1"
         " OR (count(v.value) <> 0 AND count(v.value) <> count(*))) AS differing"
     )
-    if persons:
+    if n_persons:
         # The exact number of few persons could single them out.
-        n_persons = str(persons) if persons >= state.k else f"fewer than {state.k}"
+        count_text = str(n_persons) if n_persons >= state.k else f"fewer than {state.k}"
         raise ChainEntityRows(
             f'The column "{name}"'
-            f" has more than one value in the rows of {n_persons} persons: in a chain each person"
+            f" has more than one value in the rows of {count_text} persons: in a chain each person"
             " has one value of each quasi-identifier.",
             hint="Give each person a single value in the source, or name the column in `keep`,"
             " which releases the value of each row as it is.",

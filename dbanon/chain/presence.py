@@ -17,7 +17,7 @@ from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import ABSENT_MEMBERS, PRESENT_PERSONS
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 # If more than this share of the members have left, and at least half as many newcomers have
 # arrived, the identifiers may be written in a different form than before.
@@ -30,11 +30,11 @@ class PresenceCounts:
 
     Parameters
     ----------
-    n_persons : persons in the source.
-    n_newcomers : persons in the source who have never been members.
-    n_returned : persons in the source who came back after a release without them.
-    n_members : persons displayed in the last release.
-    n_absent : these persons who are not in the source.
+    n_persons : number of persons in the source.
+    n_newcomers : number of persons in the source who have never been members.
+    n_returned : number of persons in the source who came back after a release without them.
+    n_members : number of persons whose rows the last release contains.
+    n_absent : of these ``n_members`` persons, the number who are not in the source.
     """
 
     n_persons: int
@@ -45,7 +45,7 @@ class PresenceCounts:
 
 
 def stage_persons(
-    state: CellState,
+    state: ChainState,
     relation: Relation,
     hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
@@ -55,7 +55,7 @@ def stage_persons(
     Parameters
     ----------
     hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
-    retained : retained columns to stage with the persons.
+    retained : the columns released unchanged, which are staged with the persons.
 
     Raises
     ------
@@ -76,15 +76,16 @@ def stage_persons(
     return count_presence(state, relation)
 
 
-def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -> None:
+def stage_tagged_persons(state: ChainState, persons: str, names: Sequence[str]) -> None:
     """Stage the persons in the source with their cells, and the members who are absent.
 
-    The key must be staged already.
+    The key for tags must be staged already.
 
     Parameters
     ----------
-    persons : a SELECT of the columns ``person``, ``tag`` and ``names``.
-    names : the names of staged columns besides person and tag.
+    persons : SQL of a SELECT of the persons in the source, with the columns ``person`` (the
+        identifier), ``tag`` and all of ``names``.
+    names : the names of the further columns to stage.
     """
     session = state.session
     members = (
@@ -98,7 +99,7 @@ def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -
             state.stage(name, query, table_kind)
 
 
-def count_presence(state: CellState, relation: Relation) -> PresenceCounts:
+def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
     """Count the staged persons, and check that each has one row.
 
     Raises
@@ -139,21 +140,21 @@ def count_presence(state: CellState, relation: Relation) -> PresenceCounts:
     )
 
 
-def count_returned(state: CellState) -> int:
+def count_returned(state: ChainState) -> int:
     """Count the staged persons who came back after a release without them."""
-    [(count,)] = state.session.rows(
+    [(n_returned,)] = state.session.rows(
         f"SELECT count(*) FROM {quote(PRESENT_PERSONS)} AS p"
         f" JOIN {state.shared_table('chain_cell')} AS c"
         f" ON c.{state.chain_condition} AND c.cell = p.cell"
         " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
     )
-    return int(count)
+    return int(n_returned)
 
 
 def require_one_row_per_person(
-    state: CellState,
+    state: ChainState,
     relation: Relation,
-    rows: int,
+    n_rows: int,
     n_without_person: int,
     n_persons: int,
     count_rows_per_person: Callable[[], Sequence[tuple[int, int]]],
@@ -162,11 +163,11 @@ def require_one_row_per_person(
 
     Parameters
     ----------
-    rows : the number of all rows.
+    n_rows : the number of all rows.
     n_without_person : the number of rows without a person.
     n_persons : the number of distinct persons.
     count_rows_per_person : a function that returns pairs: a number of rows, and how many persons
-        have that many; ascending.
+        have that many; in ascending order of rows.
 
     Raises
     ------
@@ -176,10 +177,10 @@ def require_one_row_per_person(
     """
     entity = state.chain.entity
     if n_without_person:
-        raise null_in_entity_error(entity, n_without_person, rows)
-    if n_persons != rows:
+        raise null_in_entity_error(entity, n_without_person, n_rows)
+    if n_persons != n_rows:
         raise ChainEntityRows(
-            f'The {rows} rows of {relation.name} are of {n_persons} values of "{entity}": in this'
+            f'The {n_rows} rows of {relation.name} have {n_persons} values of "{entity}": in this'
             " chain every person has one row.",
             detail=_describe_row_counts(count_rows_per_person()),
             hint="Merge the rows of each person in the source. Or close the chain, and create"
@@ -196,8 +197,8 @@ def null_in_entity_error(entity: str, n_without_person: int, n_rows: int) -> Nul
     )
 
 
-def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
-    """Return pairs: a number of rows, and how many persons have that many; ascending."""
+def _count_rows_per_person(state: ChainState) -> Sequence[tuple[int, int]]:
+    """Return pairs, ascending: a number of rows, and how many persons have that many."""
     return state.session.rows(
         f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT_PERSONS)}"
         " GROUP BY tag) AS p GROUP BY p.n ORDER BY p.n"
@@ -205,11 +206,12 @@ def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
 
 
 def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
-    """Describe the number of rows that 99 % of persons do not exceed.
+    """Describe, in a sentence, the number of rows that 99 % of persons do not exceed.
 
     Parameters
     ----------
-    row_counts : from ``_count_rows_per_person``.
+    row_counts : pairs from ``_count_rows_per_person``: a number of rows, and how many persons have
+        that many.
     """
     total, cumulative, max_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
     for n_rows, n_persons in row_counts:
@@ -219,7 +221,7 @@ def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
     return f"99 of 100 persons have at most {max_rows}."
 
 
-def require_no_turnover(state: CellState, presence: PresenceCounts, n_absent_before: int) -> None:
+def require_no_turnover(state: ChainState, presence: PresenceCounts, n_absent_before: int) -> None:
     """Check that the persons in the source do not suggest that identifiers are written differently.
 
     Parameters

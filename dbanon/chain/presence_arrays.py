@@ -2,13 +2,14 @@
 
 This is faster than ``presence`` on databases that export arrays cheaply. These arrays are fetched:
 
-- for each person in the source: the row key, the tag, and a *code*, which is a hash of the retained
-  columns with a secret of the database, so that rows can be compared;
+- for each person in the source: the row key, the tag, and a *code*, by which rows can be compared:
+  a hash of the columns released unchanged (*retained* columns) and of a secret in the database;
 - for each member: the tag and the cell;
 - for each displayed row: the cell and the code.
 
-Counts per cell are loaded back, and the persons that later statements need: newcomers, returned
-persons, and members of cells that may change. Decisions about cells are made elsewhere.
+Then the counts per cell are loaded into the database, and those persons that later statements need:
+newcomers, returned persons, and members of cells that may change. ``membership`` and ``returns``
+decide about the cells.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import MatchedPersons, argsort_tags, find_members, sum_codes
-from dbanon.chain.membership import CellState
+from dbanon.chain.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
+from dbanon.chain.membership import ChainState
 from dbanon.chain.presence import PresenceCounts, count_returned, require_one_row_per_person
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
@@ -44,23 +45,25 @@ _KEY_PREFIX = "dbanon_key"
 _BYTES_PER_PERSON = 200
 
 
-def stage_unadmitted(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
+def stage_unadmitted(
+    state: ChainState, relation: Relation, admitted_keys: NDArray[np.int64]
+) -> None:
     """Stage the persons whom a first release does not admit.
 
     Parameters
     ----------
-    keys : int64 (c, m), the row keys of the admitted persons.
+    admitted_keys : int64 (c, m), the row keys of the admitted persons.
     """
-    persons = state.matched
+    persons = state.fetched_persons
     assert persons is not None
-    is_unadmitted = np.full(len(persons.keys), len(keys) < len(persons.keys))
+    is_unadmitted = np.full(len(persons.keys), len(admitted_keys) < len(persons.keys))
     if is_unadmitted.any():
-        is_unadmitted[find_records(persons.keys, keys)] = False
+        is_unadmitted[find_records(persons.keys, admitted_keys)] = False
     zeros = np.zeros(int(is_unadmitted.sum()), np.int64)
     _stage_persons(state, relation, persons, is_unadmitted, cells=zeros, left_at=zeros)
 
 
-def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -> Relation:
+def copy_newcomers(state: ChainState, relation: Relation, names: Sequence[str]) -> Relation:
     """Copy the rows of staged newcomers, and return the relation that reads the copy.
 
     Parameters
@@ -88,17 +91,17 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
 
 
 def match_persons(
-    state: CellState,
+    state: ChainState,
     relation: Relation,
     hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
     memory_limit: int | None,
-) -> tuple[MatchedPersons, PresenceCounts] | None:
+) -> tuple[FetchedPersons, PresenceCounts] | None:
     """Fetch all persons in the source, and look up their cells; None if only SQL can do this.
 
     Parameters
     ----------
-    retained : retained columns to stage with the persons.
+    retained : the columns released unchanged, which are staged with the persons.
     memory_limit : bytes that matching may take in this process; None for no limit.
 
     Raises
@@ -117,9 +120,10 @@ def match_persons(
     if memory_limit is not None:
         # All members are fetched, including those who have left.
         members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
-        fetched = [f"{relation.relation_to_read.quoted} AS s", members]
+        from_clauses = [f"{relation.relation_to_read.quoted} AS s", members]
         max_rows = max(
-            session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
+            session.rows(f"SELECT count(*) FROM {from_clause}")[0][0]
+            for from_clause in from_clauses
         )
         if int(max_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
@@ -153,7 +157,7 @@ def match_persons(
     row_keys, tags, *codes = (
         column[key_order] for column in (np.column_stack(arrays[:n_keys]), *arrays[n_keys:])
     )
-    persons = MatchedPersons(row_keys, tags, argsort_tags(tags), tuple(retained))
+    persons = FetchedPersons(row_keys, tags, argsort_tags(tags), tuple(retained))
     _require_one_row_per_person(state, relation, tags[persons.order])
     if is_first:
         session.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
@@ -177,13 +181,13 @@ def _sort_order_by_key(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] |
 
 
 def _require_one_row_per_person(
-    state: CellState, relation: Relation, tags: NDArray[np.uint64]
+    state: ChainState, relation: Relation, tags: NDArray[np.uint64]
 ) -> None:
     """Check that each row belongs to a different person, given the sorted tags of all rows."""
     starts = np.flatnonzero(np.r_[True, (tags[1:] != tags[:-1]).any(axis=1)][: len(tags)])
     # Rows without a person have the tag 0, which is sorted first.
-    n_without_person = int((tags[:1] == 0).all(axis=1).sum())
-    n_without_person = n_without_person and int((tags == 0).all(axis=1).sum())
+    has_row_without_person = bool((tags[:1] == 0).all(axis=1).any())
+    n_without_person = int((tags == 0).all(axis=1).sum()) if has_row_without_person else 0
     n_rows, n_persons = np.unique(np.diff(starts, append=len(tags)), return_counts=True)
     row_counts = list(zip(n_rows.tolist(), n_persons.tolist(), strict=True))
     require_one_row_per_person(
@@ -192,39 +196,38 @@ def _require_one_row_per_person(
 
 
 def _match_members(
-    state: CellState,
+    state: ChainState,
     relation: Relation,
-    persons: MatchedPersons,
+    persons: FetchedPersons,
     code: str | None,
     codes: Sequence[NDArray[np.int64]],
 ) -> PresenceCounts:
-    """Match persons with members, and stage what later statements need.
+    """Match persons with members, load the counts per cell, and stage the persons needed later.
 
     Parameters
     ----------
     code : SQL of the code of a row; None if rows are not compared.
-    codes : the code of each person's row, int64 (n,); empty if rows are not compared.
+    codes : one array, the code of each person's row, int64 (n,); empty if rows are not compared.
     """
     session = state.session
-    tags, cells, departures = session.fetch(
+    member_tags, member_cells, departures = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
-    member_indices = find_members(tags, persons.tags, persons.order)
+    member_indices = find_members(member_tags, persons.tags, persons.order)
     is_member = member_indices >= 0
-    cell_of_person, left_at = (
-        np.where(is_member, cells[member_indices], 0),
-        np.where(is_member, departures[member_indices], 0),
-    )
-    # Members who have not left have the departure 0.
+    cell_of_person = np.where(is_member, member_cells[member_indices], 0)
+    left_at = np.where(is_member, departures[member_indices], 0)
+    # Departures are numbers of releases; 0 for members who have not left. These are absent unless
+    # they match a person in the source.
     is_absent = departures == 0
     n_members = int(is_absent.sum())
     is_absent[member_indices[is_member]] = False
-    session.load(ABSENT_MEMBERS, [("tag", "bytea", tags[is_absent])])
+    session.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
     is_present = is_member & (left_at == 0)
     cell_columns = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
     displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
-    n_cells = int(max(cells.max(initial=0), displayed_cells.max(initial=0))) + 1
+    n_cells = int(max(member_cells.max(initial=0), displayed_cells.max(initial=0))) + 1
     sizes = np.bincount(displayed_cells, minlength=n_cells)
     n_present = np.bincount(cell_of_person[is_present], minlength=n_cells)
     is_unchanged = np.ones(n_cells, np.bool_)
@@ -260,9 +263,9 @@ def _match_members(
 
 
 def _stage_persons(
-    state: CellState,
+    state: ChainState,
     relation: Relation,
-    persons: MatchedPersons,
+    persons: FetchedPersons,
     is_selected: NDArray[np.bool_],
     cells: NDArray[np.int64],
     left_at: NDArray[np.int64],
@@ -272,8 +275,9 @@ def _stage_persons(
     Parameters
     ----------
     is_selected : bool (n,), True for the persons to stage.
-    cells : int64, the cell of each selected person; 0 for none.
-    left_at : int64, the release at which each selected person left the cell; 0 for none.
+    cells : int64 (s,), the cell of each selected person; 0 for persons without a cell.
+    left_at : int64 (s,), the number of the release at which each selected person left the cell; 0
+        for persons who have not left.
     """
     session, locator = state.session, relation.required_locator
     keys = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dbanon.chain import state as chain_state
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.other_publications import find_releases_outside
 from dbanon.chain.recount import ChainTarget
 from dbanon.chain.report import add_chain_summary
@@ -31,15 +31,15 @@ from dbanon.stores.sql_target import SqlTarget
 
 
 @dataclass(frozen=True)
-class MeasuredChainTarget(SqlTarget):
-    """The target of a chain that only measures: the same as for any other release.
+class MeasuringChainTarget(SqlTarget):
+    """The target of a chain that only measures. It writes releases like those outside of chains.
 
     Parameters
     ----------
-    histories : the counts of the chain after this release.
+    chain_counts : the counts of the chain after this release.
     """
 
-    histories: ChainCounts
+    chain_counts: ChainCounts
 
     def count(
         self,
@@ -47,8 +47,10 @@ class MeasuredChainTarget(SqlTarget):
         questions: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Recount the release. Chains that only measure have no cells to compare it with."""
-        return replace(super().count(staged_release, questions, rows), histories=self.histories)
+        """Recount the release, and add the counts of the chain to the result."""
+        return replace(
+            super().count(staged_release, questions, rows), chain_counts=self.chain_counts
+        )
 
 
 def publish_tables(
@@ -77,37 +79,39 @@ def publish_tables(
         chain_state.find_chain(chain_reader, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
-            f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
-            " published, although it was not.",
+            f"Another release of chain {state.chain.name} was made in the meantime. This one counts"
+            " as published, although it was not.",
             hint="Release it again.",
         )
     sessions = [chain_reader] if chain_reader is release_writer else [chain_reader, release_writer]
     outside_releases: dict[str, str] = {}
     for source in (state.chain.source, *state.chain.rules.tables):
         outside_releases |= find_releases_outside(sessions, source)
-    other_releases, written = [], []
+    other_releases, written_relations = [], []
     for chain_table in update.chain_tables[1:]:
         table_update = _update_for_table(update, chain_table)
 
         def add_table_summary(
             _: RelationName, report: Report, table_update: ChainUpdate = table_update
         ) -> Report:
+            """Add the chain's summary to the report of a further table."""
             return add_chain_summary(table_update, outside_releases, report)
 
         relation, report = _publish_table(
             table_update, state, release_writer, clock, add_table_summary, chain_table.number
         )
-        written.append(relation)
+        written_relations.append(relation)
         other_releases.append({"output": report.output, "rows": report.rows_out})
 
     def add_summary(relation: RelationName, report: Report) -> Report:
+        """Check the tables together, and add the chain's summary to the report of the first one."""
         n_combinations = None
         if (
             other_releases
             and chain_reader is release_writer
             and update.state.session is chain_reader
         ):
-            n_combinations = require_joined_histories(update, state, [relation, *written])
+            n_combinations = require_joined_histories(update, state, [relation, *written_relations])
         return add_chain_summary(update, outside_releases, report, other_releases, n_combinations)
 
     _, report = _publish_table(
@@ -128,35 +132,35 @@ def _update_for_table(update: ChainUpdate, chain_table: ChainTable) -> ChainUpda
         update,
         planned=replace(plan_table(update.planned, chain_table), release_id=str(uuid.uuid4())),
         columns=columns_of_table(chain_table, update.columns),
-        histories=replace(update.histories, rows=n_rows, withheld_rows=n_withheld),
+        chain_counts=replace(update.chain_counts, rows=n_rows, withheld_rows=n_withheld),
         disclosive_columns=update.further_disclosive_columns.get(chain_table.number, ()),
     )
 
 
 def require_joined_histories(
-    update: ChainUpdate, state: CellState, written: Sequence[RelationName]
+    update: ChainUpdate, state: ChainState, released_tables: Sequence[RelationName]
 ) -> int:
     """Check that joining the tables singles out no person; return the number of combinations.
 
     Parameters
     ----------
-    written : the released tables.
+    released_tables : the written relations of all tables of the chain.
 
     Raises
     ------
-    RecountFailed : a combination of one of the tables is shared by fewer than k persons.
+    RecountFailed : a combination of values in one of the tables is shared by fewer than k persons.
     """
     shared = [(column.name, column.state_column) for column in update.columns if column.is_shared]
-    n_combinations, n_below_k = recount_joined(state, written, shared)
-    update.guarantee.require_histories(
-        replace(update.histories, joined_combinations_below_k=n_below_k)
+    n_combinations, n_below_k = recount_joined(state, released_tables, shared)
+    update.guarantee.require_chain_counts(
+        replace(update.chain_counts, joined_combinations_below_k=n_below_k)
     )
     return n_combinations
 
 
 def _publish_table(
     update: ChainUpdate,
-    state: CellState,
+    state: ChainState,
     release_writer: Session,
     clock: Clock,
     add_summary: Callable[[RelationName, Report], Report],
@@ -167,41 +171,46 @@ def _publish_table(
 
     Parameters
     ----------
-    add_summary : adds the chain's summary to the report of a written relation.
+    add_summary : a function that adds the chain's summary to the report of a written relation.
     table_number : the index of the table among those of the chain.
     """
-    histories, chain_reader, job = update.histories, state.session, update.planned.job
+    chain_counts, chain_reader, job = update.chain_counts, state.session, update.planned.job
     is_same_transaction = chain_reader is update.state.session
-    target: ChainTarget | MeasuredChainTarget = ChainTarget(
-        release_writer, state, update.columns, histories, is_same_transaction, table_number
+    target: ChainTarget | MeasuringChainTarget = ChainTarget(
+        release_writer, state, update.columns, chain_counts, is_same_transaction, table_number
     )
     if update.guarantee.only_measured:
-        target = MeasuredChainTarget(release_writer, histories)
+        target = MeasuringChainTarget(release_writer, chain_counts)
     with clock.phase("write") as tick:
         tick(0.0)
         planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
-    def check(written: StagedSqlRelease, counts: Counts) -> RecountResult:
+    def check(staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
+        """Check the counts of the written release; raises the errors of the chain's guarantee."""
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        expected = ExpectedRelease(histories.persons, n_null_rows, planned.sensitive)
-        rows_in, suppressed = (
-            update.presence.n_persons,
-            max(update.presence.n_persons - histories.persons, 0),
-        )
-        if histories.rows is not None:
+        expected = ExpectedRelease(chain_counts.persons, n_null_rows, planned.sensitive)
+        if chain_counts.rows is None:
+            rows_in = update.presence.n_persons
+            n_suppressed = max(update.presence.n_persons - chain_counts.persons, 0)
+        else:
             # The source's row count could reveal absences, so count displayed and withheld rows.
-            rows_in, suppressed = histories.rows + histories.withheld_rows, histories.withheld_rows
+            rows_in = chain_counts.rows + chain_counts.withheld_rows
+            n_suppressed = chain_counts.withheld_rows
         return RecountResult(
             rows_in=rows_in,
-            suppressed=suppressed,
+            suppressed=n_suppressed,
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
             disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
             identifiers=find_retained_identifiers(update.planned),
-            linking=_find_linking_columns(update, chain_reader, target, written, table_number),
+            linking=_find_linking_columns(
+                update, chain_reader, target, staged_release, table_number
+            ),
             homogeneity=measure_homogeneity(
-                planned, update.release.names, partial(target.count_homogeneous_classes, written)
+                planned,
+                update.release.names,
+                partial(target.count_homogeneous_classes, staged_release),
             ),
         )
 
@@ -223,14 +232,18 @@ def _find_linking_columns(
     update: ChainUpdate,
     chain_reader: Session,
     target: SqlTarget,
-    written: StagedSqlRelease,
+    staged_release: StagedSqlRelease,
     table_number: int,
 ) -> tuple[LinkingColumn, ...]:
-    """Find the columns that undo classes. Chains with cells have found them before."""
+    """Return findings on columns by which the members of a class can be distinguished.
+
+    They are computed here only for chains that only measure. For other chains, ``advance_chain``
+    has computed them from the displayed rows.
+    """
     if not update.guarantee.only_measured:
         return update.linking_findings.get(table_number, ())
-    draft = written.draft
-    written_counts = WrittenReleaseCounts(draft, SqlSource(chain_reader), target, written)
+    draft = staged_release.draft
+    written_counts = WrittenReleaseCounts(draft, SqlSource(chain_reader), target, staged_release)
     retained_columns = RetainedColumns(
         update.planned, draft.originals, written_counts, draft.release.names
     )

@@ -2,10 +2,11 @@
 
 The measure depends on the released values:
 
-- for means, medians and other numbers, the mean squared deviation from the class mean, on z-scores
-  of the chain's first release;
-- for labels and ranges, the loss per value, as in reports;
-- for representatives of mixed columns, the distance of each value from the released one.
+- if numbers such as means or medians are released: the mean squared deviation from the class mean,
+  after scaling by the means and standard deviations of the chain's first release (z-scores);
+- if labels or ranges are released: the information loss per value, as in reports;
+- if a representative record is released for columns of mixed types: the mean distance of the values
+  from the released ones.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ from dbanon.recoding import ReleasedColumn, find_recoding
 from dbanon.release.evaluation import pairs_of
 
 # A class of newcomers is admitted without further waiting if its loss is at most this many times
-# the typical loss (``typical_loss``) of the first release's classes.
+# the typical loss (``compute_typical_loss``) of the first release's classes.
 GOOD_LOSS_FACTOR = 4.0
 
 
-def typical_loss(losses: NDArray[np.float64]) -> float:
+def compute_typical_loss(losses: NDArray[np.float64]) -> float:
     """Return the typical loss of the first release's classes, to compare later classes with.
 
-    It is the median, or the mean divided by ``GOOD_LOSS_FACTOR`` if that is larger: if a few
-    classes have most of the loss, newcomers would wait in vain for classes as good as the median.
+    This is the median of the losses, or their mean divided by ``GOOD_LOSS_FACTOR`` if that is
+    larger: if a few classes cause most of the loss, the median is so small that newcomers would
+    wait in vain for similarly good classes.
 
     Parameters
     ----------
-    losses : float64 (n_classes,), from ``class_losses``; one class or more.
+    losses : float64 (n_classes,), from ``compute_class_losses``; one class or more.
     """
     return max(float(np.median(losses)), float(losses.mean()) / GOOD_LOSS_FACTOR)
 
 
-def class_losses(
+def compute_class_losses(
     microdata: Microdata, measures: Measures, clustering: ClusteringResult, policy: Policy
 ) -> NDArray[np.float64]:
     """Compute the loss per value of each class, float64 (n_classes,); NULLs are not counted.
@@ -78,7 +80,7 @@ def class_losses(
 def _mean_squared_deviations(
     microdata: Microdata, measures: Measures, partition: Partition
 ) -> NDArray[np.float64]:
-    """The mean squared deviation of values from their class mean, on z-scores of the table."""
+    """The mean squared deviation of z-scores from their class mean, float64 (n_classes,)."""
     transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
     members, starts = partition.members, partition.starts
     points = transform.apply(microdata.numbers)[members]
@@ -99,7 +101,7 @@ def _mean_distances(
     policy: Policy,
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
-    """The mean distance of values from the released ones, from 0 to 1."""
+    """The mean distance of values from the released ones, 0 to 1, float64 (n_classes,)."""
     spelled_columns = [column.replace_ranks() for column in columns]
     pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
     distances = np.zeros(partition.n_classes)
@@ -122,16 +124,18 @@ def _count_values(microdata: Microdata, partition: Partition) -> NDArray[np.int6
 def _float_totals(
     microdata: Microdata, partition: Partition, wide_attributes: Sequence[Attribute]
 ) -> Mapping[str, NDArray[np.object_]]:
-    """The sums of each class, by attribute, in floating point instead of exact arithmetic.
+    """The sums of values in each class, by attribute, computed in floating point.
+
+    Decimal numbers are summed as integers of their smallest unit, which the recoding expects.
 
     Parameters
     ----------
-    wide_attributes : numbers whose sums may not fit into 64 bits.
+    wide_attributes : number columns whose sums may not fit into 64 bits.
     """
     totals = {}
     for attribute in wide_attributes:
-        unscaled = 10**attribute.scale if attribute.kind is Kind.DECIMAL else 1
+        units_per_one = 10**attribute.scale if attribute.kind is Kind.DECIMAL else 1
         values = microdata.numbers[:, microdata.numeric.index(attribute)][partition.members]
         sums = np.add.reduceat(values, partition.starts)
-        totals[attribute.name] = np.array([int(x * unscaled) for x in sums.tolist()], object)
+        totals[attribute.name] = np.array([int(x * units_per_one) for x in sums.tolist()], object)
     return totals

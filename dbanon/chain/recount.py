@@ -1,7 +1,8 @@
 """Recount a chain's state and its written release with independent SQL.
 
-From the data staged for the release, this uses only the tags of persons who are absent. A *cell* is
-a class of a chain (see ``membership``), and rows are *displayed* if the release contains them.
+The recount does not use the data that were staged to make the release, except the tags (keyed
+hashes) of members who are absent from the source. A *cell* is a class of a chain (see
+``membership``), and rows are *displayed* if the release contains them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.cell_rows import row_columns
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.chain.state import ChainColumn
 from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
@@ -40,14 +41,14 @@ from dbanon.stores.sql_target import SqlTarget
 _TOLERANCE = 1e-9
 
 
-def count_histories(state: CellState, are_staged: bool = False) -> dict[int, int]:
-    """Count the histories by the number of persons who share them.
+def count_histories(state: ChainState, are_staged: bool = False) -> dict[int, int]:
+    """Return how many histories exactly n persons share, by n.
 
     A history is a cell together with the release at which a person left it, if any.
 
     Parameters
     ----------
-    are_staged : True if ``stage_histories`` has staged them.
+    are_staged : True if ``stage_histories`` has staged the histories.
     """
     rows = state.session.rows(
         f"SELECT size, count(*) FROM {_histories_source(state, are_staged)} AS histories"
@@ -56,18 +57,18 @@ def count_histories(state: CellState, are_staged: bool = False) -> dict[int, int
     return {int(n_persons): int(n_histories) for n_persons, n_histories in rows}
 
 
-def stage_histories(state: CellState) -> None:
+def stage_histories(state: ChainState) -> None:
     """Stage the number of persons who share each history."""
     with state.session.prepare_sorting():
         state.stage(HISTORY_SIZES, _histories_query(state))
 
 
-def _histories_source(state: CellState, are_staged: bool) -> str:
-    """Build a FROM item with one row for each history and the number of persons who share it."""
+def _histories_source(state: ChainState, are_staged: bool) -> str:
+    """Build SQL for a FROM clause: one row per history, with the number of persons who share it."""
     return quote(HISTORY_SIZES) if are_staged else f"({_histories_query(state)})"
 
 
-def _histories_query(state: CellState) -> str:
+def _histories_query(state: ChainState) -> str:
     """Build a query of ``cell``, ``left_at`` and ``size`` (number of persons) of each history."""
     return state.session.count_pairs_sql(
         "cell",
@@ -78,7 +79,12 @@ def _histories_query(state: CellState) -> str:
 
 
 def count_persons(history_counts: dict[int, int]) -> int:
-    """Count the persons who have a history; ``history_counts`` is from ``count_histories``."""
+    """Count the persons who have a history.
+
+    Parameters
+    ----------
+    history_counts : how many histories exactly n persons share, by n.
+    """
     return sum(n_persons * n_histories for n_persons, n_histories in history_counts.items())
 
 
@@ -87,7 +93,7 @@ def count_exposed(history_counts: dict[int, int], k: int) -> int:
 
     Parameters
     ----------
-    history_counts : from ``count_histories``.
+    history_counts : how many histories exactly n persons share, by n.
     """
     return sum(
         n_persons * n_histories
@@ -96,7 +102,7 @@ def count_exposed(history_counts: dict[int, int], k: int) -> int:
     )
 
 
-def count_displayed_persons(state: CellState) -> tuple[int, int]:
+def count_displayed_persons(state: ChainState) -> tuple[int, int]:
     """Count the displayed persons, and how many of them are not in the source.
 
     Requires ``stage_histories`` and ``stage_rows_of_absent``.
@@ -110,7 +116,7 @@ def count_displayed_persons(state: CellState) -> tuple[int, int]:
     return int(n_displayed), int(n_absent)
 
 
-def count_persons_in_frozen_cells(state: CellState) -> int:
+def count_persons_in_frozen_cells(state: ChainState) -> int:
     """Count the displayed persons in frozen cells.
 
     Requires ``stage_histories``.
@@ -123,12 +129,14 @@ def count_persons_in_frozen_cells(state: CellState) -> int:
     return int(n_persons)
 
 
-def count_mismatched_cells(state: CellState) -> int:
+def count_mismatched_cells(state: ChainState) -> int:
     """Count cells whose written rows do not match their members, or that must not be displayed.
 
     If persons may have several rows, numbers of persons are compared instead of rows, and persons
     with too many rows are added to the count. Requires ``stage_histories``.
     """
+    # By cell: ``persons`` counts its members, ``written`` the persons with written rows, and
+    # ``valued`` those of them whose cell has released values.
     members = (
         "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
         f" FROM {quote(HISTORY_SIZES)} AS h JOIN {state.shared_table('chain_cell')} AS c"
@@ -142,30 +150,30 @@ def count_mismatched_cells(state: CellState) -> int:
         f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
     with state.session.prepare_sorting():
-        [(n_misplaced,)] = state.session.rows(
+        [(n_mismatched,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS combined_rows"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
             " AS mismatched"
         )
     if not state.has_several_rows:
-        return int(n_misplaced)
+        return int(n_mismatched)
     max_rows = int(state.chain.rules.max_rows_per_person or 0)
     [(n_above,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
         f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
         f" HAVING count(*) > {max_rows}) AS above"
     )
-    return int(n_misplaced) + int(n_above)
+    return int(n_mismatched) + int(n_above)
 
 
-def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
+def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:
     """Stage the cells with displayed persons who are absent from the source, and the cells' rows.
 
     Call this before displayed rows are updated.
 
     Parameters
     ----------
-    n_retained : the number of columns that are copied unchanged.
+    n_retained : the number of retained columns: columns released unchanged.
     """
     with state.session.prepare_lookup():
         state.stage(
@@ -177,16 +185,18 @@ def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
     state.stage(EARLIER_ROWS, _rows_of_cells_with_absent(state, n_retained))
 
 
-def count_rewritten_rows(state: CellState, n_retained: int) -> int:
+def count_rewritten_rows(state: ChainState, n_retained: int) -> int:
     """Count the rows that have changed since ``stage_rows_of_absent``; there should be none.
 
     The rows of a cell must not change while some of its displayed persons are absent. Rows are
     compared as multisets.
+
+    Parameters
+    ----------
+    n_retained : the number of retained columns: columns released unchanged.
     """
-    columns, current_rows = (
-        _row_columns(state, n_retained),
-        _rows_of_cells_with_absent(state, n_retained),
-    )
+    columns = _row_columns(state, n_retained)
+    current_rows = _rows_of_cells_with_absent(state, n_retained)
     [(n_changed,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
         f" (SELECT {columns}, 1 AS weight FROM {quote(EARLIER_ROWS)}"
@@ -196,8 +206,8 @@ def count_rewritten_rows(state: CellState, n_retained: int) -> int:
     return int(n_changed)
 
 
-def _rows_of_cells_with_absent(state: CellState, n_retained: int) -> str:
-    """SQL query of the displayed rows of cells with absent persons."""
+def _rows_of_cells_with_absent(state: ChainState, n_retained: int) -> str:
+    """Build a query of the displayed rows of cells with absent persons."""
     cells_with_absent = f"SELECT a.cell FROM {quote(CELLS_WITH_ABSENT)} AS a"
     return (
         f"SELECT {_row_columns(state, n_retained)} FROM {state.row_table}"
@@ -205,13 +215,13 @@ def _rows_of_cells_with_absent(state: CellState, n_retained: int) -> str:
     )
 
 
-def _row_columns(state: CellState, n_retained: int) -> str:
-    """The columns of the row table as an SQL list."""
+def _row_columns(state: ChainState, n_retained: int) -> str:
+    """The columns of the row table, separated by commas."""
     return ", ".join(row_columns(state, n_retained))
 
 
 def recount_combinations(
-    state: CellState,
+    state: ChainState,
     release: RelationName,
     columns: Sequence[tuple[str, str]],
     are_staged: bool = False,
@@ -259,7 +269,7 @@ def recount_combinations(
     return counts, sum(int(n_mismatched) for *_, n_mismatched in class_counts)
 
 
-def count_sharing_rarest(state: CellState, state_columns: Sequence[str]) -> int | None:
+def count_sharing_rarest(state: ChainState, state_columns: Sequence[str]) -> int | None:
     """Count the persons who share the rarest displayed combination; None if none is displayed.
 
     Requires ``stage_histories``.
@@ -278,11 +288,11 @@ def count_sharing_rarest(state: CellState, state_columns: Sequence[str]) -> int 
 
 
 def count_failing_cells(
-    state: CellState, retained: Sequence[Attribute], models: Sequence[Model]
+    state: ChainState, retained: Sequence[Attribute], models: Sequence[Model]
 ) -> int:
-    """Count the displayed cells whose written rows break a privacy model.
+    """Count the displayed cells whose written rows violate a privacy model.
 
-    A cell counts once for each model that it breaks. Models that compare classes with a table are
+    A cell counts once for each model that it violates. Models that compare classes with a table are
     left out: see ``reference.recount_models``.
 
     Parameters
@@ -308,10 +318,11 @@ def count_failing_cells(
 
 
 def _satisfies_model(session: Session, model: Model) -> str:
-    """Build the SQL condition that a cell satisfies a model, given its distinct values as v.
+    """Build the SQL condition that a cell satisfies a model.
 
-    ``v.size`` is the number of rows with a value, and ``v.value_rank`` the rank of the value, 1 for
-    the most frequent. Rounding errors are tolerated if the level is reached exactly.
+    The condition aggregates the distinct values of the cell, which have the alias v: ``v.size`` is
+    the number of rows with the value, and ``v.value_rank`` the rank of the value, 1 for the most
+    frequent. A small tolerance allows for rounding errors if the level is reached exactly.
     """
     if model.kind == "distinct_l":
         return f"count(*) >= {model.level - _TOLERANCE!r}"
@@ -321,9 +332,9 @@ def _satisfies_model(session: Session, model: Model) -> str:
         tail = f"sum(CASE WHEN v.value_rank >= {int(model.l)} THEN v.size END)"
         return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
-    ln, least_exponential = session.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
+    ln, min_exp_entropy = session.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
     entropy = f"{ln('sum(v.size)')} - sum(v.size * {ln('v.size')}) / sum(v.size)"
-    return f"{entropy} >= {math.log(least_exponential)!r}"
+    return f"{entropy} >= {math.log(min_exp_entropy)!r}"
 
 
 # Number of rows to read at once from the chain's tables.
@@ -338,14 +349,15 @@ class ChainTarget(SqlTarget):
     ----------
     state : the state of the chain, on a session on its database.
     released_columns : the columns of the release.
-    histories : the counts of the chain after this release.
-    is_same_transaction : True if they were counted in the transaction that writes the release.
+    chain_counts : the counts of the chain after this release.
+    is_same_transaction : True if the transaction that writes the release has also counted
+        ``chain_counts``, so that the histories are still staged.
     table_number : the index of the table among those of the chain.
     """
 
-    state: CellState
+    state: ChainState
     released_columns: tuple[ChainColumn, ...]
-    histories: ChainCounts
+    chain_counts: ChainCounts
     is_same_transaction: bool
     table_number: int = 0
 
@@ -355,7 +367,7 @@ class ChainTarget(SqlTarget):
         return self.state.session is self.session
 
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
-        """Write the rows of the state, without their cells, in random order."""
+        """Write the displayed rows of the chain, without their cell numbers, in random order."""
         session, output = self.session, draft.output
         session.make_schema(output.name)
         attributes = self._typed_columns()
@@ -373,12 +385,14 @@ class ChainTarget(SqlTarget):
             names = ", ".join(quote(column.name) for column in self.released_columns)
             session.run(
                 f"INSERT INTO {output.staging_name.quoted} ({names}) SELECT {state_columns}"
-                f" {self.state.random_order_clause(self.table_number)}"
+                f" {self.state.from_in_random_order(self.table_number)}"
             )
         else:
             session.load_rows(attributes, self._read_in_random_order(attributes))
-            unsuppressed = Partition(np.zeros(1, np.int32))
-            session.stage_classes(unsuppressed, [])
+            # The rows were loaded with their shared values, so no class has values of its own: all
+            # rows belong to class 0, for which a partition of one record is enough.
+            single_class = Partition(np.zeros(1, np.int32))
+            session.stage_classes(single_class, [])
             expressions = {
                 a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
             }
@@ -397,8 +411,11 @@ class ChainTarget(SqlTarget):
         questions: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Recount the release; if the state is in the same database, also compare it with that."""
-        histories = self.histories
+        """Recount the release, and add the counts of the chain to the result.
+
+        If the chain is in the same database, the written rows are also compared with its state.
+        """
+        chain_counts = self.chain_counts
         if self._is_local:
             column_of = {column.name: column.state_column for column in self.released_columns}
             shared = [(name, column_of[name]) for name in questions.columns]
@@ -409,8 +426,8 @@ class ChainTarget(SqlTarget):
                 self.is_same_transaction,
                 self.table_number,
             )
-            histories = replace(histories, mismatched_combinations=n_mismatched)
-        return replace(super().count(staged_release, questions, rows), histories=histories)
+            chain_counts = replace(chain_counts, mismatched_combinations=n_mismatched)
+        return replace(super().count(staged_release, questions, rows), chain_counts=chain_counts)
 
     def _typed_columns(self) -> list[Attribute]:
         """Return the columns of the release, with their types in the chain's tables."""
@@ -439,29 +456,30 @@ class ChainTarget(SqlTarget):
             f"{'v' if column.is_shared else 'r'}.{column.state_column} AS {quote(column.name)}"
             for column in self.released_columns
         )
-        query = f"SELECT {select_list} {self.state.random_order_clause(self.table_number)}"
+        query = f"SELECT {select_list} {self.state.from_in_random_order(self.table_number)}"
         rows = SubqueryRelation(row_table.schema, row_table.name, query)
         relation = Relation(row_table, Schema(tuple(attributes)), "query", selected_rows=rows)
+        # These rows have no key and are read only once, so a constant stands for the key.
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
         where_clause = (
             f" WHERE {TABLE_NUMBER} = {self.table_number}" if self.state.has_several_rows else ""
         )
-        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{where_clause}")
-        order, n_read = random_order(int(count)).astype(np.int32), 0
+        [(n_rows,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{where_clause}")
+        random_positions, n_read = random_order(int(n_rows)).astype(np.int32), 0
         for _, chunk in session.read_rows(relation, names, _CHUNK_ROWS):
-            positions = order[n_read : n_read + len(chunk)]
+            positions = random_positions[n_read : n_read + len(chunk)]
             n_read += len(chunk)
             yield np.zeros(len(chunk), np.int32), positions, chunk
 
 
 @dataclass(frozen=True)
 class SubqueryRelation(FilteredRelation):
-    """A query that can be read like a relation."""
+    """A query that can be read like a relation; ``condition`` holds its SQL."""
 
     @property
     def quoted(self) -> str:
-        """The query in parentheses."""
+        """The query in parentheses, for a FROM clause."""
         return f"({self.condition})"
 
     def __init__(self, schema: str | None, name: str, query: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.state import find_chain
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
@@ -51,7 +51,7 @@ class Reference:
     is_ordered: bool
 
     def find_positions(self, values: Sequence[str]) -> NDArray[np.int32]:
-        """Find the positions of s values in ``table``, and last that of NULL, int32 (s + 1,)."""
+        """Find the positions of s values in ``table``, int32 (s + 1,); the last one is for NULL."""
         positions = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
             texts = [format_leaf(value, self.attribute) for value in values]
@@ -77,7 +77,7 @@ class Reference:
 
     @property
     def table(self) -> ValueFrequencies:
-        """The frequency of each position in the first release."""
+        """How often the values of each position occur in the first release."""
         counts = self.distribution.counts
         if self.tree is not None:
             positions = self.find_positions(self.distribution.values)
@@ -102,7 +102,8 @@ def encode_by_reference(
 ) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
     """Convert sensitive columns to positions in their reference tables.
 
-    Returns by column name the positions, int32 (n,), and the frequencies in the table.
+    Returns, by column name, the position of each record's value, int32 (n,), and the reference
+    table: the frequency of each position in the first release.
     """
     return {
         name: (reference.find_positions_of_records(columns[name]), reference.table)
@@ -111,7 +112,10 @@ def encode_by_reference(
 
 
 def distributions_to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
-    """Convert to JSON values the distributions of columns whose models compare with a table."""
+    """Convert the distributions of sensitive columns to JSON values.
+
+    Only the columns are included that have a model that compares classes with a table.
+    """
     distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
         distribution = measures.sensitive[name].occurring_values()
@@ -132,25 +136,29 @@ def references_from_plain(
     Parameters
     ----------
     definition : the definition of the chain; None at the first release.
-    attributes : the columns of the models.
+    attributes : the columns of the models, by name.
     """
     trees, references = trees_of_models(models), {}
-    for name, plain in (definition or {}).get("sensitive", {}).items():
-        distribution = ValueFrequencies(np.array(plain["counts"], np.int64), tuple(plain["values"]))
+    for name, stored in (definition or {}).get("sensitive", {}).items():
+        counts = np.array(stored["counts"], np.int64)
+        distribution = ValueFrequencies(counts, tuple(stored["values"]))
         is_ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
         references[name] = Reference(attributes[name], distribution, trees.get(name), is_ordered)
     return references
 
 
 def find_failing_cells(
-    state: CellState, from_clause: str, column: Attribute, model: Model, reference: Reference
+    state: ChainState, from_clause: str, column: Attribute, model: Model, reference: Reference
 ) -> tuple[list[int], float]:
-    """Find the cells that break a model; return their numbers, and the level that all cells reach.
+    """Find the cells that violate a model that compares classes with a table.
+
+    Returns the numbers of these cells, and the level of the model that all cells reach.
 
     Parameters
     ----------
-    from_clause : FROM and WHERE that select the rows of the cells, with the alias s.
+    from_clause : SQL from FROM on, which selects the rows of the cells, with the alias s.
     column : the model's column, with its name in these rows.
+    reference : the table to compare with, from the chain's first release.
     """
     text = state.session.text_of(column)
     value_counts = state.session.rows(
@@ -164,7 +172,7 @@ def find_failing_cells(
     positions = np.array([position_of[value] for _, value, _ in value_counts], np.int64)
     sizes = np.array([size for *_, size in value_counts], np.int64)
     cell_numbers, cell_indices = np.unique(cells, return_inverse=True)
-    failing: list[int] = []
+    failing_cells: list[int] = []
     level = 0.0
     cells_at_once = max(1, _MAX_COUNTS // len(table_shares))
     for start in range(0, len(cell_numbers), cells_at_once):
@@ -173,26 +181,26 @@ def find_failing_cells(
         selected_cells = cell_numbers[start : start + cells_at_once]
         counts = np.zeros((len(selected_cells), len(table_shares)), np.int64)
         np.add.at(counts, (cell_indices[selection] - start, positions[selection]), sizes[selection])
-        failing += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
+        failing_cells += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
         level = max(level, model.reached_level(counts, table_shares))
-    return failing, level
+    return failing_cells, level
 
 
 def recount_models(
-    state: CellState,
+    state: ChainState,
     retained: Sequence[Attribute],
     models: Sequence[Model],
     sensitive: Mapping[str, Attribute],
 ) -> tuple[int, dict[int, float]]:
-    """Count the displayed cells whose written rows break a model that compares with a table.
+    """Count the displayed cells whose written rows violate a model that compares with a table.
 
-    A cell counts once for each model that it breaks. Also returns, by the index of a model in
+    A cell counts once for each model that it violates. Also returns, by the index of a model in
     ``models``, the level that all cells reach.
 
     Parameters
     ----------
     retained : the retained columns of the rows.
-    sensitive : the columns of the models.
+    sensitive : the columns of the models, by name.
     """
     n_failing, levels = 0, {}
     names = [attribute.name for attribute in retained]
@@ -207,8 +215,8 @@ def recount_models(
     for model_index, model in compared_models.items():
         index = names.index(model.attribute)
         column = replace(retained[index], name=statements.kept_column(index))
-        failing, levels[model_index] = find_failing_cells(
+        failing_cells, levels[model_index] = find_failing_cells(
             state, f"FROM {state.row_table} AS s", column, model, references[model.attribute]
         )
-        n_failing += len(failing)
+        n_failing += len(failing_cells)
     return n_failing, levels

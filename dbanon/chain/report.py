@@ -22,24 +22,25 @@ def add_chain_summary(
 
     Parameters
     ----------
-    outside_releases : releases of the same source outside of any chain: output names by release id.
+    outside_releases : the releases of the same source outside of any chain, as output names by
+        release id.
     other_releases : for each further table of the chain, the output of its release, and its number
         of rows.
     n_combinations : the number of combinations of values in any of the tables; None if they were
         not counted across tables.
     """
-    state, histories = update.state, update.histories
+    state, chain_counts = update.state, update.chain_counts
     chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
-        "sequence": histories.sequence,
+        "sequence": chain_counts.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
-        "waiting": histories.waiting_persons,
-        "longest_wait": histories.further_counts.get("longest", 0),
-        "returned": histories.returned_persons,
-        "refused": histories.refused_persons,
+        "waiting": chain_counts.waiting_persons,
+        "longest_wait": chain_counts.further_counts.get("longest", 0),
+        "returned": chain_counts.returned_persons,
+        "refused": chain_counts.refused_persons,
     }
-    line = f"chain {state.chain.name}, release {histories.sequence}"
+    line = f"chain {state.chain.name}, release {chain_counts.sequence}"
     for entries, text in (
         _describe_histories(update),
         _describe_displayed(update),
@@ -49,11 +50,12 @@ def add_chain_summary(
         line += text
     if other_releases:
         chain |= {"tables": list(other_releases), "combinations": n_combinations}
-        line += f"; released with it: {', '.join(str(table['output']) for table in other_releases)}"
+        outputs = ", ".join(str(release["output"]) for release in other_releases)
+        line += f"; released together with {outputs}"
         if n_combinations is not None:
             line += (
-                f"; each of {n_combinations} combinations in any of them is at least {state.k}"
-                " persons'"
+                f"; at least {state.k} persons share each of the {n_combinations} combinations of"
+                " values in any of these tables"
             )
     if outside_releases:
         chain["outside"] = len(outside_releases)
@@ -62,25 +64,25 @@ def add_chain_summary(
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 
-# Entries of the summary for JSON, and the text to append to its line in the report.
-_Summary = tuple[dict[str, Any], str]
+# A part of the summary: its entries for JSON, and the text to append to the line in the report.
+_SummaryPart = tuple[dict[str, Any], str]
 
 
-def _describe_histories(update: ChainUpdate) -> _Summary:
-    """Describe how many persons share a history in this chain, and jointly in its predecessor."""
-    histories, k, chain = update.histories, update.state.k, update.state.chain
-    releases = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
+def _describe_histories(update: ChainUpdate) -> _SummaryPart:
+    """Describe how many persons share a history in this chain, and in it and its predecessor."""
+    chain_counts, k, chain = update.chain_counts, update.state.k, update.state.chain
+    releases = "it" if chain_counts.sequence == 1 else f"releases 1 to {chain_counts.sequence}"
     entries: dict[str, Any] = {}
     line = f": every history over {releases} is shared by at least {k} persons"
     if update.guarantee.only_measured:
-        entries |= {"exposed": histories.exposed_persons, "known": histories.persons_so_far}
+        entries |= {"exposed": chain_counts.exposed_persons, "known": chain_counts.persons_so_far}
         line = (
-            f", measured: of {histories.persons_so_far} persons {histories.exposed_persons} have a"
-            f" joint history over {releases} that fewer than {k} share,"
-            f" {histories.further_counts['more']} more than before"
+            f", measured: of {chain_counts.persons_so_far} persons"
+            f" {chain_counts.exposed_persons} have a joint history over {releases} that fewer than"
+            f" {k} share, {chain_counts.further_counts['more']} more than before"
         )
-    if "pair_known" in histories.further_counts:
-        pair = {name: histories.further_counts[name] for name in ("pair_exposed", "pair_known")}
+    if "pair_known" in chain_counts.further_counts:
+        pair = {name: chain_counts.further_counts[name] for name in ("pair_exposed", "pair_known")}
         entries |= {"new_chain_from": chain.rules.new_chain_from, **pair}
         line += (
             f"; with the releases of chain {chain.rules.new_chain_from}, of"
@@ -90,47 +92,46 @@ def _describe_histories(update: ChainUpdate) -> _Summary:
     return entries, line
 
 
-def _describe_displayed(update: ChainUpdate) -> _Summary:
+def _describe_displayed(update: ChainUpdate) -> _SummaryPart:
     """Describe, for later releases, how many persons joined, left or are in frozen classes."""
-    histories = update.histories
-    if update.guarantee.only_measured or histories.sequence == 1:
+    chain_counts = update.chain_counts
+    if update.guarantee.only_measured or chain_counts.sequence == 1:
         return {}, ""
     entries = {
-        "joined": histories.further_counts["joined"],
-        "left": histories.further_counts["absent"],
+        "joined": chain_counts.further_counts["joined"],
+        "left": chain_counts.further_counts["absent"],
     }
-    subject = "rows are of persons who left" if histories.rows is None else "persons shown left"
-    line = f"; {entries['left']} of {histories.persons} {subject}"
+    subject = (
+        "rows are of persons who left" if chain_counts.rows is None else "displayed persons left"
+    )
+    line = f"; {entries['left']} of {chain_counts.persons} {subject}"
     # Only the owner of the ledger may see what models withhold.
     if not update.planned.policy.models:
-        entries["stale"] = histories.further_counts["stale"]
-        line += f", {entries['stale']} are of classes that are shown as they were"
-    line += (
-        f"; the loss is that of the {entries['joined']} persons who joined, as they were then,"
-        " not of all rows"
-    )
+        entries["stale"] = chain_counts.further_counts["stale"]
+        line += f", {entries['stale']} are in classes that are shown unchanged"
+    line += f"; the loss is measured on the {entries['joined']} persons who joined, not on all rows"
     return entries, line
 
 
-def _describe_withheld(update: ChainUpdate) -> _Summary:
+def _describe_withheld(update: ChainUpdate) -> _SummaryPart:
     """Describe how many persons wait, have returned or are excluded, and the withheld rows."""
-    histories, line = update.histories, ""
-    longest = histories.further_counts.get("longest", 0)
-    if histories.waiting_persons:
-        line += f"; {histories.waiting_persons} wait"
-        line += f", one for {pluralize(longest, 'release')}" if longest else ""
+    chain_counts, line = update.chain_counts, ""
+    longest = chain_counts.further_counts.get("longest", 0)
+    if chain_counts.waiting_persons:
+        line += f"; {chain_counts.waiting_persons} waiting"
+        line += f", the longest for {pluralize(longest, 'release')}" if longest else ""
     for n_persons, description in (
-        (histories.returned_persons, "returned"),
-        (histories.refused_persons, "excluded by models"),
+        (chain_counts.returned_persons, "returned"),
+        (chain_counts.refused_persons, "excluded by models"),
     ):
         line += f"; {n_persons} {description}" if n_persons else ""
-    if histories.rows is None:
+    if chain_counts.rows is None:
         return {}, line
-    entries = {"persons": histories.persons, "outlying": histories.further_counts["outlying"]}
+    entries = {"persons": chain_counts.persons, "outlying": chain_counts.further_counts["outlying"]}
     if entries["outlying"]:
         line += (
             f"; {entries['outlying']} persons have more than"
             f" {update.state.chain.rules.max_rows_per_person} rows, of which"
-            f" {histories.withheld_rows} are withheld"
+            f" {chain_counts.withheld_rows} are withheld"
         )
     return entries, line

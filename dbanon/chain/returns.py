@@ -26,14 +26,14 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
 
 
 def _was_absent_since_update(member: str, cell: str) -> str:
-    """Build the SQL condition for members who were absent since their frozen cell was last updated.
+    """Build the SQL condition for members who were absent at any time since their cell was frozen.
 
-    Ledgers of earlier versions record only the first absence. Members with such a record always
-    count as absent.
+    Ledgers of earlier versions record only the first absence of a member. A member with such a
+    record always satisfies the condition.
 
     Parameters
     ----------
@@ -55,14 +55,17 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
     ----------
     member, cell : aliases of ``chain_member`` and ``chain_cell``.
     """
-    legacy = f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1"
-    return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
+    earlier_count = (
+        f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1 ELSE {cell}.loose END"
+    )
+    return f"coalesce({member}.excluded_rows, {earlier_count})"
 
 
-def sealed_cells(state: CellState) -> str:
+def build_sealed_cells_query(state: ChainState) -> str:
     """Build a query of the cells that no group may leave: a member returned or has excluded rows.
 
-    It has no rows for a ledger of an earlier version without the counts, as a preview may read it.
+    A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then
+    the query returns no cells.
     """
     member_table = state.session.ledger_name("chain_member")
     if "excluded_rows" not in {name for name, _ in state.session.columns_of(member_table)}:
@@ -79,18 +82,18 @@ def sealed_cells(state: CellState) -> str:
     )
 
 
-def freeze_returned_cells(state: CellState, n_staged: int) -> int:
+def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
     """Freeze the cells whose new rows would reveal rows of returned persons; return their number.
 
     Cells with changed rows must be staged already.
 
     Parameters
     ----------
-    n_staged : the number of columns staged with the persons; 1 if persons may have several rows,
-        since the only column is then a digest.
+    n_staged_columns : the number of columns staged with the persons; 1 if persons may have several
+        rows, since the only column is then a digest.
     """
     session, k = state.session, int(state.k)
-    names = [statements.kept_column(i) for i in range(n_staged)]
+    names = [statements.kept_column(i) for i in range(n_staged_columns)]
     # Compare hashes of rows if the database can compute them: they cover the bytes readers see.
     row_hash = None
     if not state.has_several_rows:
@@ -103,33 +106,35 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     )
     columns = ", ".join(["cell", *row_expressions])
     # This includes cells that are frozen only because of a model; HAVING drops them below.
-    frozen = (
+    changed_frozen_cells = (
         f"SELECT v.cell, v.members FROM {quote(NEXT_CELL_STATES)} AS v"
         f" JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = v.cell"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = v.cell WHERE c.state = 'held'"
     )
-    rows = (
+    source_and_displayed_rows = (
         f"SELECT {select_list}, 1 AS now, 0 AS earlier FROM {quote(PRESENT_PERSONS)} AS s"
         " WHERE s.left_at IS NULL"
         f" UNION ALL SELECT {select_list}, 0, 1 FROM {state.displayed_table} AS s"
     )
-    unchanged = (
+    unchanged_counts = (
         "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
-        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier FROM ({rows}) AS r"
-        f" WHERE r.cell IN (SELECT o.cell FROM ({frozen}) AS o) GROUP BY {columns}) AS e"
-        " GROUP BY e.cell"
+        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier"
+        f" FROM ({source_and_displayed_rows}) AS r"
+        f" WHERE r.cell IN (SELECT o.cell FROM ({changed_frozen_cells}) AS o)"
+        f" GROUP BY {columns}) AS e GROUP BY e.cell"
     )
-    changed = (
-        f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({frozen}) AS o"
-        f" LEFT JOIN ({unchanged}) AS u ON u.cell = o.cell"
+    changed_counts = (
+        "SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed"
+        f" FROM ({changed_frozen_cells}) AS o"
+        f" LEFT JOIN ({unchanged_counts}) AS u ON u.cell = o.cell"
     )
     was_absent = _was_absent_since_update("m", "c")
     excluded_by_member = (
         f"SELECT o.cell, o.members, o.changed, CASE WHEN {was_absent} THEN 1 ELSE 0 END"
         " AS was_absent,"
         f" {_excluded_rows_sql('m', 'c')} + CASE WHEN {was_absent} THEN o.changed ELSE 0 END"
-        f" AS excluded FROM ({changed}) AS o"
+        f" AS excluded FROM ({changed_counts}) AS o"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = o.cell"
         f" JOIN {state.shared_table('chain_member')} AS m ON m.{state.chain_condition}"
@@ -142,14 +147,14 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
         f" FROM ({excluded_by_member}) AS p"
         " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_absent) = 1",
     )
-    too_few = (
+    frozen_condition = (
         f"r.most_excluded > 0 AND (r.members - r.most_excluded < {k}"
         f" OR r.n_without_excluded < {k} OR r.n_without_excluded <= r.most_excluded)"
     )
     if state.chain.rules.changes == HOLD:
         drifted_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d WHERE d.n_changed < {k}"
-        too_few += f" OR r.cell IN ({drifted_cells})"
-    frozen_cells = f"SELECT r.cell FROM {quote(CELLS_WITH_RETURNED)} AS r WHERE {too_few}"
+        frozen_condition += f" OR r.cell IN ({drifted_cells})"
+    frozen_cells = f"SELECT r.cell FROM {quote(CELLS_WITH_RETURNED)} AS r WHERE {frozen_condition}"
     [(n_frozen,)] = session.rows(f"SELECT count(*) FROM ({frozen_cells}) AS frozen")
     if n_frozen:
         session.run(
@@ -158,11 +163,11 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     return int(n_frozen)
 
 
-def record_absences(state: CellState) -> None:
+def record_absences(state: ChainState) -> None:
     """Record which members are absent, and how many rows are excluded for returned members.
 
-    If no displayed row changed during an absence, no row is excluded. Call this before
-    ``CellState.write_decided_states``.
+    A row is excluded for a member if it changed during the member's absence, so none is if no
+    displayed row changed. Call this before ``ChainState.write_decided_states``.
     """
     if state.chain.rules.changes == FREEZE:
         return
@@ -173,12 +178,12 @@ def record_absences(state: CellState) -> None:
         f" JOIN {quote(NEXT_CELL_STATES)} AS v"
         " ON v.cell = r.cell WHERE v.state = 'live' AND r.changed > 0"
     )
-    is_displayed = f"m.{state.chain_condition} AND m.left_at_release IS NULL"
+    displayed_condition = f"m.{state.chain_condition} AND m.left_at_release IS NULL"
     if session.rows(f"SELECT 1 FROM ({updated_cells}) AS r LIMIT 1"):
         session.run(
             f"UPDATE {member_table}"
             f" AS m SET excluded_rows = {_excluded_rows_sql('m', 'c')} + r.changed"
-            f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {is_displayed}"
+            f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {displayed_condition}"
             f" AND c.{state.chain_condition} AND c.cell = m.cell AND r.cell = m.cell"
             f" AND {_was_absent_since_update('m', 'c')}"
         )
@@ -188,7 +193,7 @@ def record_absences(state: CellState) -> None:
         session.run(
             f"UPDATE {member_table} AS m SET missed = {int(state.sequence)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"
-            f" FROM {cell_table} AS c WHERE {is_displayed} AND c.{state.chain_condition}"
+            f" FROM {cell_table} AS c WHERE {displayed_condition} AND c.{state.chain_condition}"
             f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
         )
     # Without statistics, planners expect no absences and would scan all cells for each one.

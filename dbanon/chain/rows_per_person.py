@@ -1,10 +1,10 @@
 """Chains with several rows per person, in one table or several.
 
-Such a chain stores any number of rows for each person. Other chains compare a person's only row
-between releases; such a chain compares a digest of all of the person's rows.
+Other chains compare a person's only row between releases; such a chain compares a digest of all of
+the person's rows.
 
-The *row table* of a chain has the displayed rows, and its *value table* the released values that
-the rows of a cell (a class of the chain) share.
+The *row table* of a chain stores the rows of its last release. Its *value table* stores the
+released values that the rows of a cell (a class of the chain) share.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import CellState
+    from dbanon.chain.membership import ChainState
     from dbanon.chain.state import ChainRecord
     from dbanon.job.job import Job
 
@@ -59,7 +59,7 @@ class ChainTable:
     first_retained : the index of the first of these columns among the retained columns of all
         tables.
     output : the name of its release; empty for the first table, which has the job's output.
-    identifiers : by column, why a retained column looks like an identifier.
+    identifiers : for each retained column that looks like an identifier, the reason.
     """
 
     number: int
@@ -92,7 +92,7 @@ def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
 
 
 def stage_source(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
     *,
@@ -102,6 +102,7 @@ def stage_source(
 
     Parameters
     ----------
+    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
@@ -110,23 +111,27 @@ def stage_source(
     """
     relation = chain_tables[0].relation
     if state.has_several_rows:
-        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows)
+        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows=with_rows)
         return count_presence(state, relation)
-    retained = staged_columns(state.chain.rules, chain_tables) if with_rows else ()
+    retained = choose_staged_columns(state.chain.rules, chain_tables) if with_rows else ()
     return stage_persons(state, relation, hash_prefixes, retained)
 
 
-def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tuple[Attribute, ...]:
+def choose_staged_columns(
+    rules: ChainRules, chain_tables: Sequence[ChainTable]
+) -> tuple[Attribute, ...]:
     """Return the retained columns to stage with persons, if each person has one row."""
-    # They are needed if rows may change and releases are written from the chain's state.
+    # They are needed only if displayed rows may change, and if there are any: a chain that only
+    # measures does not store rows.
     are_needed = rules.mode != MEASURE and rules.changes != FREEZE
     return chain_tables[0].retained if are_needed else ()
 
 
 def _stage_persons_with_rows(
-    state: CellState,
+    state: ChainState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
+    *,
     with_rows: bool,
 ) -> None:
     """Stage all persons in the source with their cells, one row per person.
@@ -178,7 +183,7 @@ def _stage_persons_with_rows(
 
 
 def _drop_newcomers_without_quasi_identifiers(
-    state: CellState, chain_tables: Sequence[ChainTable]
+    state: ChainState, chain_tables: Sequence[ChainTable]
 ) -> None:
     """Delete newcomers without a row in the first table from the staged persons.
 
@@ -187,19 +192,16 @@ def _drop_newcomers_without_quasi_identifiers(
     """
     if len(chain_tables) == 1:
         return
-    entity, first_table = (
-        quote(state.chain.entity),
-        chain_tables[0].relation.relation_to_read.quoted,
-    )
-    in_first = f"SELECT s.{entity} FROM {first_table} AS s"
+    first_table = chain_tables[0].relation.relation_to_read.quoted
+    persons_in_first = f"SELECT s.{quote(state.chain.entity)} FROM {first_table} AS s"
     state.session.run(
         f"DELETE FROM {quote(PRESENT_PERSONS)} WHERE person IN (SELECT p.person"
         f" FROM {quote(PRESENT_PERSONS)} AS p"
-        f" WHERE p.cell IS NULL EXCEPT {in_first})"
+        f" WHERE p.cell IS NULL EXCEPT {persons_in_first})"
     )
 
 
-def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
+def _stage_source_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     """Stage the rows of all tables: person, table number and the retained columns of all tables."""
     session, selects = state.session, []
     retained = [
@@ -231,17 +233,17 @@ def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
     return [column for chain_table in chain_tables for column in chain_table.state_columns]
 
 
-def _row_digest(state: CellState, chain_tables: Sequence[ChainTable]) -> str:
-    """SQL of the digest of a row."""
+def _row_digest(state: ChainState, chain_tables: Sequence[ChainTable]) -> str:
+    """Build the SQL of the digest of a row, over its table number and its retained columns."""
     relation = state.chain.table(state.session, "row")
     return state.session.row_digest(relation, [TABLE_NUMBER, *list_state_columns(chain_tables)])
 
 
-def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
+def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     """Limit the staged rows per person and table; a keyed hash decides which rows remain.
 
-    The hash covers the contents of a row, and its number among equal rows of the person, but not
-    the person's identifier: which rows remain must not depend on who the person is.
+    The hash covers the contents of a row, and its number among equal rows of the person. It does
+    not cover the person's identifier: which rows remain must not depend on who the person is.
     """
     session, limit = state.session, int(state.chain.rules.max_rows_per_person or 0)
     source_rows = quote(SOURCE_ROWS)
@@ -249,8 +251,8 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
         f"SELECT e.person, e.{TABLE_NUMBER}, count(*) AS n FROM {source_rows} AS e"
         f" GROUP BY e.person, e.{TABLE_NUMBER} HAVING count(*) > {limit}"
     )
-    [(persons,)] = session.rows(f"SELECT count(*) FROM ({over_limit}) AS m")
-    if not persons:
+    [(n_over_limit,)] = session.rows(f"SELECT count(*) FROM ({over_limit}) AS m")
+    if not n_over_limit:
         return
     columns, texts = list_state_columns(chain_tables), [f"CAST(s.{TABLE_NUMBER} AS VARCHAR)"]
     for chain_table in chain_tables:
@@ -296,12 +298,12 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     )
 
 
-def _stage_displayed(state: CellState, digest: str) -> None:
+def _stage_displayed(state: ChainState, digest: str) -> None:
     """Stage the displayed persons, one row each, with the digest of their displayed rows.
 
     Parameters
     ----------
-    digest : the SQL of the digest, with a leading comma; empty for no digest.
+    digest : the SQL of the digest as a further column, with a leading comma; empty for no digest.
     """
     if state.chain.definition is None:
         state.stage(

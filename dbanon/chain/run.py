@@ -19,7 +19,7 @@ from typing import cast
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import note_published, read_key
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.pair import count_joint_histories
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.staging import chain_session, chain_store
@@ -63,19 +63,28 @@ from dbanon.sessions.store import ClientStore, Store
 
 
 def extend_histories(
-    state: CellState, relation: Relation, microdata: Microdata, release: Release
+    state: ChainState, relation: Relation, microdata: Microdata, release: Release
 ) -> None:
     """Extend the history of each person by the person's combination of values in this release.
 
-    A chain that only measures has no cells: as a person's cell it stores a number that identifies
-    the person's history so far.
+    A chain that only measures has no lasting classes (*cells*). In the column for the cell, it
+    stores a number that identifies the person's history so far.
+
+    Parameters
+    ----------
+    relation : the rows of the source, whose persons are staged.
+    microdata, release : all records of the source, and their released classes.
     """
     session, partition = state.session, release.partition
     member_table = state.shared_table("chain_member")
     session.stage_labels(microdata, partition, relation.required_locator.types)
     combination_numbers = number_combinations(microdata, release)
     class_numbers = session.class_numbers(partition)
-    session.load_rows([], [(class_numbers, combination_numbers, [()] * len(class_numbers))])
+    # Load a table that maps classes to combinations of values. It has the columns of staged rows,
+    # so the number of the combination is stored as the row's position, and no values are stored.
+    no_values: list[tuple[()]] = [()] * len(class_numbers)
+    session.load_rows([], [(class_numbers, combination_numbers, no_values)])
+    # The rows in the release have the alias s, and their labels (class and position) the alias l.
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     in_release = (
         f"SELECT p.tag, p.cell, c.position AS combination FROM {rows}"
@@ -102,7 +111,7 @@ def extend_histories(
     )
 
 
-def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
+def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     """Cluster all persons in the source, and count the persons whose history is rare.
 
     Raises
@@ -119,33 +128,33 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
         raise ChainChanged(
-            f"Chain {chain.name} counts by k = {chain.k}.",
+            f"Chain {chain.name} uses k = {chain.k}.",
             hint=f"Release it with `k={chain.k}`, or create another chain: dbanon chain create.",
         )
-    exposed_before = recount.count_exposed(recount.count_histories(state), state.k)
+    n_exposed_before = recount.count_exposed(recount.count_histories(state), state.k)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write"):
         release = recode_release(planned, policy, source, microdata, clustering)
     with clock.phase("verify"):
         extend_histories(state, planned.relation, microdata, release)
         history_counts = recount.count_histories(state)
-        exposed = recount.count_exposed(history_counts, state.k)
-        histories = ChainCounts(
+        n_exposed = recount.count_exposed(history_counts, state.k)
+        chain_counts = ChainCounts(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
             persons_so_far=recount.count_persons(history_counts),
             rarest_history_persons=min(history_counts, default=0),
-            exposed_persons=exposed,
+            exposed_persons=n_exposed,
             further_counts={
-                "exposed": exposed,
-                "more": exposed - exposed_before,
+                "exposed": n_exposed,
+                "more": n_exposed - n_exposed_before,
                 "alone": history_counts.get(1, 0),
                 "members": pending.presence.n_members,
                 "absent": pending.presence.n_absent,
                 "joined": pending.presence.n_newcomers,
             },
         )
-        pending.guarantee.require_histories(histories)
+        pending.guarantee.require_chain_counts(chain_counts)
         draft = planned.prepare_release(microdata, release)
         disclosive_columns = find_disclosive_columns(
             planned.job, draft.originals, partial(source.group_by_value, draft), sample_findings={}
@@ -159,7 +168,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         clustering=clustering,
         release=release,
         columns=(),
-        histories=histories,
+        chain_counts=chain_counts,
         disclosive_columns=disclosive_columns,
         presence=pending.presence,
     )
@@ -172,7 +181,8 @@ def run_chained(
 
     Raises
     ------
-    DbanonError : the release failed. If the state was committed, it counts as published anyway.
+    DbanonError : the release failed. If the state was committed before, the release counts as
+        published anyway.
     """
     assert job.chain is not None
     database, file_store = chain_store(source, target)
@@ -234,8 +244,8 @@ def _run_in_two_transactions(
     is_same_database = target is source
     with open_exporter(job, target) as exporter:
         with ExitStack() as stack:
-            # Lock the output in the other database before the state is committed, so that no other
-            # run can write to it once the release counts as published.
+            # Lock the output in the other database before the state is committed: no other run may
+            # write to this output once the release counts as published.
             target_session: Session | None = None
             if not is_same_database:
                 target_session = stack.enter_context(target.session(write=True, create=True))
@@ -262,25 +272,25 @@ def _run_in_two_transactions(
 
 
 def _record_published(job: Job, update: ChainUpdate) -> bool:
-    """Record next to the key that the release counts as published; return False on failure."""
+    """Write beside the key file that the release counts as published; return False on failure."""
     assert job.chain is not None
     return note_published(job.chain.key, update.state.chain.identity, update.state.sequence)
 
 
 def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
-    """Warn after publishing if the note next to the key could not be written."""
+    """Warn, after publishing, if ``_record_published`` could not write its note."""
     assert job.chain is not None
     if not is_recorded:
         warn_caller(
             ReleaseNotNoted(
-                f"The last release of chain {job.chain.name} could not be noted next to its key,"
-                " so a database restored from a backup would not be detected. Allow this role to"
-                " write to the directory of the key."
+                f"The number of the last release of chain {job.chain.name} could not be written"
+                " beside the chain's key, so a database restored from a backup would not be"
+                " detected. Allow this account to write to the directory of the key."
             )
         )
 
 
-def _require_exports(job: Job, chain: ChainRecord) -> None:
+def _require_no_newer_exports(job: Job, chain: ChainRecord) -> None:
     """Check that no export would overwrite a file of a release that the chain's state lacks.
 
     Such a file shows that the database was restored from a backup.
@@ -297,8 +307,8 @@ def _require_exports(job: Job, chain: ChainRecord) -> None:
         with suppress(ValueError, OSError):
             metadata = metadata_of(destination)
             if metadata.get("chain") == chain.identity:
-                latest = int(metadata["chain_sequence"])
-                chain_state.require_not_before(chain, latest, f"in {destination.name}")
+                latest_release = int(metadata["chain_sequence"])
+                chain_state.require_state_includes(chain, latest_release, f"in {destination.name}")
 
 
 def _advance_state(
@@ -306,25 +316,25 @@ def _advance_state(
 ) -> ChainUpdate:
     """Advance the chain to its next state, and record the release."""
     pending = begin_release(job, session, key, clock, target_session)
-    _require_exports(job, pending.state.chain)
+    _require_no_newer_exports(job, pending.state.chain)
     _confirm_earlier_releases(pending.state.chain, session, target_session or session)
     for chain_table in pending.chain_tables:
         warn_of_identifiers(plan_table(pending.planned, chain_table))
     spellings = warn_of_spellings(pending.planned, pending.source)
-    is_measured = pending.state.chain.rules.mode == MEASURE
-    update = (advance_measured if is_measured else advance_chain)(pending, clock)
+    only_measures = pending.state.chain.rules.mode == MEASURE
+    update = (advance_measuring_chain if only_measures else advance_chain)(pending, clock)
     update = replace(update, spellings=spellings)
     if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
         with clock.phase("verify"):
             update = _add_predecessor_histories(update, pending, key)
-    histories = update.histories
+    chain_counts = update.chain_counts
     # Store the released loss: ``dbanon chain show`` prints it.
     loss, _ = build_losses(update.release, levels=None, lost_columns=())
     counts = {
-        **histories.further_counts,
-        "persons": histories.persons,
-        "waiting": histories.waiting_persons,
-        "returned": histories.returned_persons,
+        **chain_counts.further_counts,
+        "persons": chain_counts.persons,
+        "waiting": chain_counts.waiting_persons,
+        "returned": chain_counts.returned_persons,
         "loss": loss.released,
     }
     state = update.state
@@ -332,16 +342,18 @@ def _advance_state(
     return update
 
 
-def _confirm_earlier_releases(chain: ChainRecord, session: Session, published_in: Session) -> None:
+def _confirm_earlier_releases(
+    chain: ChainRecord, session: Session, target_session: Session
+) -> None:
     """Confirm earlier releases that were published but not confirmed.
 
     Warns with ``ReleaseNotPublished`` if the last release was not published.
 
     Parameters
     ----------
-    published_in : a session on the database that the releases go to.
+    target_session : a session on the database that the releases go to.
     """
-    if chain.sequence in _confirm_published(session, chain, published_in):
+    if chain.sequence in _confirm_published(session, chain, target_session):
         warn_caller(
             ReleaseNotPublished(
                 f"Release {chain.sequence} of chain {chain.name} was not published here: its run"
@@ -351,12 +363,12 @@ def _confirm_earlier_releases(chain: ChainRecord, session: Session, published_in
         )
 
 
-def _confirm_published(session: Session, chain: ChainRecord, published_in: Session) -> set[int]:
+def _confirm_published(session: Session, chain: ChainRecord, target_session: Session) -> set[int]:
     """Confirm the releases that were published; return the numbers of those that were not.
 
     Parameters
     ----------
-    published_in : a session on the database that releases go to, whose ledger lists them.
+    target_session : a session on the database that releases go to, whose ledger lists them.
     """
     unconfirmed = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
@@ -364,11 +376,11 @@ def _confirm_published(session: Session, chain: ChainRecord, published_in: Sessi
         " WHERE chain_id = ? AND confirmed_at IS NULL",
         (chain.chain_id,),
     )
-    release_table, published = published_in.ledger_name("release"), set()
-    if unconfirmed and has_trusted_ledger(published_in):
-        published = {
+    release_table, published_ids = target_session.ledger_name("release"), set()
+    if unconfirmed and has_trusted_ledger(target_session):
+        published_ids = {
             str(release_id)
-            for (release_id,) in published_in.rows(
+            for (release_id,) in target_session.rows(
                 f"SELECT CAST(release_id AS VARCHAR(36)) FROM {release_table.quoted}"
                 " WHERE CAST(chain_id AS VARCHAR(36)) = ?",
                 (chain.identity,),
@@ -376,7 +388,7 @@ def _confirm_published(session: Session, chain: ChainRecord, published_in: Sessi
         }
     unpublished = set()
     for sequence, release_id in unconfirmed:
-        if release_id in published:
+        if release_id in published_ids:
             chain_state.confirm_release(session, chain, int(sequence))
         else:
             unpublished.add(int(sequence))
@@ -386,7 +398,7 @@ def _confirm_published(session: Session, chain: ChainRecord, published_in: Sessi
 def _add_predecessor_histories(
     update: ChainUpdate, pending: PendingRelease, key: bytes
 ) -> ChainUpdate:
-    """Count the joint histories with the preceding chain, and add the counts to the update.
+    """Count histories over this chain and its predecessor together; add the counts to the update.
 
     Raises
     ------
@@ -398,7 +410,7 @@ def _add_predecessor_histories(
         "pair_known": recount.count_persons(history_counts),
     }
     update.guarantee.require_exposure_limit(pair_counts["pair_exposed"], pair_counts["pair_known"])
-    histories = replace(
-        update.histories, further_counts={**update.histories.further_counts, **pair_counts}
+    chain_counts = replace(
+        update.chain_counts, further_counts={**update.chain_counts.further_counts, **pair_counts}
     )
-    return replace(update, histories=histories)
+    return replace(update, chain_counts=chain_counts)

@@ -34,18 +34,18 @@ class FileSource(SqlSource):
     """A source that reads the rows of files, which were staged in its session."""
 
     @property
-    def _staged(self) -> StagedRows:
+    def _staged_rows(self) -> StagedRows:
         """The staged rows of the session."""
-        staged = self.session.staged_rows
-        assert staged is not None
-        return staged
+        staged_rows = self.session.staged_rows
+        assert staged_rows is not None
+        return staged_rows
 
     def describe(self, job: SourceRequest) -> Relation:
         """Describe the staged relation, with all columns of the file.
 
         Raises the errors of ``ports.Source.describe``.
         """
-        return self._require_columns(job, self._staged.relation)
+        return self._require_columns(job, self._staged_rows.relation)
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
@@ -55,22 +55,28 @@ class FileSource(SqlSource):
         return relation
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """As ``SqlSource``, but only for the staged columns."""
-        staged_attributes = tuple(relation.attribute(name) for name in self._staged.columns)
+        """Find the staged columns that look like identifiers; return the reason for each."""
+        staged_attributes = tuple(relation.attribute(name) for name in self._staged_rows.columns)
         return super().find_identifier_columns(replace(relation, schema=Schema(staged_attributes)))
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """As ``SqlSource``; the condition refers to the file."""
-        return self._staged.accepts_condition(columns, condition)
+        """Whether the file, which the condition refers to, accepts it with these columns alone."""
+        return self._staged_rows.accepts_condition(columns, condition)
 
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
-        """As ``SqlSource``; the job's condition was applied when the rows were staged."""
+        """Restrict the relation to rows that satisfy ``condition``.
+
+        The job's own condition is left out: it was applied when the rows were staged.
+        """
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
-        """Return the types of the columns: a file has no table identifier and no write counter."""
+        """Describe the file for checks for changes, by the types of its columns.
+
+        A file has no table identifier and no write counter, which database tables have.
+        """
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
 
@@ -108,25 +114,27 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
 
     Parameters
     ----------
-    open_file : opens a further session on the file.
+    open_file : a function that opens a further session on the file.
 
     Raises
     ------
-    DbanonError : as ``chain_session``.
+    ChainNotFound, ChainsNotHere : there is no such chain.
+    ChainChanged : a column of the file does not fit the type that the chain has for it.
+    DbanonError : reading the file failed.
     """
     assert job.chain is not None
     session.require_capability("chains")
     chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
-    requested = [
+    needed_columns = [
         *job.columns_to_read,
         *job.guarantee.counted_columns,
         *job.columns_with_expectations,
     ]
-    names = list(dict.fromkeys(requested))
+    names = list(dict.fromkeys(needed_columns))
     # Read rows in the order of the file. Rows with NULL are withheld and counted later.
     selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)
-    staged = _stage_columns(
+    staged_relation = _stage_columns(
         session, file, selected_rows, names, _first_release_types(chain), job.chunk_rows
     )
 
@@ -139,7 +147,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
             )
         return is_accepted
 
-    session.staged_rows = StagedRows(staged, tuple(names), accepts_condition)
+    session.staged_rows = StagedRows(staged_relation, tuple(names), accepts_condition)
 
 
 def stage_entity(session: Session, file_store: Store, table: str, entity: str) -> Relation:
@@ -178,16 +186,19 @@ def _stage_columns(
     types: Mapping[str, str],
     chunk_rows: int,
 ) -> Relation:
-    """Stage some columns of a file.
+    """Stage some columns of a file; return the staged relation.
 
     Parameters
     ----------
-    types : required types by column; other columns get the types of the file.
+    relation : the rows of the file to stage.
+    names : the columns to stage.
+    types : the required SQL types, by column; other columns get the types of the file.
+    chunk_rows : the number of rows to read and stage at once.
     """
     inspected = file.refine_attributes(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
-    staged = session.create_file_rows(relation.name, columns)
-    _require_types(file, relation, inspected, staged)
+    staged_relation = session.create_file_rows(relation.name, columns)
+    _require_types(file, relation, inspected, staged_relation)
     chunks = (rows for _, rows in file.read_retained_rows(relation, names, chunk_rows) if rows)
     try:
         session.fill_file_rows(inspected, chunks)
@@ -196,16 +207,16 @@ def _stage_columns(
         if not converted:
             raise
         raise _type_error(
-            relation, converted, staged, verb="holds values that do not fit"
+            relation, converted, staged_relation, verb="holds values that do not fit"
         ) from error
-    staged_attributes = {a.name: a for a in staged.schema.attributes}
+    staged_attributes = {a.name: a for a in staged_relation.schema.attributes}
     # The schema lists all columns, though only some are staged.
     schema = Schema(tuple(staged_attributes.get(a.name, a) for a in relation.schema.attributes))
-    return replace(staged, schema=schema)
+    return replace(staged_relation, schema=schema)
 
 
 def _require_types(
-    file: SqlSource, relation: Relation, attributes: Sequence[Attribute], staged: Relation
+    file: SqlSource, relation: Relation, attributes: Sequence[Attribute], staged_relation: Relation
 ) -> None:
     """Check that columns of a file fit the types that the chain has for them.
 
@@ -213,34 +224,40 @@ def _require_types(
     ------
     ChainChanged : a column has values of another kind.
     """
-    mismatched = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
+    mismatched = [a for a in attributes if not _can_hold(a, staged_relation.attribute(a.name))]
     if mismatched:
         counts = file.count_totals(relation, persons=(), columns=[a.name for a in mismatched])
         # A column without values is read as text, but fits any type.
         mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
     if mismatched:
-        raise _type_error(relation, mismatched, staged, verb="is")
+        raise _type_error(relation, mismatched, staged_relation, verb="is")
 
 
-def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
-    """True if the type of a staged column fits a file's column, regardless of its width."""
-    if staged.kind is Kind.DECIMAL:
+def _can_hold(attribute: Attribute, staged_column: Attribute) -> bool:
+    """True if a staged column can hold the kind of values of a file's column; ignores lengths."""
+    if staged_column.kind is Kind.DECIMAL:
         is_integer = attribute.kind is Kind.INTEGER
-        return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
-    return attribute.kind is staged.kind and attribute.has_time_zone == staged.has_time_zone
+        return is_integer or (
+            attribute.kind is Kind.DECIMAL and attribute.scale <= staged_column.scale
+        )
+    has_same_zone = attribute.has_time_zone == staged_column.has_time_zone
+    return attribute.kind is staged_column.kind and has_same_zone
 
 
 def _type_error(
-    relation: Relation, mismatched: Sequence[Attribute], staged: Relation, verb: str
+    relation: Relation, mismatched: Sequence[Attribute], staged_relation: Relation, verb: str
 ) -> ChainChanged:
     """The error for columns of a file that do not have the types of the first release.
 
     Parameters
     ----------
+    mismatched : the columns, with their types in the file.
+    staged_relation : the staged relation, whose columns have the types of the first release.
     verb : the words between the type in the file and the staged type in the message.
     """
     differences = "; ".join(
-        f'"{a.name}" of {a.sql_type} {verb} {staged.attribute(a.name).sql_type}' for a in mismatched
+        f'"{a.name}" of {a.sql_type} {verb} {staged_relation.attribute(a.name).sql_type}'
+        for a in mismatched
     )
     return ChainChanged(
         f"Columns of {relation.name} have different types than at the first release of the chain.",
@@ -265,10 +282,13 @@ def require_one_table(tables: Sequence[str]) -> None:
 
 
 def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
-    """Return the store of the chain's database; and the source if it is files, otherwise None.
+    """Return the store of the chain's database, and the store of the files that its releases read.
+
+    The second item is None if the releases read tables of the chain's database.
 
     Parameters
     ----------
+    source : the store that the releases read: a database or files.
     target : the database that the releases go to; None for the source's database.
 
     Raises

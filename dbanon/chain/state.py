@@ -73,9 +73,13 @@ class ChainRecord:
     ----------
     chain_id : the number that identifies the chain's rows in the ledger tables for all chains.
     identity : a UUID by which releases refer to the chain in any database.
+    created_at : when the chain was created, as the database's text of a timestamp.
+    created_by : the user who created the chain; None if the database has no users.
     source, entity : the relation that the chain reads, and its column that identifies persons.
+    rules : the rules that the chain was created with.
     key_check : the value that verifies the key, from ``key.compute_check``.
     sequence : the number of the last release; 0 before the first.
+    closed_at : when the chain was closed; None if it is open.
     k : the k of the first release; None before it.
     definition : what later releases reuse of the first one, from ``build_definition``; None before
         the first release.
@@ -104,7 +108,12 @@ class ChainRecord:
         return compute_tags(key, self.identity, self.key_check, entities)
 
     def table(self, session: Session, kind: str) -> RelationName:
-        """Return the name of the chain's row table or value table; ``kind`` is row or value."""
+        """Return the name of a table of this chain.
+
+        Parameters
+        ----------
+        kind : ``row`` for the table of displayed rows, ``value`` for that of released values.
+        """
         return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
@@ -116,7 +125,8 @@ def create(
     Raises
     ------
     ChainExists : there is a chain of this name.
-    ChainEntityRows, UnsupportedType : as ``require_entity``.
+    ChainEntityRows, UnsupportedType : the entity column cannot identify persons; see
+        ``require_entity``.
     """
     require_entity(session, source, source.attribute(entity))
     session.ensure_ledger()
@@ -155,7 +165,7 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
     if attribute.kind is not Kind.INTEGER and (not is_text or attribute.uses_output_function):
         raise UnsupportedType(
             f'The entity column "{name}" is of type {attribute.sql_type or "none"}:'
-            " a chain takes integers, UUIDs and texts, which every database writes in the same"
+            " a chain accepts integers, UUIDs and texts, which every database writes in the same"
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
@@ -264,7 +274,7 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     SourceChanged : another run of the chain is being published.
     """
     chain = find_chain(session, request.name)
-    require_request(session, chain, request, key)
+    require_can_continue(session, chain, request, key)
     # A concurrent run of the chain waits here, and is refused afterwards.
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
@@ -273,34 +283,37 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     return chain
 
 
-def require_request(session: Session, chain: ChainRecord, request: Chain, key: bytes) -> None:
+def require_can_continue(session: Session, chain: ChainRecord, request: Chain, key: bytes) -> None:
     """Check that a chain can be continued as a job requests: its key, rules and state.
 
     Raises
     ------
-    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot be
-        continued.
+    ChainKeyWrong : the key is not that of the chain.
+    ChainClosed : the chain is closed.
+    ChainChanged : the job expects other rules.
+    InvalidParameter : the job limits exposed persons, but the chain exposes no one.
+    ChainBehind : a later release than the chain's last one is on record.
     """
     require_key(chain, key)
     require_open(chain)
-    differing = chain.rules.find_differing_rules(request)
-    if differing:
+    differing_rules = chain.rules.find_differing_rules(request)
+    if differing_rules:
         raise ChainChanged(
             f"The chain {chain.name} was created with other rules than those in the job.",
-            detail=f"Otherwise: {', '.join(differing)}.",
+            detail=f"These rules differ: {', '.join(differing_rules)}.",
             hint="The rules of a chain are fixed: leave them out of the job. Or close the chain,"
             " and create another one with them.",
         )
     follows_chain = chain.rules.new_chain_from is not None
     if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows_chain:
         raise InvalidParameter(
-            f"The chain {chain.name} exposes no one: only chains that measure, or that follow"
-            " another chain, take a limit.",
+            f"The chain {chain.name} exposes no one: a limit is only possible for chains that"
+            " measure, or that follow another chain.",
             hint="Leave out `max_exposed`.",
         )
     require_not_behind(session, chain)
-    require_not_before(
-        chain, read_last_published(request.key, chain.identity), "noted beside its key"
+    require_state_includes(
+        chain, read_last_published(request.key, chain.identity), "in the note next to its key file"
     )
 
 
@@ -312,7 +325,7 @@ def require_open(chain: ChainRecord) -> None:
     ChainClosed : the chain is closed.
     """
     if chain.closed_at is not None:
-        raise ChainClosed(f"The chain {chain.name} was closed.", hint="Begin another one.")
+        raise ChainClosed(f"The chain {chain.name} was closed.", hint="Create another one.")
 
 
 def require_key(chain: ChainRecord, key: bytes) -> None:
@@ -349,32 +362,32 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
         return
     if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
         return
-    [(latest,)] = session.rows(
+    [(latest_release,)] = session.rows(
         f"SELECT max(chain_sequence) FROM {release_table.quoted} WHERE CAST(chain_id"
         " AS VARCHAR(36)) = ?",
         (chain.identity,),
     )
-    require_not_before(chain, int(latest or 0), "in the ledger")
+    require_state_includes(chain, int(latest_release or 0), "in the ledger")
 
 
-def require_not_before(chain: ChainRecord, latest: int, location: str) -> None:
+def require_state_includes(chain: ChainRecord, latest_release: int, location: str) -> None:
     """Check that the state of a chain includes the latest known release.
 
     Parameters
     ----------
-    latest : the number of that release.
-    location : where it is recorded, as a phrase for the message.
+    latest_release : the number of that release.
+    location : where it is recorded, as a phrase for the message ("in the ledger").
 
     Raises
     ------
-    ChainBehind : the state ends earlier.
+    ChainBehind : the state ends with an earlier release.
     """
-    if latest > chain.sequence:
+    if latest_release > chain.sequence:
         raise ChainBehind(
-            f"Release {latest} of chain {chain.name} is {location}, but its state ends with release"
-            f" {chain.sequence}.",
-            hint=f"The database was restored or copied. Restore a state with release {latest}, or"
-            " close the chain and create another one.",
+            f"Release {latest_release} of chain {chain.name} is {location}, but the chain's state"
+            f" ends with release {chain.sequence}.",
+            hint=f"The database was restored or copied. Restore a state with release"
+            f" {latest_release}, or close the chain and create another one.",
         )
 
 
@@ -389,7 +402,14 @@ def close(session: Session, chain: ChainRecord) -> None:
 def add_release(
     session: Session, chain: ChainRecord, sequence: int, release_id: str, counts: Mapping[str, Any]
 ) -> None:
-    """Record a release; once committed, it counts as published."""
+    """Record a release in the chain; once the transaction commits, it counts as published.
+
+    Parameters
+    ----------
+    sequence : the number of the release in the chain, from 1.
+    release_id : the UUID of the release in the ledger.
+    counts : counts of persons and cells by name, to store as JSON.
+    """
     row = {
         "chain_id": chain.chain_id,
         "sequence": sequence,
@@ -401,7 +421,7 @@ def add_release(
 
 
 def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None:
-    """Record that a release was published."""
+    """Record that the output of a release was published."""
     session.run(
         f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
@@ -410,7 +430,7 @@ def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None
 
 
 def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
-    """The releases of a chain, from the first, with their counts."""
+    """List the releases of a chain from the first on: their numbers, ids, times and counts."""
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
         " confirmed_at IS NOT NULL, counts"

@@ -18,17 +18,17 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import exclude_newcomers
 from dbanon.chain.displayed_rows import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.linkage import DisplayedColumns
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.newcomers import classify_newcomers
 from dbanon.chain.persons import stage_newcomer_records
 from dbanon.chain.presence import PresenceCounts, require_no_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
-from dbanon.chain.returns import record_absences, sealed_cells
+from dbanon.chain.returns import build_sealed_cells_query, record_absences
 from dbanon.chain.rows_per_person import (
     ChainTable,
+    choose_staged_columns,
     refuse_models_with_several_rows,
     stage_source,
-    staged_columns,
 )
 from dbanon.chain.state import ChainColumn, ChainRecord
 from dbanon.chain.tables import (
@@ -74,7 +74,7 @@ class ChainUpdate:
     microdata, clustering : the admitted newcomers and their classes.
     release : the released classes of the admitted newcomers.
     columns : the columns of the release.
-    histories : the counts of the chain after this release.
+    chain_counts : the counts of the chain after this release.
     disclosive_columns : findings on nearly unique columns of the first table.
     presence : counts of the persons in the source.
     chain_tables : the tables of the chain.
@@ -87,14 +87,14 @@ class ChainUpdate:
         table number.
     """
 
-    state: CellState
+    state: ChainState
     planned: Plan
     guarantee: ChainGuarantee
     microdata: Microdata
     clustering: ClusteringResult
     release: Release
     columns: tuple[ChainColumn, ...]
-    histories: ChainCounts
+    chain_counts: ChainCounts
     disclosive_columns: tuple[DisclosiveColumn, ...]
     presence: PresenceCounts
     chain_tables: tuple[ChainTable, ...] = ()
@@ -120,7 +120,7 @@ class PendingRelease:
     chain_tables : the tables of the chain.
     """
 
-    state: CellState
+    state: ChainState
     source: SqlSource
     planned: Plan
     guarantee: ChainGuarantee
@@ -151,7 +151,7 @@ def begin_release(
         definition.require_source(chain, job, source, planned.relation)
         if target_session is not None:
             planned = _plan_other_database(job, planned, source, SqlTarget(target_session), chain)
-        is_measured = chain.rules.mode == MEASURE
+        only_measures = chain.rules.mode == MEASURE
         refuse_models_with_several_rows(chain, job)
         chain_tables = [
             replace(
@@ -168,27 +168,28 @@ def begin_release(
             _require_releasable(
                 plan_table(planned, chain_table), chain_table, SqlTarget(target_session)
             )
-        if chain.definition is not None and not is_measured:
+        if chain.definition is not None and not only_measures:
             job_definition = definition.describe_job(job, planned) | describe_tables(chain_tables)
             definition.require_same(chain, job_definition)
-        state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
+        state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
         hash_prefixes = chain.hash_prefixes(key)
-        retained = staged_columns(chain.rules, chain_tables)
+        retained = choose_staged_columns(chain.rules, chain_tables)
         match_result = match_persons(
             state, planned.relation, hash_prefixes, retained, job.memory_limit
         )
         if match_result is None:
+            # Only the database can match the persons with the members.
             presence = stage_source(state, chain_tables, hash_prefixes, with_rows=True)
         else:
-            matched, presence = match_result
-            state = replace(state, matched=matched)
+            fetched_persons, presence = match_result
+            state = replace(state, fetched_persons=fetched_persons)
         if not request.accept_turnover:
             require_no_turnover(
                 state, presence, chain_state.count_absent_at_last_release(session, chain)
             )
     guarantee = replace(
         cast(ChainGuarantee, planned.guarantee),
-        only_measured=is_measured,
+        only_measured=only_measures,
         max_exposed=request.max_exposed,
         n_tables=len(chain_tables),
     )
@@ -210,7 +211,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     microdata, policy = newcomers.microdata, newcomers.policy
     with clock.phase("write") as tick:
         tick(0.0)
-        if state.matched is not None and state.sequence == 1:
+        if state.fetched_persons is not None and state.sequence == 1:
             stage_unadmitted(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
         exclude_newcomers(state, planned.relation, newcomers.excluded_keys)
@@ -229,16 +230,20 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             source_relation,
             microdata,
             release,
-            is_large_batch,
-            newcomers.typical_class_loss,
+            is_large_batch=is_large_batch,
+            typical_class_loss=newcomers.typical_class_loss,
         )
         n_waiting = presence.n_newcomers - len(microdata.keys) - len(newcomers.excluded_keys)
         counts["longest"] = record_waiting(state, n_waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        histories = _recount_histories(
-            state, presence, counts, len(microdata.keys), len(newcomers.excluded_keys)
+        chain_counts = _recount_state(
+            state,
+            presence,
+            counts,
+            n_admitted=len(microdata.keys),
+            n_refused=len(newcomers.excluded_keys),
         )
         retained = [
             attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
@@ -247,12 +252,14 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         n_failing_compared, levels = reference.recount_models(
             state, retained, policy.models, planned.sensitive
         )
-        histories = replace(histories, failing_cells=n_failing + n_failing_compared, levels=levels)
+        chain_counts = replace(
+            chain_counts, failing_cells=n_failing + n_failing_compared, levels=levels
+        )
         row_counts = None
         if state.has_several_rows:
             row_counts = count_displayed_rows(state)
-            histories = _add_row_counts(state, histories, row_counts, columns)
-        pending.guarantee.require_histories(histories)
+            chain_counts = _add_row_counts(state, chain_counts, row_counts, columns)
+        pending.guarantee.require_chain_counts(chain_counts)
         disclosive_columns: dict[int, tuple[DisclosiveColumn, ...]] = {}
         # In later releases, the few newcomers could be singled out by this check, so skip it.
         if any_admitted and state.sequence == 1:
@@ -263,6 +270,8 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             pending, planned, microdata, release, columns, disclosive_columns
         )
     planned = replace(planned, policy=replace(policy, k=state.k))
+    # The first table has the number 0.
+    first_disclosive_columns = disclosive_columns.pop(0, ())
     return ChainUpdate(
         state=state,
         planned=planned,
@@ -271,8 +280,8 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         clustering=newcomers.clustering,
         release=release,
         columns=columns,
-        histories=histories,
-        disclosive_columns=disclosive_columns.pop(0, ()),
+        chain_counts=chain_counts,
+        disclosive_columns=first_disclosive_columns,
         presence=presence,
         chain_tables=pending.chain_tables,
         row_counts=row_counts,
@@ -321,17 +330,21 @@ def _find_linking_columns(
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """Find columns by which the members of a cell can be distinguished, by table number."""
-    linking, bounds_rows = {}, pending.guarantee.has_k_anonymous_rows
+    findings = {}
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
-        own_columns = columns_of_table(chain_table, columns)
+        table_columns = columns_of_table(chain_table, columns)
         displayed = DisplayedColumns(
-            pending.state, draft, own_columns, chain_table.number, bounds_cells=bounds_rows
+            pending.state,
+            draft,
+            table_columns,
+            chain_table.number,
+            cells_have_k_rows=pending.guarantee.has_k_anonymous_rows,
         )
-        linking[chain_table.number] = find_linking_columns(
+        findings[chain_table.number] = find_linking_columns(
             displayed, disclosive_columns.get(chain_table.number, ())
         )
-    return linking
+    return findings
 
 
 def _plan_other_database(
@@ -372,13 +385,13 @@ def _select_newcomers(
         return planned.relation
     names = [*job.named_columns, state.chain.entity]
     condition = state.stage_newcomers()
-    if state.matched is not None:
+    if state.fetched_persons is not None:
         return copy_newcomers(state, planned.relation, names)
     return source.with_condition(planned.relation, job, names, condition)
 
 
 def _release_without_newcomers(
-    session: Session, state: CellState, measures: Measures | None
+    session: Session, state: ChainState, measures: Measures | None
 ) -> Release:
     """Build a release without newcomers, with the columns of the chain."""
     chain = state.chain
@@ -414,18 +427,27 @@ def _release_without_newcomers(
 def _write_state(
     job: Job,
     chain_tables: Sequence[ChainTable],
-    state: CellState,
+    state: ChainState,
     planned: Plan,
     source_relation: Relation,
     microdata: Microdata,
     release: Release,
+    *,
     is_large_batch: bool,
     typical_class_loss: float | None,
 ) -> tuple[dict[str, int], tuple[ChainColumn, ...], Release]:
-    """Write the next state of the chain.
+    """Write the next state of the chain into the database.
 
-    Returns counts of changes, the columns of the release, and the release with column types of this
-    database.
+    Returns three items: counts of changed cells and rows, by name; the columns of the release; and
+    the release, with the column types of this database.
+
+    Parameters
+    ----------
+    source_relation : the relation of all rows of the source.
+    microdata, release : the admitted newcomers, and their released classes.
+    is_large_batch : True if the state grows so much that planners need new statistics.
+    typical_class_loss : at the first release, the loss that later classes are compared with; None
+        otherwise.
     """
     session, chain, relation = state.session, state.chain, planned.relation
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
@@ -456,8 +478,12 @@ def _write_state(
         columns = chain.definition["columns"]
     models = planned.policy.models
     n_compared = 1 if state.has_several_rows else len(retained)
-    n_staged = 0 if chain.rules.changes == FREEZE else n_compared
-    state.decide_cell_states(sealed_cells(state), groups_may_leave=not models, n_staged=n_staged)
+    n_staged_columns = 0 if chain.rules.changes == FREEZE else n_compared
+    state.decide_cell_states(
+        build_sealed_cells_query(state),
+        groups_may_leave=not models,
+        n_staged_columns=n_staged_columns,
+    )
     references = reference.references_from_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.freeze_changed_cells(state, retained, models, references)
     record_absences(state)
@@ -475,10 +501,11 @@ def _write_state(
     return counts, tuple(ChainColumn(*entry) for entry in columns), release
 
 
-def _recount_histories(
-    state: CellState,
+def _recount_state(
+    state: ChainState,
     presence: PresenceCounts,
     change_counts: dict[str, int],
+    *,
     n_admitted: int,
     n_refused: int,
 ) -> ChainCounts:
@@ -486,8 +513,9 @@ def _recount_histories(
 
     Parameters
     ----------
-    change_counts : the counts of ``_write_state``.
-    n_admitted, n_refused : the number of newcomers who were admitted, and excluded by models.
+    change_counts : the counts of changes that ``_write_state`` returned.
+    n_admitted : the number of newcomers who were admitted.
+    n_refused : the number of newcomers whom privacy models exclude.
     """
     counts = {
         **state.cell_counts,
@@ -516,22 +544,24 @@ def _recount_histories(
 
 
 def _add_row_counts(
-    state: CellState,
-    histories: ChainCounts,
+    state: ChainState,
+    chain_counts: ChainCounts,
     row_counts: DisplayedRowCounts,
     columns: Sequence[ChainColumn],
 ) -> ChainCounts:
-    """Add the row counts of a chain with several rows per person."""
-    n_rows = row_counts.rows_by_table.get(0, 0)
+    """Add the row counts of a chain with several rows per person to the chain's counts."""
+    # The counts of a chain are those of its first table, which has the number 0.
+    first_table = 0
+    n_rows = row_counts.rows_by_table.get(first_table, 0)
     return replace(
-        histories,
+        chain_counts,
         rows=n_rows,
-        withheld_rows=row_counts.withheld_by_table.get(0, 0),
+        withheld_rows=row_counts.withheld_by_table.get(first_table, 0),
         rarest_combination_persons=recount.count_sharing_rarest(
             state, [column.state_column for column in columns if column.is_shared]
         ),
         further_counts={
-            **histories.further_counts,
+            **chain_counts.further_counts,
             "rows": n_rows,
             "outlying": row_counts.n_persons_over_limit,
         },

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import ChainColumn, require_entity
@@ -39,7 +39,8 @@ def resolve_tables(
     Raises
     ------
     TableNotFound, ColumnNotFound, InsufficientRights : a table cannot be read.
-    UnsupportedType, ChainEntityRows : as ``require_entity``.
+    UnsupportedType, ChainEntityRows : an entity column cannot identify persons; see
+        ``require_entity``.
     InvalidParameter : a table is named twice, or its entity column has another type.
     """
     relations = [relation]
@@ -54,15 +55,17 @@ def resolve_tables(
     return tuple(str(further_table.name) for further_table in relations[1:])
 
 
-def _require_same_entity(session: Session, first: Relation, other: Relation, entity: str) -> None:
+def _require_same_entity(
+    session: Session, first_table: Relation, other_table: Relation, entity: str
+) -> None:
     """Check that a further table identifies persons by a readable column of the same type."""
-    attribute, expected = other.attribute(entity), first.attribute(entity)
-    session.require_rights(other, [entity])
-    require_entity(session, other, attribute)
+    attribute, expected = other_table.attribute(entity), first_table.attribute(entity)
+    session.require_rights(other_table, [entity])
+    require_entity(session, other_table, attribute)
     if attribute.sql_type != expected.sql_type:
         raise InvalidParameter(
-            f'The entity column "{entity}" is of type {expected.sql_type} in {first.name}, and of'
-            f" type {attribute.sql_type} in {other.name}.",
+            f'The entity column "{entity}" is of type {expected.sql_type} in {first_table.name},'
+            f" and of type {attribute.sql_type} in {other_table.name}.",
             hint=f"Cast it to {expected.sql_type} in a view, and anonymize the view.",
         )
 
@@ -83,8 +86,8 @@ class TablesSource(SqlSource):
 
         Raises
         ------
-        ChainFirstTable : only a further table has a quasi-identifier. Other errors are raised as
-            by ``ports.Source.describe``.
+        ChainFirstTable : a further table has a quasi-identifier that the first table lacks.
+        Other errors are those of ``ports.Source.describe``.
         """
         relation = self.session.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}
@@ -99,15 +102,18 @@ class TablesSource(SqlSource):
         return super().describe(job)
 
 
-def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainFirstTable:
+def _missing_column_error(
+    name: str, first_table: Relation, other_table: Relation
+) -> ChainFirstTable:
     """The error for a quasi-identifier that only a further table has."""
     return ChainFirstTable(
-        f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
-        " first table of the chain.",
-        detail=f"It would be NULL for everybody without a row in {other.name}. Whether a person has"
-        " rows there would then determine the person's class and first release.",
-        hint=f'Create the chain on a view that adds "{name}" to the rows of {first.name}. If the'
-        " chain has releases, close it, and name it as new_chain_from when you create the other.",
+        f'The quasi-identifier "{name}" is a column of {other_table.name}, and not of'
+        f" {first_table.name}, the first table of the chain.",
+        detail=f"It would be NULL for everybody without a row in {other_table.name}. Then the class"
+        " and the first release of a person would depend on whether the person has rows there.",
+        hint=f'Create the chain on a view that adds "{name}" to the rows of {first_table.name}. If'
+        " the chain has releases, close it, and name it as new_chain_from when you create the"
+        " other.",
     )
 
 
@@ -140,7 +146,8 @@ def find_chain_tables(
     """
     assert job.chain is not None
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    chain_tables, entity = [ChainTable(0, relation, retained)], str(job.entity)
+    chain_tables = [ChainTable(number=0, relation=relation, retained=retained)]
+    entity = str(job.entity)
     outputs = _key_by_table(session, job.chain.outputs)
     retained_by_table = _key_by_table(session, job.chain.kept)
     for mismatched in (
@@ -149,8 +156,8 @@ def find_chain_tables(
     ):
         if mismatched:
             raise InvalidParameter(
-                "Each further table of a chain, and no other, needs its own output:"
-                f" {', '.join(sorted(mismatched))}.",
+                "`outputs` must name each further table of the chain, and no other; `kept` may name"
+                f" only these: {', '.join(sorted(mismatched))}.",
                 hint="Name one output for each of the further tables"
                 f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. In `kept`, name"
                 " only these tables.",
@@ -173,22 +180,30 @@ def find_chain_tables(
             hint="Leave out `where`. To select rows, create the chain on a view of each table.",
         )
     for number, table in enumerate(rules.tables, 1):
-        other = session.find_source(parse_relation(table))
-        _require_same_entity(session, relation, other, entity)
+        further_table = session.find_source(parse_relation(table))
+        _require_same_entity(session, relation, further_table, entity)
         names = tuple(retained_by_table.get(table, ()))
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
-                f"Columns of {other.name} would be released twice, or together with the person"
-                f" identifier: {', '.join(sorted(duplicates or set(names)))}.",
+                f"Columns of {further_table.name} would be released twice, or together with the"
+                f" person identifier: {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables are released with the quasi-identifiers: leave these out of"
                 " `kept`, and name other columns once.",
             )
-        attributes = tuple(map(other.attribute, names))
-        session.require_rights(other, [entity, *names])
-        session.require_equality(other, list(names))
+        attributes = tuple(map(further_table.attribute, names))
+        session.require_rights(further_table, [entity, *names])
+        session.require_equality(further_table, list(names))
         first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
-        chain_tables.append(ChainTable(number, other, attributes, first_retained, outputs[table]))
+        chain_tables.append(
+            ChainTable(
+                number=number,
+                relation=further_table,
+                retained=attributes,
+                first_retained=first_retained,
+                output=outputs[table],
+            )
+        )
     return chain_tables
 
 
@@ -201,7 +216,10 @@ def _key_by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
-    """Return the settings of further tables that must be the same in all releases of a chain."""
+    """Return the settings of further tables that must be the same in all releases of a chain.
+
+    These are the names and types of their retained columns.
+    """
     columns_by_table = {
         str(chain_table.relation.name): [[a.name, a.sql_type] for a in chain_table.retained]
         for chain_table in chain_tables[1:]
@@ -212,7 +230,10 @@ def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
 def columns_of_table(
     chain_table: ChainTable, columns: Sequence[ChainColumn]
 ) -> tuple[ChainColumn, ...]:
-    """Return the columns of a table's release: generalized columns, and the table's retained ones.
+    """Return the columns of a table's release.
+
+    These are the columns whose values the rows of a class share, and the table's own retained
+    columns.
 
     Parameters
     ----------
@@ -240,8 +261,8 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     ]
     schema = Schema((*chain_table.relation.schema.attributes, *missing_columns))
     retained = tuple(attribute.name for attribute in chain_table.retained)
-    # Leave out the job's name and roles: under this name, column types of the first table are
-    # recorded.
+    # Leave out the job's name and roles: the column types recorded under the job's name are those
+    # of the first table.
     table_job = replace(
         job,
         table=str(chain_table.relation.name),
@@ -261,17 +282,17 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
 
 
 def recount_joined(
-    state: CellState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
+    state: ChainState, released_tables: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
     """Count the combinations of values in any table, and those that fewer than k persons share.
 
-    Only the columns whose values all rows of a cell share are counted, because the tables can be
-    joined by no other columns. Requires ``recount.stage_histories``.
+    Only the columns whose values all rows of a cell share are used, because the tables have no
+    other columns in common. Requires ``recount.stage_histories``.
 
     Parameters
     ----------
     state : the state of the chain: its cells and their released values.
-    written : the released tables, in the same database.
+    released_tables : the written relations of the chain's tables, in the same database.
     columns : pairs of a column's name in the release, and its name in the chain's value table.
     """
     state_columns = ", ".join(column for _, column in columns)
@@ -282,7 +303,7 @@ def recount_joined(
         f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     rows = "".join(
-        f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in written
+        f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in released_tables
     )
     [(n_combinations, n_below_k)] = state.session.rows(
         f"SELECT count(*), coalesce(sum(CASE WHEN c.persons < {int(state.k)} THEN 1 ELSE 0 END), 0)"

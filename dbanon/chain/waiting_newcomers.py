@@ -1,17 +1,17 @@
-"""Record for each waiting newcomer of a chain, by tag, since which release the person has waited.
+"""Record the release since which each newcomer of a chain has been waiting.
 
 Newcomers are persons in the source who are not members of a cell yet. They wait until they are
-admitted or excluded. A *tag* is the pseudonym of a person (see ``key``).
+admitted or excluded. Each is recorded under a *tag*, the pseudonym of the person (see ``key``).
 """
 
 from __future__ import annotations
 
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 
 
-def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
+def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
     """Update the records of waiting newcomers; return the longest wait, in releases.
 
     Records of newcomers who were admitted or excluded, or have left the source, are deleted.
@@ -21,11 +21,8 @@ def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
     n_waiting : the number of waiting newcomers.
     last_cell : the number of the last cell before this release; members of later cells do not wait.
     """
-    session, table, sequence = (
-        state.session,
-        state.shared_table("chain_waiting"),
-        int(state.sequence),
-    )
+    session, sequence = state.session, int(state.sequence)
+    table = state.shared_table("chain_waiting")
     if not state.chain.rules.max_wait:
         return 0
     if n_waiting:
@@ -47,7 +44,7 @@ def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
     return find_longest_wait(state)
 
 
-def find_longest_wait(state: CellState) -> int:
+def find_longest_wait(state: ChainState) -> int:
     """Return for how many releases the longest-waiting newcomer has waited."""
     # A preview may read a ledger of an earlier version, which has no such table.
     if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:

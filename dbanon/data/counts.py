@@ -271,12 +271,12 @@ class Counts:
     rows : the class sizes in rows.
     persons : the class sizes in persons, by entity column.
     cells : number of rows with each value in each class, by sensitive column.
-    histories : counts of the chain that the release belongs to; None outside a chain.
+    chain_counts : counts of the chain that the release belongs to; None outside a chain.
     further_sets : the class sizes for further sets of columns, in the order of the request.
     """
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
-    histories: ChainCounts | None = None
+    chain_counts: ChainCounts | None = None
     further_sets: tuple[Recount, ...] = ()

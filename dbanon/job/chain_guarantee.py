@@ -35,11 +35,12 @@ class ChainGuarantee(Guarantee):
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    n_tables : the number of tables in which its persons have rows. With several, k counts persons
-        over all of them, and the release shows how many persons of a class have rows in a table.
-    only_measured : True if each release builds new classes, and histories are only counted.
-    max_exposed : limit for the fraction of persons whose history is shared by fewer than k persons,
-        if histories are only counted; None for no limit.
+    n_tables : the number of tables of the chain. With several, k counts persons over all of them.
+        Whether a person has a row in a table is then like a retained value: classes do not hide it.
+    only_measured : True if each release builds new classes, and the chain only counts how many
+        persons share a history.
+    max_exposed : the largest allowed fraction of persons whose history is shared by fewer than k
+        persons, in a chain that only counts histories; None for no limit.
     """
 
     entity: str = ""
@@ -74,7 +75,7 @@ class ChainGuarantee(Guarantee):
         return self.n_tables == 1
 
     def _unit_warnings(self) -> tuple[str, ...]:
-        """The limits that follow from what k counts; see ``caveats``."""
+        """Warnings about what k counts, and about what the guarantee does not cover."""
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
@@ -117,21 +118,21 @@ class ChainGuarantee(Guarantee):
         RecountFailed : the written rows differ from the state of the chain.
         ChainExposed : too many persons have a history that fewer than k share.
         """
-        histories = counts.histories
-        assert histories is not None
-        if not histories.persons:
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
+        if not chain_counts.persons:
             raise TooFewRecords(
                 f"No one would be in this release of chain {self.chain}:"
-                f" {histories.waiting_persons} persons wait, fewer than a class needs.",
+                f" {chain_counts.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again once there are more persons.",
             )
-        n_rows = histories.persons if histories.rows is None else histories.rows
+        n_rows = chain_counts.persons if chain_counts.rows is None else chain_counts.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
-        self.require_histories(histories)
+        self.require_chain_counts(chain_counts)
         return self.verdict(counts, self._require_models(counts, expected))
 
-    def require_histories(self, histories: ChainCounts) -> None:
-        """Check the counts of histories in the chain's state.
+    def require_chain_counts(self, chain_counts: ChainCounts) -> None:
+        """Check the counts of a chain's persons, classes and histories after a release.
 
         Raises
         ------
@@ -141,17 +142,20 @@ class ChainGuarantee(Guarantee):
         ChainExposed : too many persons have a history that fewer than k share.
         """
         for n_wrong, description in (
-            (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
             (
-                histories.rewritten_rows,
-                "held classes have rows that differ from those released before",
+                chain_counts.mismatched_cells,
+                "classes do not have exactly the rows of their persons",
             ),
             (
-                histories.mismatched_combinations,
-                "combinations of released values differ in rows from their classes",
+                chain_counts.rewritten_rows,
+                "rows of held classes differ from those released before",
             ),
             (
-                histories.joined_combinations_below_k,
+                chain_counts.mismatched_combinations,
+                "combinations of released values have more or fewer rows than their classes",
+            ),
+            (
+                chain_counts.joined_combinations_below_k,
                 "combinations of joined tables are shared by fewer persons than k",
             ),
         ):
@@ -159,24 +163,24 @@ class ChainGuarantee(Guarantee):
                 raise RecountFailed(
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
+        # Of all histories, and of all combinations of values in this release.
+        fewest_persons = min(
+            chain_counts.rarest_history_persons,
+            _fewest_per_combination(chain_counts, default=self.k),
+        )
         if self.only_measured:
-            self.require_exposure_limit(histories.exposed_persons, histories.persons_so_far)
-        elif (
-            min(
-                histories.rarest_history_persons, _fewest_per_combination(histories, default=self.k)
-            )
-            < self.k
-        ):
+            self.require_exposure_limit(chain_counts.exposed_persons, chain_counts.persons_so_far)
+        elif fewest_persons < self.k:
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {pluralize(histories.rarest_history_persons, 'person')}, fewer than"
+                f" {pluralize(fewest_persons, 'person')}, fewer than"
                 f" k = {self.k}; nothing was published.",
                 hint=REPORT_IT,
             )
-        if histories.failing_cells:
+        if chain_counts.failing_cells:
             raise ChainModelBroken(
-                f"{histories.failing_cells} classes of chain {self.chain} would violate a privacy"
-                " model; nothing was published.",
+                f"{chain_counts.failing_cells} classes of chain {self.chain} would violate a"
+                " privacy model; nothing was published.",
                 hint=REPORT_IT,
             )
 
@@ -185,8 +189,8 @@ class ChainGuarantee(Guarantee):
 
         Parameters
         ----------
-        n_exposed : the number of persons whose history fewer than k persons share.
-        n_persons : the number of all persons with a history.
+        n_exposed : the number of persons whose history is shared by fewer than k persons.
+        n_persons : the number of persons with a history.
 
         Raises
         ------
@@ -210,11 +214,11 @@ class ChainGuarantee(Guarantee):
         For models that compare classes with the chain's first release, the levels come from the
         chain's state.
         """
-        histories = counts.histories
-        assert histories is not None
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
         first_release_levels = {
             index: CountedModel(f"{self.models[index].describe()}{FIRST_RELEASE_SUFFIX}", level)
-            for index, level in histories.levels.items()
+            for index, level in chain_counts.levels.items()
         }
         recounted_models = [
             model for index, model in enumerate(self.models) if index not in first_release_levels
@@ -227,29 +231,29 @@ class ChainGuarantee(Guarantee):
 
     def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on counted persons, or on counted rows if each person has one row."""
-        histories = counts.histories
-        assert histories is not None
-        k = _fewest_per_combination(histories, default=counts.rows.smallest)
+        chain_counts = counts.chain_counts
+        assert chain_counts is not None
+        k = _fewest_per_combination(chain_counts, default=counts.rows.smallest)
         return Verdict(
             k=k,
             rarest_combination_size=k,
             models=counted_models,
-            persons=histories.persons,
-            ledger_values={"entity": self.entity, "persons": histories.persons}
+            persons=chain_counts.persons,
+            ledger_values={"entity": self.entity, "persons": chain_counts.persons}
             | ({"tables": self.n_tables} if self.n_tables > 1 else {}),
             unit_suffix=(
-                f' (persons: distinct values of "{self.entity}", {histories.persons} in all)'
+                f' (persons: distinct values of "{self.entity}", {chain_counts.persons} in all)'
             ),
         )
 
 
-def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
+def _fewest_per_combination(chain_counts: ChainCounts, default: int) -> int:
     """The number of persons who share the rarest combination of released values.
 
-    It is ``default`` if each person has one row, because persons are then counted as rows.
+    If each person has one row, this is not counted separately, and ``default`` is returned.
     """
     return (
         default
-        if histories.rarest_combination_persons is None
-        else histories.rarest_combination_persons
+        if chain_counts.rarest_combination_persons is None
+        else chain_counts.rarest_combination_persons
     )

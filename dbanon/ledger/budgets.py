@@ -40,9 +40,11 @@ class Spending:
 
     Parameters
     ----------
-    state : ``spent`` (no release yet, or none at all) or ``record_publication``.
+    spending_id : the UUID of the spending.
+    epsilon : the amount, in the privacy parameter of the budget (epsilon or rho).
+    state : ``spent`` (no release yet, or none at all) or ``published``.
     release_id : the release that it was spent on; None if there is none.
-    spent_by : the role, if the database has roles.
+    spent_by : the role that spent it, if the database has roles.
     """
 
     spending_id: str
@@ -62,7 +64,10 @@ class RecordedBudget:
     source : the relation whose releases spend from it.
     unit, entity : the protected unit, ``row`` or ``person``, and the column that identifies the
         person a row belongs to.
-    raises : the budget that this one replaces; the amount spent from it carries over.
+    total : the amount that the budget started with.
+    spent : the amount spent so far.
+    created_by : the role that created it, if the database has roles.
+    raises : the budget that this one replaces, if any; the amount spent from it carries over.
     closed : whether another budget replaces this one.
     delta : the delta of the guarantee, if amounts are values of rho; None if they are values of
         epsilon.
@@ -101,7 +106,12 @@ class RecordedBudget:
 
 
 def compute_charge(cost: Cost, delta: float | None) -> Decimal:
-    """Return the amount that a budget with this delta is charged, rounded up to nine decimals.
+    """Return the amount that a budget is charged for a release, rounded up to nine decimals.
+
+    Parameters
+    ----------
+    cost : the cost of the release.
+    delta : the delta of the budget; None for a budget of epsilon.
 
     Raises
     ------
@@ -116,16 +126,21 @@ def format_amount(amount: Decimal) -> str:
 
 
 def create(session: Session, new_budget: NewBudget, source: RelationName) -> RecordedBudget:
-    """Create a budget for a source, whose name is resolved.
+    """Create a budget for a source.
+
+    Parameters
+    ----------
+    source : the full name of the source, with its schema.
 
     Raises
     ------
     BudgetExists : the name is taken, or the source has an open budget. Releases that protect rows
         and releases that protect persons reveal facts about the same people, so a source has one
-        budget, whatever its unit. Also raised if a dropped table with a budget may be this source
-        under its former name.
+        budget, whatever its unit. Also raised if a dropped table with a budget may have been this
+        source, before it was renamed.
     BudgetNotFound : the budget to replace does not exist, is closed or has another source.
-    BudgetExhausted : the new total is not larger than that of the budget to replace.
+    BudgetExhausted : the new total is not larger than that of the budget to replace. (For a renamed
+        table it may be equal.)
     InsufficientRights : the ledger belongs to another role.
     """
     session.ensure_ledger()
@@ -134,7 +149,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
     spent = Decimal(0)
     total = Decimal(repr(new_budget.amount)).quantize(_AMOUNT_STEP, ROUND_FLOOR)
     open_budgets = [b for b in budgets if not b.closed and b.source == str(source)]
-    open_budgets += _former_budgets(session, budgets, source)
+    open_budgets += _find_former_budgets(session, budgets, source)
     if new_budget.name in [b.name for b in budgets]:
         raise BudgetExists(
             f"There is a budget {new_budget.name} already.",
@@ -142,23 +157,28 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
             f" {new_budget.name} (dbanon budget create).",
         )
     if new_budget.raises is not None:
-        replaced = next((b for b in open_budgets if b.name == new_budget.raises), None)
+        replaced_budget = next((b for b in open_budgets if b.name == new_budget.raises), None)
         terms = (new_budget.unit, new_budget.entity, new_budget.delta)
-        if replaced is None or (replaced.unit, replaced.entity, replaced.delta) != terms:
+        if (
+            replaced_budget is None
+            or (replaced_budget.unit, replaced_budget.entity, replaced_budget.delta) != terms
+        ):
             raise BudgetNotFound(
                 f"There is no open budget {new_budget.raises} of {source},"
                 f" unit {new_budget.unit} and this delta.",
                 hint=nearest_names(new_budget.raises, [b.name for b in budgets]),
             )
-        spent = replaced.spent
-        if total < replaced.total or (total == replaced.total and replaced.source == str(source)):
-            minimum = "above" if replaced.source == str(source) else "of at least"
+        spent = replaced_budget.spent
+        is_same_source = replaced_budget.source == str(source)
+        if total < replaced_budget.total or (total == replaced_budget.total and is_same_source):
+            minimum = "above" if is_same_source else "of at least"
             raise BudgetExhausted(
-                f"Budget {replaced.name} has a total of {format_amount(replaced.total)} already.",
-                hint=f"Choose a total {minimum} {format_amount(replaced.total)}.",
+                f"Budget {replaced_budget.name} has a total of"
+                f" {format_amount(replaced_budget.total)} already.",
+                hint=f"Choose a total {minimum} {format_amount(replaced_budget.total)}.",
             )
-        n_budgets = len([b for b in budgets if b.source == replaced.source])
-        _close(session, replaced.name, n_budgets)
+        n_budgets = len([b for b in budgets if b.source == replaced_budget.source])
+        _close(session, replaced_budget.name, n_budgets)
     elif open_budgets:
         open_budget = open_budgets[0]
         if open_budget.source != str(source):
@@ -186,12 +206,13 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
     return find(session, new_budget.name)
 
 
-def _former_budgets(
+def _find_former_budgets(
     session: Session, budgets: Sequence[RecordedBudget], source: RelationName
 ) -> list[RecordedBudget]:
-    """Return open, partly spent budgets of dropped tables that may be this source, renamed.
+    """Return the open budgets of missing tables that may have been renamed to this source.
 
-    It may be if it has all columns of their releases, and the person identifier.
+    A missing table may be this source if the source has all columns of the table's releases, and
+    the person identifier of the budget. Budgets from which nothing is spent are left out.
     """
     source_columns = {name for name, _ in session.columns_of(source)}
     former_budgets = []
@@ -200,13 +221,13 @@ def _former_budgets(
             continue
         if session.find_existing(parse_relation(budget.source)) is not None:
             continue
-        released = session.rows(
+        released_columns = session.rows(
             f"SELECT DISTINCT c.name FROM {session.ledger_name('release_column').quoted} AS c"
             f" JOIN {session.ledger_name('spending').quoted} AS s ON s.release_id = c.release_id"
             " WHERE s.budget = ?",
             (budget.name,),
         )
-        required_columns = {name for (name,) in released} | (
+        required_columns = {name for (name,) in released_columns} | (
             {budget.entity} if budget.entity else set()
         )
         if required_columns <= source_columns:
@@ -215,6 +236,7 @@ def _former_budgets(
 
 
 def _renamed_table_error(former: RecordedBudget, source: RelationName) -> BudgetExists:
+    """Build the error for a source that may be the renamed table of the budget ``former``."""
     return BudgetExists(
         f"Budget {former.name} belongs to {former.source}, which no longer exists. {source} has all"
         " columns of its releases, so it may be that table under another name.",
@@ -224,7 +246,12 @@ def _renamed_table_error(former: RecordedBudget, source: RelationName) -> Budget
 
 
 def _close(session: Session, name: str, n_budgets: int) -> None:
-    """Close a budget by storing how many budgets its source has had so far."""
+    """Close a budget.
+
+    Parameters
+    ----------
+    n_budgets : how many budgets its source has had so far, which marks the budget as closed.
+    """
     table = session.ledger_name("budget").quoted
     try:
         session.run(
@@ -235,7 +262,13 @@ def _close(session: Session, name: str, n_budgets: int) -> None:
 
 
 def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
-    """Insert a row; amounts are cast to decimals, since clients pass them as text."""
+    """Insert a row into a ledger table; amounts, which are passed as text, are cast to decimals.
+
+    Parameters
+    ----------
+    table : the name of the table, as in ``TABLES``.
+    row : the values, by column.
+    """
     amounts = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
     placeholders = ", ".join(_AMOUNT_PARAMETER if name in amounts else "?" for name in row)
     relation = session.ledger_name(table).quoted
@@ -333,7 +366,7 @@ def require_sufficient(budget: RecordedBudget, cost: Cost) -> None:
 
     Raises
     ------
-    BudgetExhausted : it does not.
+    BudgetExhausted : the budget does not cover it.
     InvalidParameter : the budget has no delta, but the release has one.
     """
     amount = compute_charge(cost, budget.delta)
@@ -344,9 +377,16 @@ def require_sufficient(budget: RecordedBudget, cost: Cost) -> None:
 def spend(session: Session, name: str, cost: Cost, spending_id: str) -> RecordedBudget:
     """Spend from a budget; the caller commits the transaction before any noise is drawn.
 
+    Parameters
+    ----------
+    name : the name of the budget.
+    cost : the cost of the release.
+    spending_id : a new UUID, under which the spending is recorded.
+
     Raises
     ------
-    BudgetNotFound, BudgetExhausted : nothing is spent.
+    BudgetNotFound : there is no such budget.
+    BudgetExhausted : the budget is closed, or what remains of it is less than the cost.
     SourceChanged : another session spent at the same time; retry in a new transaction.
     """
     # The delta of a budget never changes.
@@ -361,7 +401,10 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
 
 
 def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bool:
-    """Spend with this session's rights; a single statement checks the total and spends."""
+    """Spend with this session's rights; return False if the budget does not cover the amount.
+
+    A single statement checks the total and spends.
+    """
     table = session.ledger_name("budget").quoted
     new_spent = f"round(spent + {_AMOUNT_PARAMETER}, 9)"
     updated = session.rows(
@@ -388,7 +431,7 @@ def require_spent(session: Session, spending_id: str) -> None:
 
     Raises
     ------
-    SourceChanged : it is missing; no noise was drawn.
+    SourceChanged : the spending is not recorded; no noise was drawn.
     """
     table = session.ledger_name("spending").quoted
     rows = session.rows(

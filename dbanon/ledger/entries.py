@@ -41,6 +41,7 @@ from dbanon.sessions.thread_connections import thread_connections
 NOT_COPIED = "not_copied"
 # Key in recorded requests for the oid of the publishing role, if roles have oids.
 PUBLISHER_OID_KEY = "publisher"
+# How long recording a failed run may take.
 _FAILURE_TIMEOUT_SECONDS = 15.0
 REPAIR_HINT = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
@@ -59,10 +60,12 @@ class Run:
 
     Parameters
     ----------
-    door : ``python``, ``cli``, ``job`` or ``sql``.
+    door : the interface that started it: ``python``, ``cli``, ``job`` or ``sql``.
+    method : the name of the method that made the release.
+    source, output : the names of the source and of the output.
     elapsed : its duration in seconds.
     run_id : its UUID.
-    release_id : the release it published; None if it failed.
+    release_id : the release that it published; None if it failed.
     error_code : the code of the error that ended it; None if it succeeded.
     job : the name of the job in its file; None for a run outside of a job.
     source_types : the type of each column of the job's source; None if nothing was read.
@@ -90,10 +93,17 @@ class Run:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-def release_row(
+def build_release_row(
     report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
 ) -> dict[str, Any]:
-    """Build the ledger row of a report: values by column name, with JSON as text."""
+    """Build the ledger row of a report: values by column name, with JSON as text.
+
+    Parameters
+    ----------
+    output : the name of the release, under which readers find it.
+    relation : the table that holds the rows. It differs from ``output`` if that is a view.
+    histogram : number of classes by class size in rows.
+    """
     report_values = report.to_dict()
     row: dict[str, Any] = {name: report_values.get(name) for name, _, _ in RELEASE_COLUMNS}
     row |= {
@@ -111,15 +121,16 @@ def release_row(
     return row
 
 
-def column_rows(
+def build_column_rows(
     report: Report, sql_types: Mapping[str, str], released_columns: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any]]:
     """Build the ledger rows for a report's columns, including those that were not copied.
 
     Parameters
     ----------
-    sql_types : type by column; the released columns come first, in order.
-    released_columns : pairs: name of a released quasi-identifier, name of its source column.
+    sql_types : the SQL type of each column; the released columns come first, in order.
+    released_columns : the released quasi-identifiers, as pairs: the name in the release, and the
+        name of the source column.
     """
     source_columns = dict(released_columns)
     roles = (
@@ -169,17 +180,26 @@ def record(
 
     Parameters
     ----------
-    request : the options from which the release can be repeated; None if it cannot.
-    identity : columns that identify the source relation, and the salt of its persons.
-    internal : exact figures; None if the originals are not in the ledger's database.
+    output : the names of the release and of the table that holds its rows.
+    recount : the class sizes that were counted in the written release.
+    sql_types : the SQL type of each column; the released columns come first, in order.
+    released_columns : the released quasi-identifiers, as pairs: the name in the release, and the
+        name of the source column.
+    request : the options from which the release can be repeated; None if it cannot be repeated.
+    identity : values of the ledger columns that identify the source relation, and the salt of the
+        recorded persons.
+    internal : exact figures for the publisher alone; None if the originals are not in the ledger's
+        database.
     """
-    row = release_row(report, output.name, output.relation, recount.histogram)
+    row = build_release_row(report, output.name, output.relation, recount.histogram)
     request_text = json_text(request, sort_keys=True)
     row["request"] = None if request is None else request_text
     row |= identity or {}
     if internal is not None:
         row["internal"] = json_text(internal.to_ledger(), sort_keys=True)
-    return record_row(session, row, column_rows(report, sql_types, released_columns), output, run)
+    return record_row(
+        session, row, build_column_rows(report, sql_types, released_columns), output, run
+    )
 
 
 def record_row(
@@ -193,7 +213,9 @@ def record_row(
 
     Parameters
     ----------
-    row, columns : as built by ``release_row`` and ``column_rows``.
+    row : the row of the release, from ``build_release_row``.
+    columns : the rows of its columns, from ``build_column_rows``.
+    output : the names of the release and of the table that holds its rows.
     """
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         existing = session.find_existing(name)
@@ -210,11 +232,15 @@ def record_row(
 def insert_release(
     session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
-    """Write a release with this session's rights, and return the recorded time."""
-    release_table, column_table = (
-        session.ledger_name("release"),
-        session.ledger_name("release_column"),
-    )
+    """Write a release with this session's rights, and return the recorded time.
+
+    Parameters
+    ----------
+    row : the row of the release, from ``build_release_row``, with the oids of its relations.
+    columns : the rows of its columns, from ``build_column_rows``.
+    """
+    release_table = session.ledger_name("release")
+    column_table = session.ledger_name("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     role_oid, ledger_relation = session.role_id(), session.find_existing(release_table)
@@ -238,8 +264,8 @@ def insert_release(
     internal = row.pop("internal", None)
     session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
-        figures = [(row["release_id"], internal)]
-        session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, figures)
+        internal_rows = [(row["release_id"], internal)]
+        session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
     session.insert_rows(
         column_table, list(columns[0]), [tuple(column.values()) for column in columns]
     )
@@ -277,7 +303,7 @@ def insert_run(session: Session, run: Run) -> None:
 def record_failure(store: Store, run: Run) -> None:
     """Record a failed run in a separate transaction, if there is a ledger.
 
-    Errors are suppressed, since they would hide why the run failed.
+    Errors of this function are suppressed, since they would hide why the run failed.
     """
     if thread_connections().is_server_silent:
         return
@@ -306,6 +332,10 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[Any, ...]]:
 
 def find_release(session: Session, name: RelationName, hint: str = _RECOUNT_HINT) -> LedgerEntry:
     """Return the entry of the release that has this name now.
+
+    Parameters
+    ----------
+    hint : the hint of the error if the ledger has no such release.
 
     Raises
     ------

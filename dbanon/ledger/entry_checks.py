@@ -15,7 +15,8 @@ from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName
 
-# What reading malformed values raises; deeply nested JSON raises RecursionError.
+# The errors that malformed values cause when they are read; deeply nested JSON raises
+# RecursionError.
 MALFORMED_ERRORS = (
     TypeError,
     ValueError,
@@ -49,7 +50,9 @@ def read_entry(
 
     Parameters
     ----------
-    row : requested k, histogram, guarantee as a sentence, arguments, number of rows, epsilon.
+    row : six values: the requested k, the histogram, the guarantee as a sentence, the arguments,
+        the number of rows, and epsilon.
+    quasi_identifiers : the released quasi-identifiers and strata, in column order.
 
     Raises
     ------
@@ -77,7 +80,7 @@ def read_entry(
 
 
 def parse_json(value: Any) -> Any:
-    """Parse JSON text, as some databases return it; others return parsed values."""
+    """Parse a JSON value of a ledger column, which some databases return as text."""
     return json.loads(value) if isinstance(value, str) else value
 
 
@@ -107,7 +110,9 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
 def require_histogram(histogram: Any) -> Mapping[str, int]:
     """Check the recorded number of classes by size, and return it.
 
-    Raises the same errors as ``require_arguments``.
+    Raises
+    ------
+    Any of ``MALFORMED_ERRORS`` : a size or a count is malformed.
     """
     counts_by_size = {} if histogram is None else histogram
     if not all(int(size) > 0 and type(count) is int for size, count in counts_by_size.items()):

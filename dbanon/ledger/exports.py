@@ -20,9 +20,11 @@ class ExportEntry:
 
     Parameters
     ----------
-    release_id, output, created_at, published_by, guarantee : as in the entry of its release.
-    superseded_at : when another release replaced its release; None if that is current.
-    path, format, bytes, sha256 : as published; ``bytes`` is the size of the file.
+    release_id, output, created_at : the id, output name and time of the release.
+    published_by : the role that published the release; None if the database has no roles.
+    superseded_at : when another release replaced the release; None if it is current.
+    guarantee : the guarantee of the release, as a sentence.
+    path, format, bytes, sha256 : the file as it was published; ``bytes`` is its size.
     """
 
     release_id: str
@@ -37,16 +39,22 @@ class ExportEntry:
     sha256: str
 
 
-def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEntry]:
+# The recorded arguments of every release with exported files contain this text.
+_TEXT_OF_EXPORTS = '"sha256"'
+
+
+def find_exports(session: Session, text: str = _TEXT_OF_EXPORTS) -> Iterator[ExportEntry]:
     """Yield the exported files of all releases whose arguments contain a text, newest first.
 
     Parameters
     ----------
-    text : a string without ``%`` and ``_``, such as a SHA-256 in hexadecimal digits.
+    text : a string without ``%`` and ``_``, such as a SHA-256 in hexadecimal digits. By default,
+        one that the arguments of all releases with exported files contain.
 
     Raises
     ------
-    LedgerNotTrusted, LedgerEntryBroken : as ``entries.find_release``.
+    LedgerNotTrusted : reading the ledger would be unsafe.
+    LedgerEntryBroken : an entry is malformed.
     """
     if not entries.has_trusted_ledger(session):
         return
@@ -57,7 +65,16 @@ def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEnt
         f" WHERE CAST(arguments AS {LONG_TEXT}) LIKE ? ORDER BY created_at DESC, release_id",
         (f"%{text}%",),
     )
-    for schema, output, release_id, created_at, superseded_at, role, sentence, arguments in rows:
+    for (
+        schema,
+        output,
+        release_id,
+        created_at,
+        superseded_at,
+        published_by,
+        guarantee,
+        arguments,
+    ) in rows:
         name = RelationName(schema, output)
         with reading_entry(name):
             exports: Any = entries.parse_json(arguments).get("exports", ())
@@ -66,9 +83,9 @@ def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEnt
                     release_id=str(release_id),
                     output=str(name),
                     created_at=ledger_time(created_at) or "",
-                    published_by=None if role is None else str(role),
+                    published_by=None if published_by is None else str(published_by),
                     superseded_at=ledger_time(superseded_at),
-                    guarantee=str(sentence),
+                    guarantee=str(guarantee),
                     path=str(export["path"]),
                     format=str(export["format"]),
                     bytes=int(export["bytes"]),

@@ -37,7 +37,9 @@ class Attempt:
     ----------
     state : ``done`` or ``failed``.
     error_code : the code of the error that ended it; None if it succeeded.
-    release_id : the release it published; None if it failed.
+    release_id : the release that it published; None if it failed.
+    output : the name of the output.
+    run_by : the role that ran it; None if the database has no roles.
     """
 
     run_id: str
@@ -57,12 +59,12 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     """
     if not _records_jobs(session):
         return None
-    is_own_entry, parameters = own_entries_condition(session, "r.")
+    own_entries, parameters = own_entries_condition(session, "r.")
     rows = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
-        f" WHERE u.job = ? AND u.state = 'done' AND {is_own_entry}"
+        f" WHERE u.job = ? AND u.state = 'done' AND {own_entries}"
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, *parameters),
     )
@@ -77,19 +79,19 @@ def last_release_counts(
 ) -> tuple[str, dict[str, int]] | None:
     """Return the id and counts of a job's last release of a source and output by this role.
 
-    The counts are ``rows`` and, if recorded, ``persons``, of the source. Return None if there is no
-    such release.
+    The counts are those of the source: ``rows`` and, if recorded, ``persons``. Returns None if
+    there is no such release.
     """
     if not _records_jobs(session):
         return None
-    is_own_entry, parameters = own_entries_condition(session, "r.")
+    own_entries, parameters = own_entries_condition(session, "r.")
     rows = session.rows(
         "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
         f" {entries.optional_column(session, 'source_counts', 'run')}"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
-        f" AND coalesce(r.output_schema, '') = ? AND {is_own_entry}"
+        f" AND coalesce(r.output_schema, '') = ? AND {own_entries}"
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, source, output.name, output.schema or "", *parameters),
     )

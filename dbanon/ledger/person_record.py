@@ -25,16 +25,23 @@ from dbanon.sessions.session import Session
 
 # A record of a person: eight bytes of the hash, and a class number.
 PERSON_DTYPE = np.dtype([("person", ">u8"), ("class", ">i4")])
-# A report counts at most this many earlier releases (five years, monthly), to limit the time.
+# A report counts joint histories over at most this many earlier releases (five years of monthly
+# ones), to limit the time.
 MAX_COUNTED_RELEASES = 60
 # Persons per row of the ledger's table.
 _PERSONS_PER_ROW = 65_536
 
 
-def choose_salt(earlier: Sequence[EarlierRelease]) -> str:
-    """Return the salt of the first earlier release that has one, or else a new random salt."""
+def choose_salt(earlier_releases: Sequence[EarlierRelease]) -> str:
+    """Return the salt of the first earlier release that has one, or else a new random salt.
+
+    Parameters
+    ----------
+    earlier_releases : the earlier releases of the same source and entity column.
+    """
     return next(
-        (release.salt for release in earlier if release.salt is not None), os.urandom(32).hex()
+        (release.salt for release in earlier_releases if release.salt is not None),
+        os.urandom(32).hex(),
     )
 
 
@@ -49,7 +56,9 @@ def count_joint_histories(
     Parameters
     ----------
     releases : ids of recorded releases.
-    in_progress : id, output table and source of the release in progress; None without one.
+    k : the number of persons who should share each history.
+    in_progress : the id, the output table and the source of the release in progress; None if there
+        is none.
     """
     counts = session.joint_histories(releases, k, in_progress)
     if counts is None:
@@ -63,18 +72,26 @@ def count_joint_histories(
 def count_cumulative_joint_histories(
     session: Session, releases: Sequence[str], k: int
 ) -> list[JointHistories]:
-    """Count joint histories over the first recorded release, the first two, and so on."""
-    counts = [
-        session.joint_histories(releases[:n_first], k, None)
-        for n_first in range(1, len(releases) + 1)
+    """Count joint histories over the first recorded release, the first two, and so on.
+
+    Parameters
+    ----------
+    releases : ids of recorded releases.
+    k : the number of persons who should share each history.
+    """
+    counts_in_database = [
+        session.joint_histories(releases[:n_releases], k, in_progress=None)
+        for n_releases in range(1, len(releases) + 1)
     ]
-    histories = [history for history in counts if history is not None]
-    if len(histories) < len(releases):
-        histories = count_joint_histories_of_records(
+    counts = [three_counts for three_counts in counts_in_database if three_counts is not None]
+    if len(counts) < len(releases):
+        # This database cannot count them in SQL.
+        counts = count_joint_histories_of_records(
             [_read_persons(session, release) for release in releases], k
         )
     return [
-        JointHistories(n_releases, k, *history) for n_releases, history in enumerate(histories, 1)
+        JointHistories(n_releases, k, *three_counts)
+        for n_releases, three_counts in enumerate(counts, 1)
     ]
 
 
@@ -84,9 +101,10 @@ class RecordedPersons:
 
     Parameters
     ----------
-    salt : the salt of the hashes.
-    source : name, oid and owner's oid of the source.
-    entity, k : options of the release.
+    salt : the salt of the hashes under which the persons are recorded.
+    source : three values: the name, the oid and the owner's oid of the source; None for oids that
+        are not recorded.
+    entity, k : the person identifier and the requested k of the release.
     """
 
     release_id: str
@@ -104,7 +122,7 @@ class RecordedPersons:
         return self.salt == other.salt and is_same_source
 
 
-def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
+def find_recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     """Return the releases whose persons are recorded, by id, oldest first."""
     if (
         not entries.has_trusted_ledger(session)
@@ -147,9 +165,9 @@ def record_persons(session: Session, release_id: str) -> None:
 def count_joint_histories_of_records(
     records: Sequence[NDArray[Any]], k: int, *, after_each_release: bool = True
 ) -> list[tuple[int, int, int]]:
-    """Count all persons, those whose history fewer than k share, and those with a unique one.
+    """Count all persons, those whose history fewer than k share, and those with a unique history.
 
-    Returns one such triple per release, or only one, over all releases.
+    Returns these three counts after each release, or only after the last one.
 
     Parameters
     ----------
@@ -160,22 +178,21 @@ def count_joint_histories_of_records(
     # Comparisons are several times as fast in native byte order.
     persons = [record["person"].astype(np.uint64) for record in records]
     all_persons = np.unique(np.concatenate(persons))
-    # Hash each class by a random number, and each history by the sum over its classes.
-    history, is_seen = np.zeros(len(all_persons), np.uint64), np.zeros(len(all_persons), np.bool_)
+    # The hash of a class is a random number, and that of a history the sum of its classes' hashes.
+    history_hashes = np.zeros(len(all_persons), np.uint64)
+    is_seen = np.zeros(len(all_persons), np.bool_)
     rng = np.random.default_rng()
     counts = []
     for n_releases, (record, release_persons) in enumerate(zip(records, persons, strict=True), 1):
         positions = np.searchsorted(all_persons, release_persons)
         classes, class_indices = np.unique(record["class"].astype(np.int32), return_inverse=True)
         class_hashes = rng.integers(0, 2**64, len(classes), np.uint64)
-        np.add.at(history, positions, class_hashes[class_indices.reshape(-1)])
+        np.add.at(history_hashes, positions, class_hashes[class_indices.reshape(-1)])
         is_seen[positions] = True
         if after_each_release or n_releases == len(records):
-            _, group_sizes = np.unique(history[is_seen], return_counts=True)
-            n_below_k, n_unique = (
-                int(group_sizes[group_sizes < k].sum()),
-                int((group_sizes == 1).sum()),
-            )
+            _, group_sizes = np.unique(history_hashes[is_seen], return_counts=True)
+            n_below_k = int(group_sizes[group_sizes < k].sum())
+            n_unique = int((group_sizes == 1).sum())
             counts.append((int(is_seen.sum()), n_below_k, n_unique))
     return counts
 

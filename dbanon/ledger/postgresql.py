@@ -20,13 +20,16 @@ from dbanon.sessions.names import literal
 # The owner of an installed ledger. It cannot log in, and only superusers may be members.
 OWNER = "dbanon_ledger"
 
-# Queries for the oid of a function that writes the ledger; no row if dbanon is not installed. They
-# do without to_regprocedure, which fails for roles without rights on the schema.
+# The following queries find the oid of a function that writes the ledger; they return no row if
+# dbanon is not installed. They avoid to_regprocedure, which fails for roles without rights on the
+# schema.
+# The function that records a release.
 FIND_RELEASE_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
       AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
 
+# The function that records the persons of a release.
 FIND_PERSONS_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_persons'
@@ -50,11 +53,13 @@ BEGIN
 END
 $$"""
 
+# The function that spends from a budget.
 FIND_SPENDER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
       AND oidvectortypes(p.proargtypes) = 'text, numeric, uuid'"""
 
+# The function that writes rules for columns.
 FIND_RULES_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
@@ -92,18 +97,20 @@ $internal$"""
 _CHAIN_TABLE_PATTERN = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLE_NAMES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
-# dbanon's check constraints in the form of the catalog, without spaces, brackets, casts of numbers,
-# and the quotes that `quote_all_identifiers` adds: rows of table, name and definition.
+# SQL rows of dbanon's check constraints: table, name and definition. The definition is that of the
+# catalog without spaces, brackets, casts of numbers, and the quotes that `quote_all_identifiers`
+# adds.
 _OWN_CHECKS = ", ".join(
     f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(condition.split()))})"
     for table, checks in CHECKS.items()
     for name, condition in checks.items()
 )
 
-# Untrusted objects of the ledger, with owner and kind. dbanon creates no triggers, rules, policies,
-# defaults, references, child tables or expressions, so any of them is untrusted. Check constraints
-# must have the text of dbanon's own, and only use built-in operators, which pg_depend does not
-# record. The right to create such objects later is untrusted, too (kind 'grant').
+# Query for the untrusted objects of the ledger, with owner and kind. On the ledger's tables, dbanon
+# creates no triggers, rules, policies, defaults, references, child tables or expressions, so any of
+# them is untrusted. Check constraints must have the text of dbanon's own, and only use built-in
+# operators, which pg_depend does not record. The right to create such objects later is untrusted,
+# too (kind 'grant').
 UNTRUSTED = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
@@ -218,7 +225,8 @@ NOT_TRUSTED_HINT = (
     " for several roles an administrator runs once: dbanon install, or dbanon install --sql-only."
 )
 
-# The rights that the current role lacks to use the ledger, or to create it if there is none.
+# Query for the rights that the current role lacks to use the ledger, or to create it if there is
+# none.
 RIGHTS_MISSING = f"""
 WITH writer AS (
 {FIND_RELEASE_WRITER}

@@ -13,33 +13,35 @@ from dbanon.ledger.postgresql_rules import may_act_as
 PERSONS_PER_ROW = 160
 
 
-def pack_persons(staged: str) -> str:
+def pack_persons(staging_table: str) -> str:
     """Return SQL of the array of packed persons that ``release_person`` stores.
 
     Parameters
     ----------
-    staged : a FROM item with the columns ``person``, 8 bytes, and ``class``, an integer.
+    staging_table : the quoted name of a table with the columns ``person``, 8 bytes, and ``class``,
+        an integer.
     """
     return (
         "ARRAY(SELECT string_agg(s.person || int4send(s.class::integer), ''::bytea"
         " ORDER BY s.person, s.class) FROM (SELECT t.person, t.class,"
         f" (row_number() OVER (ORDER BY t.person, t.class) - 1) / {PERSONS_PER_ROW} AS part"
-        f" FROM {staged} AS t) AS s GROUP BY s.part ORDER BY s.part)"
+        f" FROM {staging_table} AS t) AS s GROUP BY s.part ORDER BY s.part)"
     )
 
 
 def joint_histories(releases: str, persons: str, k: str) -> str:
     """Return SQL that counts persons by joint history, as JSON.
 
-    A history is the set of a person's classes over all releases. The counts are ``persons``, all of
-    them; ``below``, those whose history fewer than k share; ``alone``, those whose history is
-    unique.
+    A history is the set of a person's classes over all releases. The JSON object has three counts:
+    ``persons``, of all persons; ``below``, of those whose history fewer than k persons share; and
+    ``alone``, of those whose history is unique.
 
     Parameters
     ----------
     releases : SQL of an array of ids of recorded releases.
-    persons : SQL of an array as from ``pack_persons``, of a release in progress, or NULL.
-    k : SQL of k.
+    persons : SQL of the array of packed persons of a release in progress, as ``pack_persons``
+        builds it; or NULL.
+    k : SQL of the number of persons who should share each history.
     """
     record_indices = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
     person_columns = (
@@ -67,7 +69,10 @@ FROM (
 
 
 def joint_histories_plpgsql() -> str:
-    """Return that query as a statement of ``_joint_histories``, over its plpgsql variables."""
+    """Return the query of ``joint_histories`` as a statement of the SQL function of that name.
+
+    It reads the plpgsql variables of ``dbanon._joint_histories``, and writes to one of them.
+    """
     query = joint_histories("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"
 

@@ -68,8 +68,8 @@ def _is_recorded(oid_column: str, name_column: str, relkind: str) -> str:
 
     Parameters
     ----------
-    oid_column, name_column : the ledger columns for its oid and name.
-    relkind : SQL of its kind, as in ``pg_class``.
+    oid_column, name_column : the ledger columns for the oid and the name of the relation.
+    relkind : SQL of the kind of the relation, as in ``pg_class``.
     """
     return f"""c.oid::bigint = r.{oid_column} AND {HAS_VALID_OIDS}
   AND c.relowner::bigint = r.owner_oid
@@ -354,7 +354,7 @@ def has_oids(session: Session) -> bool:
 
 
 def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
-    """Return the id of the release that a relation holds, or None."""
+    """Return the id of the release that a relation holds; None if it holds none."""
     rows = session.rows(
         f"SELECT f.release_id::text FROM ({entry_of_output('?::bigint::oid')}\n) AS f",
         (existing.oid,),
@@ -362,8 +362,8 @@ def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
-    """Return state and present output name of each entry, by release id."""
+def find_states(session: Session) -> dict[str, tuple[str, RelationName]]:
+    """Return the state and the present output name of each entry, by release id."""
     rows = session.rows(
         "SELECT f.release_id::text, f.state, f.output_schema, f.output_name"
         f" FROM ({entry_states()}\n) AS f"
@@ -374,7 +374,7 @@ def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
     }
 
 
-def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedTable]:
+def find_tables(session: Session, release_id: str | None = None) -> list[ReleasedTable]:
     """List existing tables of one or all releases, the most recently superseded first."""
     condition = "true" if release_id is None else "r.release_id::text = ?"
     rows = session.rows(

@@ -40,7 +40,7 @@ def _recorded_role(oid: str, name: str) -> str:
 def may_act_as(role: str, owner: str) -> str:
     """Return an SQL condition: a role has another role's rights, or may take them with SET ROLE.
 
-    Since PostgreSQL 16 a membership may grant neither.
+    Membership alone is no proof: since PostgreSQL 16 a membership may grant neither.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def may_act_as(role: str, owner: str) -> str:
 def rules_with_state(condition: str = "true") -> str:
     """Return SQL of all rules with their state and, if it exists, their table.
 
-    A superuser may act as any owner, yet rules of a superuser's dropped table do not apply to
-    another owner's table of the same name.
+    A superuser may act as any owner. Nevertheless, the rules of a superuser's dropped table do not
+    apply to another owner's table of the same name.
 
     Rules of earlier versions have no owner. They apply if the present owner declared them, or if
     the table is the same and a member of the owning role declared them.

@@ -73,7 +73,11 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
 
 
 def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
-    """Return a release's request, arguments (JSON text), dbanon version, publisher, epsilon."""
+    """Return five recorded values of a release.
+
+    These are its request and its arguments, both as JSON text, the version of dbanon, the
+    publisher, and epsilon; None for a value that is not recorded.
+    """
     # Cast to text: a backend returns rows as JSON, which would lose the order of keys.
     [row] = session.rows(
         f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
@@ -102,7 +106,10 @@ def require_classes(entry: LedgerEntry) -> None:
 
 
 def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
-    """Return names and SQL types of a release's columns, in table order if it has a digest."""
+    """Return the names and SQL types of a release's columns.
+
+    They are in the order of the table, except for releases of version 0.1.0, which have no digest.
+    """
     return [
         (name, sql_type)
         for name, sql_type in session.rows(
@@ -145,9 +152,9 @@ class RecordedRelease:
     ----------
     report : the report of its run, without the parts named in ``missing``.
     columns : the released columns, and those of the source that were not copied.
-    published_by : the role, if the database has roles.
+    published_by : the role that published it; None if the database has no roles.
     superseded_at : when another release replaced it; None if it is current.
-    missing : parts of the report that the ledger lacks.
+    missing : the parts of the report that the ledger lacks, as phrases for a message.
     """
 
     report: Report
@@ -158,12 +165,18 @@ class RecordedRelease:
 
 
 def read(session: Session, entry: LedgerEntry) -> RecordedRelease:
-    """Read the release of an entry; raises LedgerEntryBroken."""
+    """Read the release of an entry, with its report.
+
+    Raises
+    ------
+    LedgerEntryBroken : the entry is malformed.
+    """
     with reading_entry(entry.name):
         return _read(session, entry)
 
 
 def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
+    """Read the release of an entry; raises any of ``MALFORMED_ERRORS`` if it is malformed."""
     # Ledgers of version 0.1.0 lack some columns.
     [recorded_row] = rows_of_release(session, "release", entry.release_id)
     null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
@@ -220,7 +233,14 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
 def _build_request(
     row: Mapping[str, Any], columns: Sequence[RecordedColumn], entry: LedgerEntry
 ) -> Request:
-    """Rebuild the request of a release from its ledger row, by column name."""
+    """Rebuild the request of a release.
+
+    Parameters
+    ----------
+    row : the ledger row of the release, by column name.
+    columns : the columns of the release.
+    entry : the checked entry, which is built from the same row.
+    """
     arguments = row["arguments"]
 
     def names_with_role(role: str) -> tuple[str, ...]:
@@ -245,7 +265,13 @@ def _build_request(
 
 
 def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
-    """Rebuild the result of a release's recount from its ledger row, by column name."""
+    """Rebuild the result of a release's recount.
+
+    Parameters
+    ----------
+    row : the ledger row of the release, by column name.
+    entry : the checked entry, which is built from the same row.
+    """
     arguments = row["arguments"]
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
@@ -280,9 +306,14 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
 
 
 def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
-    """Rebuild the report of a differentially private release; raises LedgerEntryBroken.
+    """Rebuild the report of a differentially private release. This spends nothing.
 
-    Spends nothing. The amount spent from the budget is the present one, not that of the release.
+    The report has the total and the spent amount that the budget has now, which may differ from
+    those at the time of the release.
+
+    Raises
+    ------
+    LedgerEntryBroken : the entry is malformed.
     """
     with reading_entry(entry.name):
         [recorded_row] = rows_of_release(session, "release", entry.release_id)

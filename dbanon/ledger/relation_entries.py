@@ -2,7 +2,9 @@
 
 On PostgreSQL the oids in the ledger identify it (``ledger.postgresql_releases``). Other databases
 have neither roles nor stable relation ids. There the relation is identified by its name, its kind
-and the mark that dbanon writes in its comment.
+and the *mark*, a text with the release's id that dbanon writes in its comment.
+
+The *summary* of an output is a table beside it with one row that describes the release.
 """
 
 from __future__ import annotations
@@ -35,11 +37,16 @@ def optional_column(session: Session, column: str, table: str = "release") -> st
 def release_id_of(
     session: Session, name: RelationName, existing: ExistingRelation | None
 ) -> str | None:
-    """Return the id of the release that a relation holds, or None.
+    """Return the id of the release that a relation holds; None if it holds none.
 
-    In older ledgers and on other databases the mark names the entry, and the entry must name the
-    relation, since marks can be copied. On PostgreSQL the entry must also have the relation's oid
-    or, if it records none, its owner.
+    PostgreSQL finds the entry by oid. In older ledgers and on other databases the mark names the
+    entry, and the entry must name the relation, since marks can be copied. In an older ledger on
+    PostgreSQL, the entry must also have the relation's oid or, if it records none, its owner.
+
+    Parameters
+    ----------
+    name : the name of the relation.
+    existing : the relation of this name; None if there is none.
     """
     if existing is None or not has_trusted_ledger(session):
         return None
@@ -63,7 +70,7 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple
 
     Parameters
     ----------
-    alias : the alias of the table of releases with a dot, such as ``r.``.
+    alias : the alias of the table of releases, followed by a dot, such as ``r.``; empty for none.
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.current_user() or "", session.role_id()
@@ -91,9 +98,10 @@ def summary_name(output: RelationName) -> RelationName:
 def find_summary(
     session: Session, output: RelationName, existing_output: ExistingRelation | None
 ) -> ExistingRelation | None:
-    """Return the summary of an output, or None.
+    """Return the summary of an output; None if there is none.
 
-    A name that exceeds the limit has none: PostgreSQL would truncate it to the output's own name.
+    There is none if its name would exceed the limit of the database: PostgreSQL would truncate it
+    to the output's own name.
     """
     name = summary_name(output)
     limit = session.name_limit
@@ -113,8 +121,13 @@ def is_summary_of(
 ) -> bool:
     """Return True if a relation is the summary of a release of this output.
 
-    It must belong to the owner, and have the columns of a summary or, in earlier versions, its
-    mark.
+    A summary must belong to the owner of the output, and have the columns of a summary. Those of
+    earlier versions have a mark instead.
+
+    Parameters
+    ----------
+    existing : the relation that may be a summary.
+    existing_output : the relation of the output; None if there is none.
     """
     if not has_trusted_ledger(session):
         return False

@@ -46,7 +46,9 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     ------
     ReleaseNotFound : the ledger has no such entry, or the relation is not the recorded one.
     TableNotFound : its relation no longer exists.
-    LedgerNotTrusted, LedgerEntryBroken, InsufficientRights : as ``entries.find_release``.
+    LedgerNotTrusted : the ledger belongs to another role.
+    LedgerEntryBroken : the entry is malformed.
+    InsufficientRights : this role may not read the ledger.
     """
     if isinstance(release, str) and RELEASE_ID.fullmatch(release):
         return _find_by_id(session, release.lower())
@@ -54,10 +56,10 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     try:
         entry = entries.find_release(session, name)
     except (ReleaseNotFound, TableNotFound):
-        superseded = _find_by_table(session, session.resolve_output(name))
-        if superseded is None:
+        release_of_table = _find_by_table(session, session.resolve_output(name))
+        if release_of_table is None:
             raise
-        return superseded
+        return release_of_table
     return ReleaseRelation(entry, entry.name)
 
 
@@ -66,7 +68,8 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound : as ``find_release_relation``.
+    ReleaseNotFound : the ledger has no such entry, or the relation is not the recorded one.
+    TableNotFound : its relation no longer exists.
     """
     rows = (
         rows_of_release(session, "release", release_id)
@@ -81,7 +84,7 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
     [row] = rows
     output = RelationName(row["output_schema"], row["output_name"])
     if postgresql_releases.has_oids(session):
-        _, output = postgresql_releases.states_of(session).get(release_id, (None, output))
+        _, output = postgresql_releases.find_states(session).get(release_id, (None, output))
     if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
     table = find_release_table(session, output, row)
@@ -118,7 +121,7 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
     if postgresql_releases.has_oids(session):
         release_ids = [
             table.release_id
-            for table in postgresql_releases.tables_of(session)
+            for table in postgresql_releases.find_tables(session)
             if table.name == name
         ]
     else:
@@ -153,6 +156,7 @@ def _marked_release_id(session: Session, name: RelationName) -> str:
 def _release_relation(
     session: Session, row: Mapping[str, Any], output: RelationName, table: RelationName
 ) -> ReleaseRelation:
+    """Build the result for a release whose rows are in this table, from its ledger row."""
     entry = entries.read_release(session, str(row["release_id"]), output)
     return ReleaseRelation(entry, table, ledger_time(row["superseded_at"]))
 
@@ -161,10 +165,10 @@ def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNo
     """Build the error for a release whose table no longer exists."""
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])
-    superseded = "" if superseded_at is None else f", superseded at {superseded_at},"
+    time_phrase = "" if superseded_at is None else f", superseded at {superseded_at},"
     fate = "was dropped" if row["output_kind"] == "view" else "was replaced or dropped"
     return TableNotFound(
-        f"The table {table} of release {row['release_id']} of {output}{superseded} {fate}.",
+        f"The table {table} of release {row['release_id']} of {output}{time_phrase} {fate}.",
         hint=_ROWS_MISSING_HINT,
     )
 
@@ -180,7 +184,7 @@ def find_release_table(
     entry : its ledger row, by column name.
     """
     if postgresql_releases.has_oids(session):
-        tables = postgresql_releases.tables_of(session, str(entry["release_id"]))
+        tables = postgresql_releases.find_tables(session, str(entry["release_id"]))
         return tables[0].name if tables else None
     name = output.sibling(entry["relation_name"])
     table = session.find_existing(name)
@@ -196,7 +200,10 @@ def find_release_table(
 def own_tables_by_release(
     session: Session, output: RelationName
 ) -> dict[str, tuple[RelationName, str]]:
-    """Return table and mark of each release of an output by this role, by release id."""
+    """Return the table and its mark for each release of an output by this role, by release id.
+
+    The mark is the comment that dbanon writes on a released table.
+    """
     if not entries.has_trusted_ledger(session):
         return {}
     resolved = session.resolve_output(output)
@@ -222,10 +229,15 @@ def has_mark(session: Session, table: RelationName, mark: str) -> bool:
 def superseded_tables(
     session: Session, keep_last: int, output: RelationName | None = None
 ) -> list[RelationName]:
-    """List released tables that no view shows any more, except the newest ``keep_last``.
+    """List the released tables that no view shows any more and that this role may drop.
 
-    With ``output``, lists only tables of that output. Skips tables that this role did not publish
-    or may not drop.
+    Tables that are not the recorded ones, or that another role published, are left out.
+
+    Parameters
+    ----------
+    keep_last : the number of superseded releases of each output whose tables are not listed, from
+        the newest.
+    output : the output whose tables are listed; None for all outputs.
     """
     if not entries.has_trusted_ledger(session):
         return []
@@ -265,7 +277,13 @@ def superseded_tables(
 def _superseded_tables_by_oid(
     session: Session, keep_last: int, output: RelationName | None
 ) -> list[RelationName]:
-    """List the tables of ``superseded_tables`` by the oids in the ledger."""
+    """List the tables that ``superseded_tables`` returns, by the oids in the ledger.
+
+    Parameters
+    ----------
+    keep_last : the number of superseded releases of each output whose tables are not listed.
+    output : the resolved name of the output whose tables are listed; None for all outputs.
+    """
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
         f" FROM {session.ledger_name('release').quoted}"
@@ -280,7 +298,7 @@ def _superseded_tables_by_oid(
         if ranks[output_name] > keep_last and output in (None, output_name):
             surplus_ids.add(release_id)
     tables = []
-    for table in postgresql_releases.tables_of(session):
+    for table in postgresql_releases.find_tables(session):
         if table.release_id in surplus_ids and not table.is_shown:
             existing = session.find_existing(table.name)
             if existing is not None and session.may_drop(existing):

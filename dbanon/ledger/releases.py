@@ -121,8 +121,11 @@ def list_releases(session: Session) -> list[Listed]:
         f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
-    existing: dict[RelationName, ExistingRelation | None] = {}
-    states = postgresql_releases.states_of(session) if postgresql_releases.has_oids(session) else {}
+    existing_relations: dict[RelationName, ExistingRelation | None] = {}
+    # By release id; empty for ledgers that do not record the oids of relations.
+    states = (
+        postgresql_releases.find_states(session) if postgresql_releases.has_oids(session) else {}
+    )
     releases = []
     for row in rows:
         values = dict(zip(columns, row, strict=False))
@@ -132,19 +135,19 @@ def list_releases(session: Session) -> list[Listed]:
         if release_id in states:
             state, name = states[release_id]
         else:
-            if name not in existing:
-                existing[name] = session.find_existing(name)
+            if name not in existing_relations:
+                existing_relations[name] = session.find_existing(name)
             state = _find_state(
                 session,
                 name,
-                existing[name],
+                existing_relations[name],
                 release_id=release_id,
                 kind=values["output_kind"],
                 publisher=publisher,
                 superseded=bool(superseded),
             )
         with reading_entry(name):
-            spent = None if epsilon is None else float(epsilon)
+            epsilon_spent = None if epsilon is None else float(epsilon)
         stale = None
         if state == CURRENT and request is not None:
             stale = _counters_differ(session, request, source)
@@ -161,7 +164,7 @@ def list_releases(session: Session) -> list[Listed]:
                 published_by=publisher,
                 superseded=bool(superseded),
                 state=state,
-                epsilon=spent,
+                epsilon=epsilon_spent,
                 budget=budget,
                 stale=stale,
                 stale_by=None if stale is None else COUNTERS,
@@ -181,7 +184,13 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
 
 
 def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
-    """Return True if a source was written to between two of its states; None if that is unknown."""
+    """Return True if a source was written to between two of its states; None if that is unknown.
+
+    Parameters
+    ----------
+    before, after : the earlier and the later state, each with the oid of the table and its write
+        counters, from ``Session.summarize_table_state``; empty if unknown.
+    """
     if "oid" not in before or "oid" not in after:
         return None
     if before["oid"] != after["oid"]:
@@ -203,7 +212,12 @@ def _find_state(
     publisher: str | None,
     superseded: bool,
 ) -> str:
-    """Return the state of an entry whose output name now belongs to ``existing``."""
+    """Return the state of an entry whose output name now belongs to another or the same relation.
+
+    Parameters
+    ----------
+    existing : the relation that has the output name now; None if there is none.
+    """
     is_candidate = existing is not None and (existing.mark, existing.kind) == (
         MARK + release_id,
         kind,
@@ -244,10 +258,10 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     )
     if summary is None:
         raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LIST_HINT)
-    id_ = summary.release_id
-    [entry] = rows_of_release(session, "release", id_)
-    columns = rows_of_release(session, "release_column", id_)
-    runs = rows_of_release(session, "run", id_)
+    release_id = summary.release_id
+    [entry] = rows_of_release(session, "release", release_id)
+    columns = rows_of_release(session, "release_column", release_id)
+    runs = rows_of_release(session, "run", release_id)
     for column in columns:
         del column["release_id"]
     return {
@@ -255,7 +269,7 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
         "state": summary.state,
         "columns": columns,
         "run": {name: runs[0][name] for name in _RUN_COLUMNS if name in runs[0]} if runs else None,
-        **({"internal": _internal_figures(session, id_)} if internal else {}),
+        **({"internal": _internal_figures(session, release_id)} if internal else {}),
     }
 
 
@@ -279,7 +293,8 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     """Drop the release that has this name now: its view, its table and its summary.
 
     The entry stays in the ledger with the state ``dropped``. Tables of superseded releases also
-    stay, until ``dbanon gc``. Returns the release id and the names of the dropped relations.
+    stay, until ``dbanon gc`` drops them. Returns the release id and the names of the dropped
+    relations.
 
     Raises
     ------
@@ -294,27 +309,33 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     assert output is not None  # find_release checked it.
     [row] = rows_of_release(session, "release", entry.release_id)
     summary = entries.find_summary(session, name, output)
-    dropped = [name]
+    dropped_names = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
-        released = find_release_table(session, name, row)
+        table_name = find_release_table(session, name, row)
         session.drop_view(name)
-        table = None if released is None else session.find_existing(released)
-        if released is not None and table is not None:
-            _require_droppable(session, released, table)
-            session.drop_table(released)
-            dropped.append(released)
+        table = None if table_name is None else session.find_existing(table_name)
+        if table_name is not None and table is not None:
+            _require_droppable(session, table_name, table)
+            session.drop_table(table_name)
+            dropped_names.append(table_name)
     else:
         session.drop_table(name)
     if summary is not None:
         summary_name = entries.summary_name(name)
         _require_droppable(session, summary_name, summary)
         session.drop_table(summary_name)
-        dropped.append(summary_name)
-    return entry.release_id, [str(relation) for relation in dropped]
+        dropped_names.append(summary_name)
+    return entry.release_id, [str(dropped_name) for dropped_name in dropped_names]
 
 
 def _require_droppable(session: Session, name: RelationName, existing: ExistingRelation) -> None:
+    """Check that this role may drop a relation, and that no other object depends on it.
+
+    Raises
+    ------
+    InsufficientRights : it cannot be dropped.
+    """
     if not session.may_drop(existing):
         raise InsufficientRights(
             f"{name} was not dropped: it belongs to role {existing.owner}, or another object"
@@ -324,7 +345,12 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
 
 
 def clear_runs(session: Session, before: str) -> int:
-    """Delete the runs that began before a time and published no release; return their number."""
+    """Delete the runs that began before a time and published no release; return their number.
+
+    Parameters
+    ----------
+    before : the time, as text in the form of reports.
+    """
     if not entries.has_trusted_ledger(session):
         return 0
     relation = session.ledger_name("run")
@@ -340,9 +366,10 @@ def clear_runs(session: Session, before: str) -> int:
 
 
 def list_exports(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """List exported files of this role's releases of an output: release id, index, details.
+    """List the exported files of this role's releases of an output, newest releases first.
 
-    Newest releases first. Entries of other roles are ignored: they could name any file.
+    Each item has the release id, the index of the file among those of its release, and the recorded
+    details of the file. Entries of other roles are ignored: they could name any file.
     """
     if not entries.has_trusted_ledger(session):
         return []
@@ -372,7 +399,13 @@ def plan_output(
     *,
     strict: bool = False,
 ) -> Output:
-    """Check that the output can be created or replaced, and lock it. This changes nothing.
+    """Check that the output can be created or replaced, and lock it. Nothing is written.
+
+    Parameters
+    ----------
+    kind : ``view`` or ``table``, the kind of relation that readers use.
+    if_exists : ``error`` or ``replace``.
+    strict : True to refuse an output whose schema does not exist.
 
     Raises
     ------

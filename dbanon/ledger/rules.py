@@ -15,6 +15,7 @@ from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
+# The states of rules.
 CURRENT, NO_RULE, NO_COLUMN = "current", "no rule", "no column"
 ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted"
 
@@ -29,8 +30,8 @@ class StoredRule:
     name : the column.
     relation_oid, owner_oid : oids of the table and its owner at that time, on PostgreSQL; else 0.
     table : the present name of its table; equals ``source`` if the table does not exist.
-    state : one of the constants of this module.
-    is_trusted : whether it applies: the role that declared it could still do so.
+    state : one of the states above, such as ``CURRENT``.
+    is_trusted : whether the role that declared it could still declare it. Other rules do not apply.
     is_replaceable : whether the present owner of the table may change or remove it.
     rank : its precedence among the rules of its column; only the rule of rank 1 applies.
     """
@@ -81,7 +82,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
             relation_oid=0,
             owner_oid=0,
             table=table,
-            state=_state(columns[table], name),
+            state=_find_state(columns[table], name),
         )
         for table, name, rule, declared_at, declared_by in rows
     ]
@@ -127,7 +128,7 @@ def _columns_of(session: Session, source: str) -> frozenset[str] | None:
     return frozenset(column for column, _ in session.columns_of(name))
 
 
-def _state(columns: frozenset[str] | None, name: str) -> str:
+def _find_state(columns: frozenset[str] | None, name: str) -> str:
     """Return the state of a rule in a database without roles."""
     if columns is None:
         return NO_TABLE
@@ -135,11 +136,13 @@ def _state(columns: frozenset[str] | None, name: str) -> str:
 
 
 def renamed_table(session: Session, source: RelationName) -> str | None:
-    """Return the present name of a table that was renamed since its rules were declared, or None.
+    """Return the present name of a table that was renamed since its rules were declared.
+
+    Returns None if it still has its name, or no rules.
 
     Parameters
     ----------
-    source : its name at that time.
+    source : the name of the table when its rules were declared.
     """
     tables = (rule.table for rule in list_rules(session) if rule.source == str(source))
     return next((table for table in tables if table != str(source)), None)
@@ -154,7 +157,8 @@ def require_unchanged_rules(session: Session, source: RelationName, digest: str)
     """
     if TableRules(_trusted_rules_by_column(session, source)).digest != digest:
         raise SourceChanged(
-            f"{source} or its rules changed meanwhile; nothing was published.", hint="Try again."
+            f"{source} or its rules changed in the meantime; nothing was published.",
+            hint="Try again.",
         )
 
 
@@ -172,7 +176,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     InsufficientRights : the table or the ledger belongs to another role.
     InvalidParameter : two columns would be person identifiers.
     """
-    _prepare(session, source)
+    _prepare_ledger(session, source)
     if session.write_rules_as_owner(source, {"set": dict(rules.by_column)}):
         return
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
@@ -189,15 +193,24 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Remove the rules of these columns of a table, or all if None; raises as ``declare``."""
-    _prepare(session, source)
-    removed = None if columns is None else list(columns)
-    if not session.write_rules_as_owner(source, {"remove": removed}):
-        _delete(session, source, removed)
+    """Remove rules for columns of a table.
+
+    Parameters
+    ----------
+    columns : the columns whose rules are removed; None for those of all columns.
+
+    Raises
+    ------
+    InsufficientRights : the table or the ledger belongs to another role.
+    """
+    _prepare_ledger(session, source)
+    removed_columns = None if columns is None else list(columns)
+    if not session.write_rules_as_owner(source, {"remove": removed_columns}):
+        _delete(session, source, removed_columns)
         session.update_rule_oids(source)
 
 
-def _prepare(session: Session, source: RelationName) -> None:
+def _prepare_ledger(session: Session, source: RelationName) -> None:
     """Create the ledger if needed, and check that this role owns the table."""
     session.require_trusted_ledger()
     session.ensure_ledger()
@@ -206,7 +219,7 @@ def _prepare(session: Session, source: RelationName) -> None:
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Delete the rules of these columns, or all, that the owner of the table may remove."""
+    """Delete the rules of these columns that the owner of the table may remove; None for all."""
     relation = session.ledger_name("rule").quoted
     for rule in _all_rules(session, source):
         if rule.is_replaceable and (columns is None or rule.name in columns):

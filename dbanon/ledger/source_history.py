@@ -1,4 +1,7 @@
-"""Find the earlier releases of a source, with superseded ones, which readers may still have."""
+"""Find the earlier releases of a source.
+
+They include superseded releases, since readers may still have copies of these.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ class EarlierRelease:
     output : the name under which it was published.
     entity : the person identifier, whose values k counts; None if k counts rows.
     is_private : whether it is differentially private.
-    is_chained : whether it belongs to a chain, which records its persons separately, with a key.
-    normalize : how values of the entity were normalized before comparison; None if not.
-    salt : the salt of its recorded persons; None if it has no valid record.
+    is_chained : whether it belongs to a chain. Chains record their persons themselves, under a key.
+    normalize : how values of the entity were normalized before comparison; None if they were not.
+    salt : the salt of the hashes under which its persons are recorded; None without such a record.
     """
 
     release_id: str
@@ -87,14 +90,15 @@ def earlier_releases(
     """
     if not entries.has_trusted_ledger(session):
         return ()
-    oid, is_counted = state.get("oid"), "true"
-    condition, parameters = "source = ?", [source]
+    # Joint histories are counted only over the releases that satisfy the second condition.
+    condition, parameters, counted_condition = "source = ?", [source], "true"
+    oid = state.get("oid")
     request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
     has_source_oids = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
     if has_source_oids:
         name = parse_relation(source)
         query = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
-        is_counted = f"release_id IN ({query} WHERE e.is_counted)"
+        counted_condition = f"release_id IN ({query} WHERE e.is_counted)"
         condition = f"release_id IN ({query})"
         parameters = [source, str(name.schema), name.name] * 2
     elif oid is not None:
@@ -105,7 +109,8 @@ def earlier_releases(
         f" CAST(arguments AS {LONG_TEXT}), {request},"
         f" {entries.optional_column(session, 'epsilon')},"
         f" CAST({entries.optional_column(session, 'chain_id')} AS VARCHAR(36)),"
-        f" CASE WHEN {is_counted} THEN {entries.optional_column(session, 'person_salt')} END"
+        f" CASE WHEN {counted_condition}"
+        f" THEN {entries.optional_column(session, 'person_salt')} END"
         f" FROM {session.ledger_name('release').quoted}"
         f" WHERE {condition} ORDER BY created_at, release_id",
         parameters,
@@ -128,7 +133,12 @@ def earlier_releases(
 
 
 def string_argument(arguments: Any, name: str) -> str | None:
-    """Return a string argument of an entry; None if it is missing or the entry is malformed."""
+    """Return a string among an entry's arguments; None if it is missing or the entry is malformed.
+
+    Parameters
+    ----------
+    arguments : the arguments of the entry, as JSON text or parsed.
+    """
     with suppress(*MALFORMED_ERRORS):
         value = entries.parse_json(arguments).get(name)
         return value if isinstance(value, str) else None

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 LEDGER_SCHEMA = "dbanon"
 
-# Name, abstract type and whether it is nullable, of each column. Each dialect translates the types.
+# For each column: its name, its abstract type (such as ``uuid``), and True if it is nullable. Each
+# dialect translates the types.
 Columns = tuple[tuple[str, str, bool], ...]
 
 
 def _columns(*lines: str) -> Columns:
-    """Parse columns written as ``name type``; types of nullable columns end with ``?``."""
+    """Parse columns written as ``name type, name type``; nullable ones end with ``?``."""
     words = (column.split() for line in lines for column in line.split(","))
     return tuple((name, kind.rstrip("?"), kind.endswith("?")) for name, kind in words)
 
@@ -84,7 +85,7 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("release_id", "part"),
     ),
     # Exact figures of releases whose source is in this database, for their publishers. They include
-    # the extremes of the originals, so they have a table of their own, with separate grants.
+    # the extremes of the originals, so they are in a separate table with separate grants.
     INTERNAL_TABLE: (_columns("release_id uuid, internal json"), ("release_id",)),
     # One row per run. A successful run is written with its release, a failed one after its failure.
     "run": (
@@ -126,9 +127,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("chain_id integer, k integer, definition json"),
         ("chain_id",),
     ),
-    # A cell is a class at the time its persons were admitted; its values are in a separate table.
-    # ``loose``, from earlier builds: how many of its rows may have changed while some of its
-    # persons were absent.
+    # A cell is a lasting class of a chain: persons who were admitted together. Its released values
+    # are in a separate table. ``loose``, which only earlier builds wrote: how many of its rows may
+    # have changed while some of its persons were absent.
     "chain_cell": (
         _columns(
             "chain_id integer, cell integer, state text, since_release integer", "loose integer?"
@@ -150,7 +151,7 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("chain_id integer, tag bytes, since_release integer"),
         ("chain_id", "tag"),
     ),
-    # One row per release. It counts as published even if that was never confirmed.
+    # One row per release, which counts as published even if that was never confirmed.
     "chain_release": (
         _columns(
             "chain_id integer, sequence integer, release_id uuid",
@@ -171,13 +172,14 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("source", "name", "owner_oid", "relation_oid"),
     ),
     # Total and spent amount per source. Only the ledger's owner writes rows, and ``spent`` only
-    # grows. A larger total is a new row, which closes the one it raises: ``closed`` is 0 for the
-    # open budget, else the number of budgets before.
+    # grows. To raise the total, a new row is written, which closes the one that it replaces.
+    # ``closed`` is 0 for the open budget, and otherwise the number of budgets that the source had
+    # when this one was closed.
     "budget": (
         _columns(
             "name text, source text, unit text, entity text?, epsilon_total amount, spent amount",
             "created_at timestamp, created_by text?, raises text?, closed integer",
-            # If set, amounts are of rho, and imply an epsilon at this delta.
+            # If set, the amounts are values of rho, which imply an epsilon at this delta.
             "delta double?",
         ),
         ("name",),
@@ -197,8 +199,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
 LONG_TEXT = "VARCHAR(10000000)"
 TEXT_CASTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
-# Further constraints by table and name. The upper limits exclude NaN, which exceeds all numbers in
-# PostgreSQL.
+# Further constraints, by table and then by name. The upper limits of amounts exclude NaN, which
+# exceeds all numbers in PostgreSQL.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
 CHECKS = {
     "budget": {
@@ -208,7 +210,8 @@ CHECKS = {
     "spending": {"spending_only_adds": "epsilon > 0 AND epsilon <= 1000000"},
 }
 
-# Columns that became nullable when releases without classes were added, together with this column.
+# Columns that became nullable when releases without classes were introduced. A ledger of an earlier
+# version is recognized by the missing column below.
 _CLASS_COLUMNS = (
     "k_requested",
     "k_achieved",
@@ -240,8 +243,9 @@ def ledger_ddl(
     Parameters
     ----------
     types : SQL type by abstract type.
-    name_of : returns the name of a ledger table in the database.
-    existing : the columns of each existing table. Columns added by a later version are nullable.
+    name_of : a function that returns the name of a ledger table in the database.
+    existing : the columns of each existing table, by table. Columns that are added to existing
+        tables are nullable.
     """
     statements = []
     for table, (columns, primary_key) in TABLES.items():
@@ -297,7 +301,12 @@ def ledger_is_current(session: SessionInterface) -> bool:
 
 
 def as_text(table: str, names: Iterable[str] | None = None) -> str:
-    """Return SQL of columns of a table, by default all, with casts to text as in ``TEXT_CASTS``."""
+    """Return an SQL list of columns of a ledger table, with the casts of ``TEXT_CASTS``.
+
+    Parameters
+    ----------
+    names : the columns; None for all columns of the table.
+    """
     types_by_column = {name: kind for name, kind, _ in TABLES[table][0]}
     return ", ".join(
         f"CAST({name} AS {TEXT_CASTS[types_by_column[name]]})"
@@ -315,11 +324,12 @@ class LedgerEntry:
     ----------
     name : the name of its output.
     quasi_identifiers : released quasi-identifiers and strata, in column order.
-    histogram : number of classes by class size, which is written as text.
+    k_requested : the k of the job; 0 for differentially private releases.
+    histogram : number of classes by class size; the sizes are texts, as in JSON.
     guarantee : the guarantee that was verified.
     sentence : the guarantee in words, as recorded.
     entity : the person identifier, whose values k counts; None if k counts rows.
-    models, hierarchies : the recorded arguments.
+    models, hierarchies : the privacy models and hierarchies, as recorded.
     epsilon : set for differentially private releases, which have no classes and k = 0.
     rows : number of released rows.
     between : for private releases, smallest and largest value by column, as SQL literals; empty

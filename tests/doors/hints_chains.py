@@ -579,7 +579,7 @@ def a_column_of_one_release(world: Runs) -> Acts:
     yield partial(measure, sensitive=["town"])
 
 
-@case(joint_measure._HINT, is_constant=True)
+@case(joint_measure._MISSING_IDENTIFIER_HINT, is_constant=True)
 def a_column_of_no_release(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
     measure = partial(dbanon.measure_releases, clinic.url, names)

@@ -48,7 +48,7 @@ COMMANDS = (
         [cli(f"chain create {{url}} others --table plain {SHOW}")],
     ),
     Steps(
-        "Go on with it. Or close it, and",
+        "Use that chain. Or close it, and",
         cli(f"chain create {{url}} wider --table wide {SHOW}"),
         [
             cli("chain close {url} wide"),
@@ -59,7 +59,7 @@ COMMANDS = (
         ],
     ),
     Steps(
-        "Begin another one.",
+        "Create another one.",
         cli(
             "anonymize {url} --table few -q age --k 4 --output {new}"
             " --chain closed --entity id --chain-key file:{path}/closed.key"
@@ -67,7 +67,7 @@ COMMANDS = (
         [cli(f"{PEOPLE} {OPEN}")],
     ),
     Steps(
-        "What a chain's releases have in common stays.",
+        "The releases of a chain have these settings in common.",
         cli(f"{PEOPLE} {OPEN}".replace("-q age", "-q size")),
         [cli(f"chain create {{url}} fourth --table seen {SHOW}"), cli(f"{PEOPLE} {OPEN}")],
     ),

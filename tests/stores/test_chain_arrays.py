@@ -180,7 +180,7 @@ def test_refusals_are_the_same(
     if later:
         chained.release()
     postgresql.execute("INSERT INTO people SELECT * FROM people WHERE id IN (3, 4)")
-    with pytest.raises(ChainEntityRows, match=r"^The 22 rows .* are of 20 values") as refused:
+    with pytest.raises(ChainEntityRows, match=r"^The 22 rows .* have 20 values") as refused:
         chained.release()
     assert refused.value.detail == "99 of 100 persons have at most 2."
     postgresql.execute("UPDATE people SET id = NULL WHERE id IN (3, 4)")

@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from dbanon.chain import cell_rows, recount
 from dbanon.chain import state as chain_state
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.errors import ChainModelBroken, InvalidParameter, ModelInfeasible
 from dbanon.measures import Model
 from dbanon.run.open import open_store
@@ -232,7 +232,7 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
     with open_store(database.url).session(write=False) as session:
         chain = chain_state.find_chain(session, "patients")
         sensitive = [session.find_source(parse_relation("people")).attribute("ill")]
-        state = CellState(session, chain, 1, 3)
+        state = ChainState(session, chain, 1, 3)
         failing = recount.count_failing_cells(state, sensitive, [model])
     assert failing == sum(not keeps(counts, model) for counts in counts_by_cell.values())
     assert 5 < failing < 95
@@ -246,7 +246,10 @@ def test_what_a_chain_does_not_keep_is_refused(sqlite_file: SqliteDatabase, tmp_
     chained.release(models=[MODELS[0]])
     with pytest.raises(dbanon.DbanonError) as changed:
         chained.release(models=[Model("distinct_l", "ill", 3)])
-    assert (changed.value.code, changed.value.detail) == ("chain_changed", "Otherwise: models.")
+    assert (changed.value.code, changed.value.detail) == (
+        "chain_changed",
+        "These settings differ: models.",
+    )
 
 
 def test_models_are_kept_where_the_release_goes_elsewhere(

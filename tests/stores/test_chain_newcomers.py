@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbanon.chain.newcomers import select_classes
-from dbanon.chain.quality import typical_loss
+from dbanon.chain.quality import compute_typical_loss
 from dbanon.job.chain import ChainRules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database
@@ -86,7 +86,7 @@ def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
     assert (back["joined"], back["waiting"], back["longest"]) == (0, 1, 0)
     assert chained.smallest() >= 3
     report = chained.release()
-    assert "1 wait, one for 1 release" in report.earlier_releases
+    assert "1 waiting, the longest for 1 release" in report.earlier_releases
 
 
 def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: P
 def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
     """Where few classes of the first release lose most, four times the median is less."""
     even, tailed = np.array([1.0, 2.0, 3.0]), np.array([*[1.0] * 9, 91.0])
-    assert typical_loss(even) == 2
-    assert typical_loss(tailed) == 10 / 4
+    assert compute_typical_loss(even) == 2
+    assert compute_typical_loss(tailed) == 10 / 4
     losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
     for of_first, good in ((even, 2), (tailed, 4)):
         let_in = select_classes(
@@ -124,7 +124,7 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
             losses,
             np.zeros(5, np.int64),
             10,
-            typical_loss(of_first),
+            compute_typical_loss(of_first),
         )
         assert let_in.tolist() == [i < good for i in range(5)]
 

@@ -80,7 +80,7 @@ def test_a_chain_whose_source_was_dropped_is_reported(database: Database, tmp_pa
     options = {"table": "later", "entity": "id", "changes": "show"}
     created = dbanon.create_chain(database.url, "later", key_out=tmp_path / "later.key", **options)
     assert created.beside == (
-        "whether chain patients (" + first.show().source + ") has the same persons cannot be seen:"
+        "whether chain patients (" + first.show().source + ") has the same persons is unknown:"
         " its source cannot be read",
     )
 

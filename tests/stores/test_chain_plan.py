@@ -35,7 +35,7 @@ def test_few_are_told_as_exactly_as_rows_are(database: Database, tmp_path: Path)
     assert (coming.came, coming.left, coming.returned) == (2, 1, 0)
     assert coming.cells["held"] == 1
     words = " ".join(text for pair in coming.pairs() for text in pair)
-    assert "2 persons who came, 1 shown who left, 0 returned" in words
+    assert "2 newcomers, 1 displayed person who left, 0 returned" in words
     assert "1 held" in words
 
 

@@ -216,6 +216,6 @@ def test_an_option_that_an_older_version_did_not_know_was_not_used(
     sqlite_file.execute(f"UPDATE {table} SET definition = '{json.dumps(older)}'")
     with pytest.raises(ChainChanged) as refused:
         chained.release(weights={"age": 2})
-    assert refused.value.detail == "Otherwise: weights."
+    assert refused.value.detail == "These settings differ: weights."
     chained.release()
     assert chained.show().sequence == 2

@@ -37,7 +37,7 @@ def test_the_key_reveals_a_restored_backup(database: Database, tmp_path: Path) -
     assert list(json.loads(note.read_text()).values()) == [2]
     assert note.stat().st_mode & 0o777 == 0o600
     set_back(database, 1)
-    with pytest.raises(ChainBehind, match=r"Release 2 .* beside its key"):
+    with pytest.raises(ChainBehind, match=r"Release 2 .* next to its key"):
         chained.release()
     note.unlink()
     # This is forgotten by now.

@@ -111,7 +111,7 @@ def test_who_is_in_any_of_the_tables_is_there(database: Database, tmp_path: Path
 def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Path) -> None:
     both = Both(database, tmp_path)
     for wrong, match in (
-        ({"outputs": {}, "kept": {}}, "needs its own output"),
+        ({"outputs": {}, "kept": {}}, "must name each further table"),
         ({"outputs": {"labs": "released"}}, "to the same output"),
         ({"kept": {"labs": ["patient"]}}, "person identifier: patient"),
     ):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbanon.chain import step as chain_step
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from tests.stores.chain_cases import Chained, load
 from tests.stores.databases import Database
 
@@ -29,7 +29,7 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
     """The classes that the next release would have, as sets of tags; it is not made."""
     member_sets: list[frozenset[bytes]] = []
 
-    def look(state: CellState, *args: Any) -> None:
+    def look(state: ChainState, *args: Any) -> None:
         together: dict[int, set[bytes]] = {}
         for tag, cell in state.session.rows(
             f"SELECT tag, cell FROM {state.shared_table('chain_member')}"
@@ -78,7 +78,7 @@ def test_in_the_order_of_rows_one_that_moves_changes_classes(
 ) -> None:
     """The result of the test above if records were used in storage order."""
     monkeypatch.setattr(
-        CellState,
+        ChainState,
         "order_by_tag",
         lambda s, r, microdata: (np.arange(len(microdata.keys)), np.zeros(len(microdata.keys))),
     )

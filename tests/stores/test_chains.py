@@ -32,8 +32,8 @@ from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-APART = "^[1-9][0-9]* classes contain rows of persons who are not in them"
-CHANGED_FROZEN_CLASSES = "^[1-9][0-9]* held classes have rows that differ from those released"
+APART = "^[1-9][0-9]* classes do not have exactly the rows of their persons"
+CHANGED_FROZEN_CLASSES = "^[1-9][0-9]* rows of held classes differ from those released"
 
 
 def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Counter[Any]]:
@@ -64,7 +64,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert released(database) == first
     assert chained.show().releases[-1]["held"] == 1
     assert report.rows_out == 12 == report.rows_in + 1
-    assert "; 1 of 12 rows are of persons who left, 3 are of classes" in report.earlier_releases
+    assert "; 1 of 12 rows are of persons who left, 3 are in classes" in report.earlier_releases
     months.out |= {person: months.now.pop(person) for person in together[1:]}
     load(database, months.now)
     chained.release()
@@ -78,9 +78,9 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert report.arguments["chain"]["returned"] == len(together)
     guarantee = guarantee.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left, 0"
     guarantee += (
-        " are of classes that are shown as they were; the loss is that of the 0 persons who"
+        " are in classes that are shown unchanged; the loss is measured on the 0 persons who"
     )
-    guarantee += " joined, as they were then, not of all rows; 3 returned"
+    guarantee += " joined, not on all rows; 3 returned"
     assert report.earlier_releases == guarantee
 
 
@@ -139,13 +139,13 @@ def test_without_holds_the_recount_refuses(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
-    decide = chain_cells.CellState.decide_cell_states
+    decide = chain_cells.ChainState.decide_cell_states
 
-    def without_holds(state: chain_cells.CellState, staging: str, **how: Any) -> None:
+    def without_holds(state: chain_cells.ChainState, staging: str, **how: Any) -> None:
         decide(state, staging, **how)
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
-    monkeypatch.setattr(chain_cells.CellState, "decide_cell_states", without_holds)
+    monkeypatch.setattr(chain_cells.ChainState, "decide_cell_states", without_holds)
     # With arrays, persons of frozen classes are not staged: those who stayed would leave with the
     # rest.
     monkeypatch.setattr(chain_step, "match_persons", lambda *args: None)
@@ -177,7 +177,7 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
     run_months(chained, months, 2)
     before, update = released(database), cell_rows.update_displayed_rows
 
-    def damaged(state: chain_cells.CellState, *args: Any) -> dict[str, int]:
+    def damaged(state: chain_cells.ChainState, *args: Any) -> dict[str, int]:
         counted = update(state, *args)
         frozen = f"(SELECT cell FROM {state.shared_table('chain_cell')} WHERE state = 'held')"
         last = f"(SELECT max(cell) FROM {state.row_table})"
@@ -241,11 +241,11 @@ def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None
             for person, v in months.now.items()
         }
     assert chained.smallest() >= 3
-    with pytest.raises(InvalidParameter, match="may not read a column that is released"):
+    with pytest.raises(InvalidParameter, match="may not use a column that is released"):
         chained.release(**options | {"where": "ill <> 'gout'"})
     with pytest.raises(ChainChanged) as changed:
         chained.release(**options | {"where": "income > 1600"})
-    assert changed.value.detail == "Otherwise: where."
+    assert changed.value.detail == "These settings differ: where."
 
 
 def test_generalization_is_by_the_first_release(database: Database, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_generalization_is_by_the_first_release(database: Database, tmp_path: Pa
     assert labels
     months.now |= {900 + i: (30, 2000, "nowhere", "flu", 0) for i in range(4)}
     load(database, months.now)
-    with pytest.raises(ChainChanged, match='"site" holds 1 values') as refused:
+    with pytest.raises(ChainChanged, match='"site" has 1 value that') as refused:
         chained.release(**options)
     assert "nowhere" not in str(refused.value)
 
@@ -294,7 +294,7 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
         chained.release(table="others")
     with pytest.raises(ChainChanged) as refused:
         chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])
-    assert refused.value.detail == "Otherwise: models."
+    assert refused.value.detail == "These settings differ: models."
     with pytest.raises(InvalidParameter, match="cannot be evaluated"):
         chained.release(evaluate=True)
     assert chained.show().sequence == 1
@@ -312,7 +312,7 @@ def test_few_wait(database: Database, tmp_path: Path) -> None:
     report = chained.release()
     # The count is as coarse as the counts of rows that came and went; one would reveal the other.
     assert report.arguments["chain"]["waiting"] == report.rows_in - report.rows_out == 2
-    assert "2 wait" in report.earlier_releases
+    assert "2 waiting" in report.earlier_releases
     assert report.rows_out == 9
     load(database, months.now)
     assert chained.release().rows_out == 13

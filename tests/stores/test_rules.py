@@ -208,7 +208,7 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
     judged = apply_table_rules(job, store)
     dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})
     before = people.relations()
-    with pytest.raises(SourceChanged, match="rules changed meanwhile"):
+    with pytest.raises(SourceChanged, match="rules changed in the meantime"):
         run_in_transactions(judged, store)
     assert people.relations() == before
     assert run_in_transactions(apply_table_rules(job, store), store).kept == ("name",)

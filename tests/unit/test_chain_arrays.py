@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.chain.arrays import MatchedPersons, argsort_tags, find_members, sum_codes
+from dbanon.chain.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
 
 
 def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_codes_are_added_up_exactly() -> None:
 def test_rows_have_the_tags_of_their_keys(left_out: int) -> None:
     rng = np.random.default_rng(3)
     keys, tags = np.arange(40)[:, None] * 3, _tags(rng, 40, 2**63)
-    persons = MatchedPersons(keys, tags, argsort_tags(tags), ())
+    persons = FetchedPersons(keys, tags, argsort_tags(tags), ())
     some = keys[left_out:]
     order = persons.order_by_tag(some)
     assert np.array_equal(some[order], keys[[at for at in argsort_tags(tags) if at >= left_out]])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbanon.chain import recount
-from dbanon.chain.membership import CellState
+from dbanon.chain.membership import ChainState
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.chain import ChainRules
 from dbanon.measures import Model
@@ -40,8 +40,8 @@ def decide(
         f" WITH c (cell, members, present, same) AS (VALUES {values}) SELECT * FROM c"
     )
     chain: Any = SimpleNamespace(rules=ChainRules.from_plain(rules))
-    matched: Any = object()
-    CellState(session, chain, sequence=2, k=K, matched=matched).decide_cell_states(
+    fetched_persons: Any = object()
+    ChainState(session, chain, sequence=2, k=K, fetched_persons=fetched_persons).decide_cell_states(
         cells, groups_may_leave=True
     )
     return [
