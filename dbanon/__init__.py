@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dbanon import errors
     from dbanon.advice.answer import Advice
-    from dbanon.bounds.certificate import Certificate
     from dbanon.chain.joint_measure import MeasuredReleases
     from dbanon.chain.manage import ChainShown, Measured
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
-    from dbanon.doors.advise import advise, certificate, lower_bound
+    from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
-    from dbanon.doors.attack import attack
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.frame_report import FrameReport
@@ -47,6 +45,10 @@ if TYPE_CHECKING:
     from dbanon.doors.rules import declare, refresh, rules, undeclare
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
+    from dbanon.extensions.attacks.interface import attack
+    from dbanon.extensions.attacks.results import Attacks
+    from dbanon.extensions.bounds.certificate import Certificate
+    from dbanon.extensions.bounds.interface import certificate, lower_bound
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
-    from dbanon.release.attacks import Attacks
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -70,12 +71,12 @@ if TYPE_CHECKING:
 # The module that defines each public name.
 _MODULE_OF_NAME = {
     "Advice": "dbanon.advice.answer",
-    "Attacks": "dbanon.release.attacks",
+    "Attacks": "dbanon.extensions.attacks.results",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
     "Budget": "dbanon.synthesis.private",
     "BudgetShown": "dbanon.run.budgets",
-    "Certificate": "dbanon.bounds.certificate",
+    "Certificate": "dbanon.extensions.bounds.certificate",
     "Chain": "dbanon.job.chain",
     "ChainShown": "dbanon.chain.manage",
     "DbanonError": "dbanon.errors",
@@ -103,9 +104,9 @@ _MODULE_OF_NAME = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
-    "attack": "dbanon.doors.attack",
+    "attack": "dbanon.extensions.attacks.interface",
     "budgets": "dbanon.doors.synthesis",
-    "certificate": "dbanon.doors.advise",
+    "certificate": "dbanon.extensions.bounds.interface",
     "chains": "dbanon.doors.releases",
     "close_chain": "dbanon.doors.releases",
     "create_budget": "dbanon.doors.synthesis",
@@ -119,7 +120,7 @@ _MODULE_OF_NAME = {
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.releases",
     "load_hierarchy": "dbanon.doors.releases",
-    "lower_bound": "dbanon.doors.advise",
+    "lower_bound": "dbanon.extensions.bounds.interface",
     "measure_chain": "dbanon.doors.releases",
     "measure_releases": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",

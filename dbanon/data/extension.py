@@ -6,7 +6,7 @@ in the form ``module:name``. These are imported on first use, so that reading al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from importlib import import_module
@@ -16,7 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("mariadb", "spark", "workbench")
+BUILT_IN = ("attacks", "bounds", "mariadb", "spark", "workbench")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -70,12 +70,16 @@ class Extension:
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
         arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
+    evaluations : by the option of ``Policy`` that requests it, the location of a function that
+        evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
+        tick)`` returns JSON values. Only extensions of this package have any.
     """
 
     name: str
     databases: tuple[Database, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    evaluations: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -147,6 +151,17 @@ def find_database(url_name: str) -> Database | None:
             if url_name in database.url_names:
                 return database
     return None
+
+
+def load_evaluation(option: str) -> Callable[..., dict[str, Any]]:
+    """Import the function that evaluates a release if this option of ``Policy`` requests it."""
+    [location] = (
+        extension.evaluations[option]
+        for extension in built_in_extensions()
+        if option in extension.evaluations
+    )
+    function: Callable[..., dict[str, Any]] = load(location)
+    return function
 
 
 def load(location: str) -> Any:

@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dbanon.data.extension import load_evaluation
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
 from dbanon.hierarchy.leaves import encode_leaves, take_records
-from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
 from dbanon.release.report import EvaluationOutcome
@@ -125,7 +124,7 @@ def _clear_suppressed_cells(
     return replace(original, valid=valid, codes=codes, categories=tuple(categories))
 
 
-def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
+def attack(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> dict[str, Any]:
     """Attack a release of a random half of the records; the other half is the control group.
 
     Returns the results, or the reason for a failure under the key ``failed``. An error in the
@@ -137,18 +136,11 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
     planned : the plan, whose policy has the hierarchies of these records.
     tick : called with the share of the work that is done, 0 to 1.
     """
-
-    def compute(report_progress: Tick) -> dict[str, Any]:
-        # Import attacks only when needed, to keep database backends small.
-        from dbanon.run.attacks import attack_half
-
-        return attack_half(microdata, planned, report_progress).to_dict()
-
-    attacks, failure = attempt(compute, tick)
+    attacks, failure = _evaluate_by_extension("attacks", microdata, planned, release, tick)
     return {"failed": failure} if attacks is None else attacks
 
 
-def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
+def certify(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> dict[str, Any]:
     """Compare the loss of the released records with a lower bound.
 
     Returns the certificate, or the reason for a failure under the key ``failed``. An error in the
@@ -159,23 +151,26 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     microdata : all records that were read.
     tick : called with the share of the work that is done, 0 to 1.
     """
-    seconds = float(policy.certificate or 0.0)
+    certificate, failure = _evaluate_by_extension("certificate", microdata, planned, release, tick)
+    seconds = float(planned.policy.certificate or 0.0)
+    return {"limit": seconds, **(certificate or {"failed": failure})}
+
+
+def _evaluate_by_extension(
+    option: str, microdata: Microdata, planned: Plan, release: Release, tick: Tick
+) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the result of an extension's evaluation and None, or None and the reason of failure.
+
+    Parameters
+    ----------
+    option : the option of ``Policy`` that requests it.
+    """
 
     def compute(report_progress: Tick) -> dict[str, Any]:
-        # Import bounds only when needed, to keep database backends small.
-        from dbanon.run.bound import compute_bound
+        # Import the extension only when needed, to keep database backends small.
+        return load_evaluation(option)(microdata, planned, release, report_progress)
 
-        labels = release.partition.labels
-        records = np.flatnonzero(labels >= 0)
-        classes = Partition(labels[records])
-        lower_bound = compute_bound(
-            take_records(microdata, records), int(policy.k), seconds, report_progress, [classes]
-        )
-        gap = lower_bound.gap(release.loss)
-        return {**lower_bound.to_dict(), "above": gap if math.isfinite(gap) else None}
-
-    certificate, failure = attempt(compute, tick)
-    return {"limit": seconds, **(certificate or {"failed": failure})}
+    return attempt(compute, tick)
 
 
 def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:

@@ -197,14 +197,14 @@ def publish(
             )
     if planned.policy.attacks and evaluation_outcome.figures is not None:
         with clock.phase("attacks") as tick:
-            attack_figures = attack(draft.microdata, planned, tick)
+            attack_figures = attack(draft.microdata, planned, draft.release, tick)
             evaluation_outcome = replace(
                 evaluation_outcome,
                 figures={**evaluation_outcome.figures, "attacks": attack_figures},
             )
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
-            certificate = certify(draft.microdata, draft.release, planned.policy, tick)
+            certificate = certify(draft.microdata, planned, draft.release, tick)
             public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
     with clock.phase("digest"):

@@ -71,7 +71,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         # Fields and keys that users read.
         "alone": ("chain/joint_measure", "chain/manage", "data/counts"),
         "beside": ("chain/manage",),
-        "found": ("release/attacks",),
+        "found": ("extensions/attacks/results",),
         "held": ("advice/forecast",),
         "kept": (
             *("job/chain", "job/job", "release/report", "run/budgets", "run/outlook"),

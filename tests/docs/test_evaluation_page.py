@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.measures.attacks import ATTACKS, membership
+from dbanon.extensions.attacks import membership
+from dbanon.extensions.attacks.catalogue import ATTACKS
 from dbanon.measures.catalogue import MEASURES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")

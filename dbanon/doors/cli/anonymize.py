@@ -1,4 +1,4 @@
-"""The commands ``dbanon anonymize``, ``dbanon plan`` and ``dbanon bound``."""
+"""The commands ``dbanon anonymize`` and ``dbanon plan``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import build_option_refusal, private_method_options
-from dbanon.job.reading import Reading
 from dbanon.job.synthesis import PRIVATE_METHODS
 
 _ENGINE_OPTIONS = (
@@ -287,49 +286,3 @@ def plan(url: str, **arguments: Any) -> None:
                 on_sql=sql_printer(arguments["print_sql"]),
             )
         show(output_format, outlook.to_dict(), lambda: pairs_table("Plan", outlook.pairs()))
-
-
-_BOUND_OPTION_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
-_BOUND_OPTIONS = tuple(
-    option
-    for option in OPTIONS
-    if option.name in _BOUND_OPTION_NAMES or option in parameters(Reading)
-)
-
-
-@click.command(epilog=ROWS_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@with_options(_BOUND_OPTIONS)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help=("Time limit for the search, in seconds. The best bound found by then is printed."),
-)
-@with_common_options
-def bound(url: str, **arguments: Any) -> None:
-    """Compute a lower bound on the loss of any release of a table in classes of k or more rows.
-
-    The command reads the quasi-identifiers and writes nothing. For up to 10,000 rows it computes
-    the bound with linear programs, which need the extra "bound". For more rows, or without the
-    extra, it uses no solver.
-    """
-    output_format = arguments["output_format"]
-    with report_errors(output_format), handle_signals():
-        from dbanon.doors import advise as api
-        from dbanon.doors.cli.render import pairs_table
-
-        options = parse_option_values(_BOUND_OPTIONS, arguments)
-        options["quasi_identifiers"] += arguments["single_q"]
-        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
-        if options["memory_limit"] is None:
-            options["memory_limit"] = half_of_memory()
-        certificate = api.certificate(
-            url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
-        )
-        show(
-            output_format,
-            certificate.to_dict(),
-            lambda: pairs_table("Lower bound", certificate.pairs()),
-        )

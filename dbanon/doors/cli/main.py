@@ -17,10 +17,6 @@ _COMMANDS = {
         "dbanon.doors.cli.anonymize:anonymize",
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
-    "bound": Command(
-        "dbanon.doors.cli.anonymize:bound",
-        "Compute a lower bound on the loss of any release of a table in classes of k or more rows.",
-    ),
     "budget": Command(
         "dbanon.doors.cli.chains:budget",
         "Privacy budgets: how much the differentially private releases of a table may spend"

@@ -18,14 +18,12 @@ from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
-from dbanon.bounds.certificate import Certificate
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import PageValues
 from dbanon.doors.html.view import bin_class_sizes, describe_headline
 from dbanon.job.guarantee_names import guarantee_from_ledger
-from dbanon.release.attacks import Attacks
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
 
@@ -54,13 +52,13 @@ def _render_report(result: Report) -> str:
     evaluation = result.evaluation
     guarantee = guarantee_from_ledger(result.k_requested, result.arguments)
     bins = bin_class_sizes(result.counts.rows.histogram)
-    return _wrap_card(
+    return wrap_card(
         "report",
-        _render_figures(row[:3] for row in describe_headline(result, guarantee, evaluation)),
-        _render_paragraph("guarantee", result.guarantee),
-        *(_render_paragraph("warning", text) for text in result.warning_texts),
+        render_figures(row[:3] for row in describe_headline(result, guarantee, evaluation)),
+        render_paragraph("guarantee", result.guarantee),
+        *(render_paragraph("warning", text) for text in result.warning_texts),
         _render_class_sizes(bins, result.median_class),
-        _render_details("The complete report", _render_pairs(result.pairs())),
+        render_details("The complete report", render_pairs(result.pairs())),
         title=result.output,
     )
 
@@ -68,24 +66,24 @@ def _render_report(result: Report) -> str:
 @render_card.register
 def _render_partition(result: Partition) -> str:
     bins = bin_class_sizes(Counter(result.sizes.tolist()))
-    return _wrap_card("partition", _render_counts(result), _render_class_sizes(bins))
+    return wrap_card("partition", _render_counts(result), _render_class_sizes(bins))
 
 
 @render_card.register
 def _render_attribute_partition(result: AttributePartition) -> str:
     parts = [
-        _render_paragraph("title", f"attribute {position}")
+        render_paragraph("title", f"attribute {position}")
         + _render_counts(part)
         + _render_class_sizes(bin_class_sizes(Counter(part.sizes.tolist())))
         for position, part in enumerate(result.partitions, 1)
     ]
-    return _wrap_card("partition, each attribute separately", *parts)
+    return wrap_card("partition, each attribute separately", *parts)
 
 
 def _render_counts(result: Partition) -> str:
     sizes = result.sizes
     size_range = f"{sizes.min():,} to {sizes.max():,} records" if len(sizes) else "none"
-    return _render_figures(
+    return render_figures(
         [
             ("classes", f"{result.n_classes:,}", size_range),
             ("records in classes", f"{len(result.labels) - result.n_suppressed:,}", ""),
@@ -98,9 +96,9 @@ def _render_counts(result: Partition) -> str:
 def _render_evaluation(result: Evaluation) -> str:
     evaluation_figures = result.to_dict()
     parts = [
-        _render_figures([("rows", f"{result.rows:,}", f"{result.suppressed:,} suppressed")]),
-        _render_measures("What was lost", figures.describe_losses(evaluation_figures)),
-        _render_measures(
+        render_figures([("rows", f"{result.rows:,}", f"{result.suppressed:,} suppressed")]),
+        render_measures("What was lost", figures.describe_losses(evaluation_figures)),
+        render_measures(
             "What an attacker still gains",
             figures.describe_risks(evaluation_figures, guarantee=None),
         ),
@@ -108,35 +106,11 @@ def _render_evaluation(result: Evaluation) -> str:
     by_column = figures.describe_columns(evaluation_figures)
     if by_column["rows"]:
         table = _render_table(["column", *by_column["names"]], by_column["rows"])
-        parts.append(_render_details("By column", table))
-    return _wrap_card("evaluation", *parts)
+        parts.append(render_details("By column", table))
+    return wrap_card("evaluation", *parts)
 
 
-@render_card.register
-def _render_attacks(result: Attacks) -> str:
-    rows = [
-        {"name": name, "summary": text, "figure": f"{risk:.3f}", "bar": svg.draw_share_bar(risk)}
-        for (name, text), risk in zip(result.pairs(), result.risks.values(), strict=True)
-        if risk is not None
-    ]
-    omitted = [
-        (attack.note, [name]) for name, attack in result.results.items() if attack.risk is None
-    ]
-    counts = [
-        ("originals", f"{result.originals:,}", "records"),
-        ("controls", f"{result.controls:,}", "records"),
-        ("released", f"{result.released:,}", "rows"),
-    ]
-    return _wrap_card(
-        "attacks",
-        _render_paragraph("warning", "For the controller, not for publication."),
-        _render_figures(counts),
-        _render_measures("What an attacker gains", {"rows": rows, "omitted": omitted}),
-        _render_details("In words", _render_pairs(result.pairs())),
-    )
-
-
-def _render_measures(title: str, table: PageValues) -> str:
+def render_measures(title: str, table: PageValues) -> str:
     """Render a table of measures, and the names of measures without a figure, by reason.
 
     Parameters
@@ -152,23 +126,10 @@ def _render_measures(title: str, table: PageValues) -> str:
         for row in table["rows"]
     )
     omitted = "".join(
-        _render_paragraph("quiet", f"Left out, {reason}: {', '.join(names)}")
+        render_paragraph("quiet", f"Left out, {reason}: {', '.join(names)}")
         for reason, names in table["omitted"]
     )
-    return f"{_render_paragraph('title', title)}<table><tbody>{rows}</tbody></table>{omitted}"
-
-
-@render_card.register
-def _render_certificate(result: Certificate) -> str:
-    share = f"{100 * result.share:.2f} %"
-    bound_row = ("information loss at least", share, "of any classes of k or more")
-    return _wrap_card(
-        "certificate",
-        _render_figures([bound_row, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
-        f"<figure>{svg.draw_share_bar(result.share)}<figcaption>From 0 to the maximum loss."
-        "</figcaption></figure>",
-        _render_pairs(result.pairs()),
-    )
+    return f"{render_paragraph('title', title)}<table><tbody>{rows}</tbody></table>{omitted}"
 
 
 @render_card.register
@@ -176,12 +137,12 @@ def _render_advice(result: Advice) -> str:
     rows_by_section: dict[str, list[tuple[str, str]]] = {}
     for section, subject, text, _ in result.table_rows():
         rows_by_section.setdefault(section, []).append((subject, text))
-    return _wrap_card(
+    return wrap_card(
         "advice",
-        _render_pairs(result.recommended()),
+        render_pairs(result.recommended()),
         _render_map(result),
         *(
-            _render_details(section, _render_pairs(rows))
+            render_details(section, render_pairs(rows))
             for section, rows in rows_by_section.items()
             if section not in ("recommended", "table")
         ),
@@ -191,8 +152,8 @@ def _render_advice(result: Advice) -> str:
 
 @render_card.register
 def _render_sweep(result: Sweep) -> str:
-    notes = (_render_paragraph("quiet", note) for note in result.notes())
-    return _wrap_card("sweep", _render_map(result), *notes)
+    notes = (render_paragraph("quiet", note) for note in result.notes())
+    return wrap_card("sweep", _render_map(result), *notes)
 
 
 def _render_map(result: Advice | Sweep) -> str:
@@ -244,9 +205,9 @@ def _derive_picture_id(content: object) -> str:
     return sha256(repr(content).encode()).hexdigest()[:12]
 
 
-def _wrap_card(kind: str, *parts: str, title: str = "") -> str:
+def wrap_card(kind: str, *parts: str, title: str = "") -> str:
     """Wrap the HTML parts of a card, with its style, kind of result and title, if any."""
-    heading = _render_paragraph("title", title) if title else ""
+    heading = render_paragraph("title", title) if title else ""
     body = f'<p class="kicker">dbanon · {_escape_text(kind)}</p>{heading}{"".join(parts)}'
     return f'<div class="dbanon-card"><style>{_build_style()}</style>{body}</div>'
 
@@ -255,11 +216,11 @@ def _escape_text(value: object) -> str:
     return escape(escape_control_characters(str(value)))
 
 
-def _render_paragraph(css_class: str, text: str) -> str:
+def render_paragraph(css_class: str, text: str) -> str:
     return f'<p class="{css_class}"><bdi>{_escape_text(text)}</bdi></p>'
 
 
-def _render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
+def render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
     """Render label, value and detail of each figure."""
     items = "".join(
         f"<div><dt>{_escape_text(label)}</dt>"
@@ -269,7 +230,7 @@ def _render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="figures">{items}</dl>'
 
 
-def _render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+def render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return _render_table(header=[], rows=pairs)
 
 
@@ -287,7 +248,7 @@ def _render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table>{table_header}<tbody>{body}</tbody></table>"
 
 
-def _render_details(title: str, body: str) -> str:
+def render_details(title: str, body: str) -> str:
     return f"<details><summary>{_escape_text(title)}</summary>{body}</details>"
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbanon
-from dbanon.bounds import certificate as bounds
-from dbanon.bounds.tolls import SubsetRowDuals
 from dbanon.data.partition import Partition
+from dbanon.extensions.bounds import certificate as bounds
+from dbanon.extensions.bounds.tolls import SubsetRowDuals
 from dbanon.kernels import Neighbours, Pricing
 from tests.reference.bounds import (
     Exact,
@@ -297,7 +297,7 @@ def test_methods_improve_on_each_other_until_time_runs_out() -> None:
 
 def test_without_the_solver_the_bound_is_that_of_fitting(monkeypatch: Any) -> None:
     best = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
-    monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
+    monkeypatch.setattr("dbanon.extensions.bounds.program.find_spec", lambda name: None)
     result = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
     assert (result.method, result.complete) == ("fitting", True)
     assert result.simple < result.share < best.share

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbanon
-from dbanon.bounds import certificate as bounds
-from dbanon.bounds import fitting
+from dbanon.extensions.bounds import certificate as bounds
+from dbanon.extensions.bounds import fitting
 from dbanon.kernels import Fitting, Gathering, Kernel, Pricing
 from tests.reference.bounds import (
     exact_sse,

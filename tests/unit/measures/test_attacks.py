@@ -11,10 +11,10 @@ import pytest
 
 import dbanon
 from dbanon.errors import ColumnNotFound, InvalidParameter, TooFewRecords
+from dbanon.extensions.attacks.catalogue import ATTACKS
+from dbanon.extensions.attacks.membership import membership_rate
+from dbanon.extensions.attacks.rates import AttackResult, Rate
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures.attacks import ATTACKS
-from dbanon.measures.attacks.membership import membership_rate
-from dbanon.measures.attacks.rates import AttackResult, Rate
 from tests.prerequisites import import_or_skip
 from tests.reference import attacks as reference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.rates import AttackResult, Rate
 
 
 def guesses(

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import TIE_TOLERANCE, AttackData, Ints, distances_with_nulls
+from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.task import TIE_TOLERANCE, AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import Numbers
 
 NAME = "attribute_inference"

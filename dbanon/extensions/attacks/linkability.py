@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import AttackData, Ints
+from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.task import AttackData, Ints
 
 NAME = "linkability"
 SUMMARY = "Two parts of a person's record are found in the same released row"

@@ -13,14 +13,14 @@ from dbanon.data.option import find_parameter
 from dbanon.data.partition import Synthesis
 from dbanon.doors.evaluate import ReleasedValues, as_frames, is_all_stars, select_columns_to_compare
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.extensions.attacks import membership
+from dbanon.extensions.attacks.results import Attacks, build_attack_data, run_all_attacks
+from dbanon.extensions.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures.attacks import membership
-from dbanon.measures.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
-from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 
 if TYPE_CHECKING:
     import pandas as pd

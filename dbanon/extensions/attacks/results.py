@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import LabelledTextWithCard, also_under_former_key
+from dbanon.data.words import LabelledText, also_under_former_key
+from dbanon.extensions.attacks.catalogue import run_attacks
+from dbanon.extensions.attacks.rates import AttackResult
+from dbanon.extensions.attacks.task import AttackData
 from dbanon.hierarchy.leaves import Hierarchies, resolve_hierarchies
-from dbanon.measures.attacks import run_attacks
-from dbanon.measures.attacks.rates import AttackResult
-from dbanon.measures.attacks.task import AttackData
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import pair_columns
 from dbanon.release.words import describe_attack
 
 
 @dataclass(frozen=True, repr=False)
-class Attacks(LabelledTextWithCard):
+class Attacks(LabelledText):
     """The results of attacks on released rows.
 
     Parameters
@@ -52,6 +52,37 @@ class Attacks(LabelledTextWithCard):
     def risks(self) -> dict[str, float | None]:
         """The risk by attack; None if it cannot be estimated."""
         return {name: attack.risk for name, attack in self.results.items()}
+
+    def _repr_html_(self) -> str:
+        """Return the card for notebooks."""
+        # Import only when displayed, to keep database backends small.
+        from dbanon.doors.html import card, svg
+
+        rows = [
+            {
+                "name": name,
+                "summary": text,
+                "figure": f"{risk:.3f}",
+                "bar": svg.draw_share_bar(risk),
+            }
+            for (name, text), risk in zip(self.pairs(), self.risks.values(), strict=True)
+            if risk is not None
+        ]
+        omitted = [
+            (attack.note, [name]) for name, attack in self.results.items() if attack.risk is None
+        ]
+        counts = [
+            ("originals", f"{self.originals:,}", "records"),
+            ("controls", f"{self.controls:,}", "records"),
+            ("released", f"{self.released:,}", "rows"),
+        ]
+        return card.wrap_card(
+            "attacks",
+            card.render_paragraph("warning", "For the controller, not for publication."),
+            card.render_figures(counts),
+            card.render_measures("What an attacker gains", {"rows": rows, "omitted": omitted}),
+            card.render_details("In words", card.render_pairs(self.pairs())),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON values."""

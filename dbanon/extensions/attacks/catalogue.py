@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from dbanon.measures.attacks import inference, linkability, singling_out
-from dbanon.measures.attacks.rates import AttackResult
-from dbanon.measures.attacks.task import AttackData
+from dbanon.extensions.attacks import inference, linkability, singling_out
+from dbanon.extensions.attacks.rates import AttackResult
+from dbanon.extensions.attacks.task import AttackData
 
 
 class Attack(NamedTuple):

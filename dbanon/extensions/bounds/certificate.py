@@ -40,13 +40,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds import classes
-from dbanon.bounds.classes import SLACK, relative_error, round_down, round_up
-from dbanon.bounds.fitting import fit_prices
-from dbanon.bounds.program import OPTIMALITY_GAP, Program, has_solver
-from dbanon.bounds.tolls import SubsetRowDuals, empty_duals
 from dbanon.data.partition import Partition
-from dbanon.data.words import LabelledTextWithCard, also_under_former_key
+from dbanon.data.words import LabelledText, also_under_former_key
+from dbanon.extensions.bounds import classes
+from dbanon.extensions.bounds.classes import SLACK, relative_error, round_down, round_up
+from dbanon.extensions.bounds.fitting import fit_prices
+from dbanon.extensions.bounds.program import OPTIMALITY_GAP, Program, has_solver
+from dbanon.extensions.bounds.tolls import SubsetRowDuals, empty_duals
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -157,7 +157,7 @@ MAX_K_FOR_CLASSES = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate(LabelledTextWithCard):
+class Certificate(LabelledText):
     """A lower bound of the information loss, and its proof.
 
     Parameters
@@ -193,6 +193,21 @@ class Certificate(LabelledTextWithCard):
         if self.share > 0:
             return loss / self.share - 1
         return 0.0 if loss <= 0 else math.inf
+
+    def _repr_html_(self) -> str:
+        """Return the card for notebooks."""
+        # Import only when displayed, to keep database backends small.
+        from dbanon.doors.html import card, svg
+
+        share = f"{100 * self.share:.2f} %"
+        bound_row = ("information loss at least", share, "of any classes of k or more")
+        return card.wrap_card(
+            "certificate",
+            card.render_figures([bound_row, ("k", f"{self.k:,}", f"{len(self.prices):,} records")]),
+            f"<figure>{svg.draw_share_bar(self.share)}<figcaption>From 0 to the maximum loss."
+            "</figcaption></figure>",
+            card.render_pairs(self.pairs()),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the bound as JSON values, without prices, which describe single records."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import AttackData, distances_with_nulls
+from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.task import AttackData, distances_with_nulls
 from dbanon.measures.attributes import Floats, Numbers
 
 NAME = "membership"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.classes import round_down
+from dbanon.extensions.bounds.classes import round_down
 from dbanon.kernels import Fitting, Gathering, Kernel, Neighbours, Pricing
 from dbanon.methods.registry import Tick
 

@@ -27,8 +27,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import OPTIMALITY_GAP, Program
-from dbanon.bounds.tolls import (
+from dbanon.data.partition import Partition
+from dbanon.extensions.bounds.program import OPTIMALITY_GAP, Program
+from dbanon.extensions.bounds.tolls import (
     K_WITH_TOLLS,
     MAX_CACHED_DISTANCES,
     SubsetRowDuals,
@@ -36,7 +37,6 @@ from dbanon.bounds.tolls import (
     empty_duals,
     find_violated_triples,
 )
-from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
 

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
-from dbanon.bounds.certificate import (
-    MAX_K_FOR_CLASSES,
-    MAX_RECORDS,
-    Certificate,
-    compute_certificate,
-)
-from dbanon.bounds.program import has_solver
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import NullInQuasiIdentifier, TooFewRecords, UnsupportedType
+from dbanon.extensions.bounds.certificate import (
+    MAX_K_FOR_CLASSES,
+    MAX_RECORDS,
+    Certificate,
+    compute_certificate,
+)
+from dbanon.extensions.bounds.program import has_solver
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_classes
-from dbanon.run.plan import plan
+from dbanon.release.recode import Release
+from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Source
 
 
@@ -46,6 +50,23 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
     planned = plan(job, source, pulse=lambda: tick(0.0))
     microdata = source.read(planned.relation, planned.roles, job, tick)
     return compute_bound(microdata, int(job.policy.k), seconds, tick)
+
+
+def evaluate_bound(
+    microdata: Microdata, planned: Plan, release: Release, tick: Tick
+) -> dict[str, Any]:
+    """Compute the certificate of a release, for its report, and by how much its loss exceeds it."""
+    labels = release.partition.labels
+    records = np.flatnonzero(labels >= 0)
+    certificate = compute_bound(
+        take_records(microdata, records),
+        int(planned.policy.k),
+        float(planned.policy.certificate or 0.0),
+        tick,
+        start_partitions=[Partition(labels[records])],
+    )
+    gap = certificate.gap(release.loss)
+    return {**certificate.to_dict(), "above": gap if math.isfinite(gap) else None}
 
 
 def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import AttackData, Ints, distances_with_nulls
+from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.task import AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import ColumnPair, Floats, Numbers
 
 NAME = "singling_out"

@@ -1,1 +1,0 @@
-"""Lower bounds: the minimum information loss of any partition into classes of k or more."""

@@ -1,0 +1,64 @@
+"""The command ``dbanon bound``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dbanon.data.memory import half_of_memory
+from dbanon.data.option import parameters
+from dbanon.doors.cli.anonymize import OPTIONS, with_options
+from dbanon.doors.cli.options import merge_orders, parse_option_values
+from dbanon.doors.cli.support import (
+    ROWS_HELP,
+    handle_signals,
+    report_errors,
+    show,
+    sql_printer,
+    with_common_options,
+)
+from dbanon.job.reading import Reading
+
+_OPTION_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
+_OPTIONS = tuple(
+    option for option in OPTIONS if option.name in _OPTION_NAMES or option in parameters(Reading)
+)
+
+
+@click.command(epilog=ROWS_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@with_options(_OPTIONS)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help=("Time limit for the search, in seconds. The best bound found by then is printed."),
+)
+@with_common_options
+def bound(url: str, **arguments: Any) -> None:
+    """Compute a lower bound on the loss of any release of a table in classes of k or more rows.
+
+    The command reads the quasi-identifiers and writes nothing. For up to 10,000 rows it computes
+    the bound with linear programs, which need the extra "bound". For more rows, or without the
+    extra, it uses no solver.
+    """
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals():
+        from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.bounds.interface import certificate
+
+        options = parse_option_values(_OPTIONS, arguments)
+        options["quasi_identifiers"] += arguments["single_q"]
+        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
+        if options["memory_limit"] is None:
+            options["memory_limit"] = half_of_memory()
+        result = certificate(
+            url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
+        )
+        show(
+            output_format,
+            result.to_dict(),
+            lambda: pairs_table("Lower bound", result.pairs()),
+        )
