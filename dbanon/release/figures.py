@@ -155,7 +155,7 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
         if column is None:
             columns.append(original_column)
             continue
-        cells = pairs.cells([column])
+        cells = pairs.valid_cells([column])
         present = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
         rows = column.released[pairs.labels]
         original, power = np.array(rows, np.float64), column.scale.exponent
@@ -238,14 +238,14 @@ def _publish_loss(
             figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
         )
     if name == "direct_loss":
-        cells = pairs.cells(pairs.columns)
+        cells = pairs.valid_cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 
 
 def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
-    cells = pairs.cells([column])
+    cells = pairs.valid_cells([column])
     power = -column.scale.exponent
     original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
     present = None if cells is None else cells[:, 0]

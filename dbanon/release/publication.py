@@ -376,7 +376,7 @@ def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[
 
 def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
     numbers = as_numbers(column)
-    cells = pairs.cells([column if numbers is None else numbers])
+    cells = pairs.valid_cells([column if numbers is None else numbers])
     present = None if cells is None else cells[:, 0]
     if numbers is not None:
         power = -numbers.scale.exponent
@@ -393,7 +393,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         if column.suppressed is None:
             return sums
         # Here suppressed cells count as cells of the column.
-        all_cells = pairs.cells([column])
+        all_cells = pairs.valid_cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if present is None else int(present.sum())

@@ -1,8 +1,8 @@
 """linkability: released rows connect two parts of a person's record.
 
-The attacker has two sources with different columns of a person. They find a nearest row by the
-columns of each source, and link the two parts if it is the same row. Among k identical rows they
-choose one at random.
+The attacker has two sources with different columns of a person. They find the nearest row by the
+columns of each source, and link the two parts if both find the same row. Among k identical rows
+they choose one at random.
 
 Source: Giomi et al. 2023, section 4.2, with one neighbour.
 """
@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attacks.rates import AttackResult, Rate
+from dbanon.measures.attacks.rates import NO_GUESSES, AttackResult, Rate
 from dbanon.measures.attacks.task import AttackData, Ints
 
 NAME = "linkability"
 SUMMARY = "Two parts of a person's record are found in the same released row"
-ONE_COLUMN_NOTE = "a record of one column has no two parts"
+ONE_COLUMN_NOTE = "there is only one column, so records have no two parts"
 
 
 def attack(data: AttackData) -> AttackResult:
     """Link the parts of sampled records."""
     if not all(data.source_columns):
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN_NOTE)
+        return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
     rng = data.rng(NAME)
     targets = data.targets(rng)
     rates = [_linkage_rate(data, records, rng) for records in targets]
@@ -37,7 +37,7 @@ def attack(data: AttackData) -> AttackResult:
 
 
 def _linkage_rate(data: AttackData, records: Ints, rng: np.random.Generator) -> Rate:
-    """The rate of records whose nearest rows by both sources are the same copy of the same row."""
+    """Return the rate of records for which both sources find the same copy of the same row."""
     (first_rows, first_copies), (second_rows, second_copies) = (
         data.nearest(records, columns, rng) for columns in data.source_columns
     )
