@@ -83,7 +83,7 @@ class AttackData:
         return [np.asarray(records, np.int64) for records in targets]
 
     def random_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
-        """Draw random released rows, int64 (n_rows,), as indices of distinct rows; rows may repeat."""
+        """Draw random released rows, int64 (n_rows,), as indices of distinct rows."""
         return np.asarray(
             rng.choice(len(self.weights), n_rows, p=self.weights / self.weights.sum()), np.int64
         )
