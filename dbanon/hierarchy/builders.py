@@ -226,9 +226,10 @@ class Suggestion:
 def suggest(values: Sequence[str]) -> Hierarchy:
     """Suggest a tree from the values alone, for a person to review.
 
-    Groups dates by the calendar, codes by their prefixes, and numbers in two levels of intervals,
-    which are 1/20 to 1/10 of the range wide, and five times as wide. All other values are directly
-    below the root. ``suggestion`` also gives the reason.
+    Groups dates by the calendar, codes by their prefixes, and numbers in two levels of intervals.
+    The lower ones are at least 1/20 of the range wide (1, 2 or 5 times a power of ten), the upper
+    ones five times as wide. All other values are directly below the root. ``suggestion`` also gives
+    the reason.
     """
     return suggestion(values).tree
 

@@ -43,7 +43,7 @@ class Moments:
         return self.is_defined & (np.abs(self.correlations_before) > _ROUNDING_TOLERANCE)
 
 
-def moments(
+def compute_moments(
     points: Floats, released: Floats, labels: NDArray[np.intp], is_valid: Flags | None
 ) -> Moments:
     """Compute the moments of p columns, in chunks of records to save memory.

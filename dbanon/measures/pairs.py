@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
-from dbanon.measures.covariances import Moments, moments
+from dbanon.measures.covariances import Moments, compute_moments
 
 # Records per chunk: enough for numpy to be fast, few enough to save memory.
 CHUNK_RECORDS = 1 << 16
@@ -116,7 +116,7 @@ class Pairs:
     @cached_property
     def moments(self) -> Moments:
         """The covariances of numeric columns, before and after release."""
-        return moments(*self.points, self.labels, self.valid_cells(self.numeric_columns))
+        return compute_moments(*self.points, self.labels, self.valid_cells(self.numeric_columns))
 
     def valid_cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
         """Find the cells that are not NULL before and after release: bool (n, p), True if valid.

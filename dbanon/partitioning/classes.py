@@ -159,7 +159,8 @@ def _run_strata(
     strata : the records of each stratum, int64 each; the list is consumed, to free memory.
     measures : measures of the table, for standardization and distances; None to measure the
         records.
-    level_measures : as for ``make_space_builder``.
+    level_measures : measures from which intervals of numbers are computed, for methods that choose
+        levels; None to use ``measures``.
     """
     n = microdata.n_records
     method = find_method(policy.method)
@@ -170,14 +171,14 @@ def _run_strata(
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
     build_space = make_space_builder(microdata, measures, policy, level_measures)
-    rng = _random_generator(method, policy.seed)
+    rng = _make_generator(method, policy.seed)
     tick = tick or _ignore_progress
     record_keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
         # Such a method chooses one level per attribute for the whole table.
         records = np.concatenate(strata)
         stratum_of_record = np.repeat(np.arange(len(strata)), [len(stratum) for stratum in strata])
-        result = _run(
+        result = _run_and_refine(
             method,
             build_space(records),
             record_keys[records],
@@ -194,10 +195,12 @@ def _run_strata(
         records = strata[i]
         share, progress_before = len(records) / n, n_done / n
 
-        def advance(
-            fraction: float, share: float = share, progress_before: float = progress_before
+        def stratum_tick(
+            stratum_progress: float,
+            share: float = share,
+            progress_before: float = progress_before,
         ) -> None:
-            tick(progress_before + share * fraction)
+            tick(progress_before + share * stratum_progress)
 
         # If the stratum is cut into blocks, build its space block by block to save memory.
         is_cut = blocks is not None and blocks.block_count_for(len(records)) is not None
@@ -209,7 +212,7 @@ def _run_strata(
         stratum_keys = record_keys if has_all_records else record_keys[records]
         if has_all_records:
             strata[i] = records = np.empty(0, np.int64)
-        result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
+        result = _run_and_refine(method, stratum_space, stratum_keys, policy, stratum_tick, rng)
         results.append((np.arange(n) if has_all_records else records, result))
     return method.result_type.join_results(results, n)
 
@@ -230,7 +233,7 @@ def make_space_builder(
 
     Raises
     ------
-    DbanonError : as ``Method.space``.
+    DbanonError : the records cannot be represented, for example because of a bad option.
     """
     method = find_method(policy.method)
     extra_options: dict[str, Any] = {}
@@ -248,7 +251,7 @@ def make_space_builder(
     )
 
 
-def _run(
+def _run_and_refine(
     method: Method,
     space: Any,
     keys: NDArray[np.int64],
@@ -291,7 +294,7 @@ def _run(
     return Partition(refined.labels, result.method_counts)
 
 
-def _random_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
+def _make_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
     """Return a generator for a randomized method; None for others, since loading it is slow."""
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
@@ -305,7 +308,13 @@ def _run_method(
     rng: np.random.Generator | None,
     **method_arguments: Any,
 ) -> MethodResult:
-    """Run the method on all records of a stratum at once, or on blocks of them."""
+    """Run the method on all records of a stratum at once, or on blocks of them.
+
+    Parameters
+    ----------
+    keys : int64 (n,), the key of each record, ascending.
+    method_arguments : further arguments for the method, by name.
+    """
     blocks = Blocks.of(policy)
     if blocks is None:
         return method.run(
@@ -315,10 +324,10 @@ def _run_method(
         # With blocks, randomized methods use a new generator in each stratum that is not cut, too.
         return run_block(method, space, policy, block_index=None, tick=tick)
 
-    def run(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+    def partition_block(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         return run_block(method, space.take(records), policy, block_index, tick)
 
-    return partition_blocks(blocks.cut(space, keys), run, tick)
+    return partition_blocks(blocks.cut(space, keys), partition_block, tick)
 
 
 def run_block(
@@ -332,7 +341,7 @@ def run_block(
     """
     # Use one generator per block, so that the order in which blocks end does not matter.
     seed = policy.seed if block_index is None else [policy.seed, block_index]
-    rng = _random_generator(method, seed)
+    rng = _make_generator(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result
@@ -353,8 +362,8 @@ def cluster_block(
     """
     method = find_method(policy.method)
     if block_index is None:
-        rng = _random_generator(method, policy.seed)
-        result = _run(method, space, keys, policy, tick, rng)
+        rng = _make_generator(method, policy.seed)
+        result = _run_and_refine(method, space, keys, policy, tick, rng)
         assert isinstance(result, Partition)
         return result
     result = run_block(method, space, policy, block_index, tick)

@@ -197,15 +197,19 @@ class Cuts:
                 [[-1 - target]] if target < 0 else blocks_below.pop(target)
                 for target in self.targets[cut].tolist()
             ]
-            for side, other in (sides, sides[::-1]):
+            for side, other_side in (sides, sides[::-1]):
                 # Several blocks on a side are all large enough: cuts below have joined small ones.
-                while len(side) == 1 and other and must_join(side[0]):
-                    smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
+                while len(side) == 1 and other_side and must_join(side[0]):
+                    smallest = min(other_side, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
                     smallest.sort()
-                    if len(other) > 1 and violates_models is not None and violates_models(smallest):
+                    if (
+                        len(other_side) > 1
+                        and violates_models is not None
+                        and violates_models(smallest)
+                    ):
                         # The joined block violates the models; join it with the next smallest one.
-                        other.remove(smallest)
+                        other_side.remove(smallest)
                         side.append(smallest)
             blocks_below[cut] = sides[0] + sides[1]
         block_numbers = np.zeros(self.n_blocks, np.int64)

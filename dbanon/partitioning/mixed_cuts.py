@@ -131,7 +131,7 @@ class MixedCuts:
         for column_index, axis in enumerate(self.axes):
             column = points[:, column_index]
             if column_index in self.levels:
-                leaves = self._leaves(column_index, column)
+                leaves = self._find_leaves(column_index, column)
                 height = len(self.levels[column_index])
                 for step, nodes in enumerate(self.levels[column_index][:, leaves]):
                     weight = axis.width**2 * (2 * step + 1) / height**2
@@ -145,7 +145,9 @@ class MixedCuts:
         ]
         return np.column_stack([np.repeat(queries, n_neighbours), nearest.reshape(-1)])
 
-    def _leaves(self, column_index: int, coordinates: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _find_leaves(
+        self, column_index: int, coordinates: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         """Return the leaf of each coordinate of a column with a hierarchy, int64."""
         steps = max(self.levels[column_index].shape[1] - 1, 1)
         leaves: NDArray[np.int64] = np.rint(
@@ -172,7 +174,8 @@ class MixedCuts:
         borders = [
             border
             for direction in self._directions(points, records)
-            if (border := self._border(direction, points, records, pairs, n_blocks)) is not None
+            if (border := self._find_border_across(direction, points, records, pairs, n_blocks))
+            is not None
         ]
         return min(borders, key=lambda border: border.cost, default=None)
 
@@ -192,7 +195,7 @@ class MixedCuts:
             direction[column_index] = 1.0
             yield direction
 
-    def _border(
+    def _find_border_across(
         self,
         direction: NDArray[np.float64],
         points: NDArray[np.float64],

@@ -125,13 +125,13 @@ def _protect(
     build_space = make_cost_space_builder(microdata, measures, policy)
     persons, record_keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
-        before = partition
+        partition_before = partition
         counted_codes, table_shares = _codes_and_shares(
-            policy.models, codes, before.labels >= 0, table_frequencies, persons
+            policy.models, codes, partition_before.labels >= 0, table_frequencies, persons
         )
-        guard = _guard(policy.models, counted_codes, table_shares, persons)
-        strata = _strata(microdata, before)
-        max_withheld = _max_further_withheld(policy, microdata, before)
+        guard = _guard_from_codes(policy.models, counted_codes, table_shares, persons)
+        strata = _released_strata(microdata, partition_before)
+        max_withheld = _max_further_withheld(policy, microdata, partition_before)
         failing_strata = [
             records for records in strata if not satisfies_models(guard.take(records))
         ]
@@ -152,7 +152,7 @@ def _protect(
             stratum_space, stratum_guard = build_space(records), guard.take(records)
             if not satisfies_models(stratum_guard):
                 continue
-            _, labels = np.unique(before.labels[records], return_inverse=True)
+            _, labels = np.unique(partition_before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not max_withheld:
                 part = merge_by_blocks(
@@ -163,9 +163,9 @@ def _protect(
             parts.append((records, merged))
         partition = combine(parts, n_records)
         # Withholding records changes the table, and models compare classes with the table.
-        if partition.n_suppressed == before.n_suppressed:
+        if partition.n_suppressed == partition_before.n_suppressed:
             break
-        withheld = (before.labels >= 0) & (partition.labels < 0)
+        withheld = (partition_before.labels >= 0) & (partition.labels < 0)
         withheld_units = persons.units_of_records(withheld)
         table_frequencies = {
             name: table_frequencies[name].after_withholding(codes[name][withheld], withheld_units)
@@ -223,7 +223,7 @@ def build_guard(
     counted_codes, table_shares = _codes_and_shares(
         policy.models, codes, released, table_frequencies, persons
     )
-    return _guard(policy.models, counted_codes, table_shares, persons)
+    return _guard_from_codes(policy.models, counted_codes, table_shares, persons)
 
 
 def protect_block(
@@ -299,7 +299,7 @@ def _infeasible_error(
     )
 
 
-def _guard(
+def _guard_from_codes(
     models: Sequence[Model],
     counted_codes: Mapping[str, NDArray[np.int32]],
     table_shares: Mapping[str, NDArray[np.float64]],
@@ -366,14 +366,14 @@ def merge_by_blocks(
     if blocks is None or blocks.block_count_for(space.n_records) is None:
         return partition
 
-    def run(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+    def merge_in_block(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         _, labels = np.unique(partition.labels[records], return_inverse=True)
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
     block_positions = blocks.cut_classes(
         space, partition, keys, satisfies=guard.allows, counts=guard.counts
     )
-    return partition_blocks(block_positions, run, tick)
+    return partition_blocks(block_positions, merge_in_block, tick)
 
 
 def compile_models(
@@ -430,7 +430,7 @@ def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
 
 
-def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
+def _released_strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
     """Return the released records of each stratum, int64 (m,) each."""
     released = np.flatnonzero(partition.labels >= 0)
     if not len(released):

@@ -128,27 +128,27 @@ class _EffortBudget:
     n_steps : the number of steps, unless a limit per record applies.
     max_steps_per_record : upper limit of steps, as a multiple of the number of records.
     min_steps_per_record : lower limit of steps, as a multiple of the number of records.
-    max_heat : upper limit of ``heat``, a share of a pool's loss.
+    max_threshold : upper limit of ``initial_threshold``, a share of a pool's loss.
     max_pool_classes : maximum number of classes in a pool.
     """
 
     n_steps: int
     max_steps_per_record: int
     min_steps_per_record: int
-    max_heat: float
+    max_threshold: float
     max_pool_classes: int
 
-    def steps(self, n: int) -> int:
+    def steps_for(self, n: int) -> int:
         """Return the number of steps for n records: ``n_steps``, within the limits per record."""
         return max(min(self.n_steps, self.max_steps_per_record * n), self.min_steps_per_record * n)
 
-    def heat(self, k: int) -> float:
+    def initial_threshold(self, k: int) -> float:
         """Return the largest increase that is accepted initially, as a share of a pool's loss.
 
         It is smaller for larger classes, where one record contributes a smaller share of the loss;
         tuned for k = 3, 4, 5 and 10 on the CASC tables.
         """
-        return min(self.max_heat, 0.4 / k)
+        return min(self.max_threshold, 0.4 / k)
 
 
 # Budgets by effort. ``pass`` has none: it consists only of the local search, which always runs to
@@ -158,14 +158,14 @@ _EFFORT_BUDGETS = {
         n_steps=150_000_000,
         max_steps_per_record=250_000,
         min_steps_per_record=8_000,
-        max_heat=0.0,
+        max_threshold=0.0,
         max_pool_classes=6,
     ),
     "thorough": _EffortBudget(
         n_steps=17_000_000_000,
         max_steps_per_record=20_000_000,
         min_steps_per_record=2_000_000,
-        max_heat=0.09,
+        max_threshold=0.09,
         max_pool_classes=7,
     ),
 }
@@ -205,14 +205,14 @@ def refine_points(
     budget = _EFFORT_BUDGETS[effort]
     max_iterations, max_steps = iterations, _NO_LIMIT
     if max_iterations is None:
-        max_iterations, max_steps = _NO_LIMIT, int(share * budget.steps(space.n_records))
+        max_iterations, max_steps = _NO_LIMIT, int(share * budget.steps_for(space.n_records))
     kernel = space.kernel(Refine, MixedRefine)(
         k,
         partition.labels,
         max_iterations,
         max_steps,
         seconds or 0.0,
-        budget.heat(k),
+        budget.initial_threshold(k),
         budget.max_pool_classes,
         seed,
     )
@@ -318,7 +318,7 @@ def refine_classes(
     steps = refinement_steps(name)
     for step in steps:
 
-        def run(
+        def refine_in_block(
             block_index: int,
             records: NDArray[np.int64],
             tick: Tick,
@@ -332,11 +332,11 @@ def refine_classes(
                 name, space.take(records), part, policy, step, block_index, n, tick, block_guard
             )
 
-        def advance(share: float, step: RefinementStep = step) -> None:
+        def step_tick(share: float, step: RefinementStep = step) -> None:
             tick((step.number + share) * step.share)
 
         block_positions = blocks.cut_classes(space, partition, keys, step.direction)
-        partition = partition_blocks(block_positions, run, advance)
+        partition = partition_blocks(block_positions, refine_in_block, step_tick)
     return partition
 
 
