@@ -39,7 +39,7 @@ _MAX_HASH = 2**64 - 1
 # With this as the key of a cut, no record on the border is below the cut.
 _MIN_KEY = np.iinfo(np.int64).min
 
-# Up to this number of points, one thread processes both sides of a cut.
+# Up to this number of points, one thread makes all further cuts.
 _MIN_PARALLEL_POINTS = 20_000
 
 
@@ -93,7 +93,10 @@ def _hashes_up_to(
 
 
 def sample_size(n_blocks: int) -> int:
-    """The sample size for fitting the borders of this many blocks, if there are enough records."""
+    """Return the sample size for fitting the borders of this many blocks.
+
+    There may be fewer records than that.
+    """
     n_sampled = max(_SAMPLED_PER_BLOCK * n_blocks, _MIN_SAMPLED)
     return max(min(n_sampled, _MAX_SAMPLED), n_blocks)
 
@@ -142,7 +145,7 @@ class Cuts:
         n_blocks : number of blocks, at most n.
         direction : index of the principal direction to cut across, from 0, the one with the
             largest variance; indices from p are replaced by p - 1.
-        keys : int64 (n,), all different; None to use the positions.
+        keys : int64 (n,), the key of each point, all different; None to use the positions.
         axes : the axes of the p columns; empty for points without hierarchies. If some have a
             hierarchy, cuts are between values (``mixed_cuts``) as long as that gives blocks of
             about the intended size.

@@ -167,7 +167,7 @@ def too_few_error_for_count(
     Parameters
     ----------
     count : the number of records or persons in the stratum.
-    unit : what is counted, "records" or "persons".
+    unit : the counted items as a plural noun, "records" or "persons".
     n_strata : the number of all strata.
     withheld : number of records that are withheld because of a NULL.
     null_columns : quasi-identifiers that are NULL in the whole stratum; None if there are no NULLs.
