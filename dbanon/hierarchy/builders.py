@@ -131,6 +131,7 @@ def prefixes(
 
     Parameters
     ----------
+    values : codes, which may have different lengths.
     keep : number of unmasked leading characters on each level, decreasing; None to mask one more
         character on each level.
     mask : the character that replaces each masked one; the root consists only of it.

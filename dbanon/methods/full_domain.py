@@ -36,7 +36,7 @@ from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
-# The status of a combination of levels.
+# The status of a combination of levels: whether it needs no more suppression than allowed.
 _UNKNOWN, _SUFFICES, _FAILS = 0, 1, 2
 _MAX_COMBINATIONS = 2**25
 # Larger than the loss of any combination.

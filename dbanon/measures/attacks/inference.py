@@ -41,14 +41,14 @@ def attack(data: AttackData) -> AttackResult:
     for secret, column in enumerate(data.columns):
         rng = data.rng(f"{NAME} {secret}")
         known_columns = [index for index in range(p) if index != secret]
-        targets = data.targets(rng)
+        targets = data.sample_targets(rng)
         tolerance = _guess_tolerance(data, secret)
         # Without control records there is only one array of targets.
         for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
-            rows, _ = data.nearest(records, known_columns, rng)
+            rows, _ = data.find_nearest_rows(records, known_columns, rng)
             guesses.append((records, _is_right(data, secret, records, rows, tolerance)))
             data.tick(secret / p)
-        random_rows = data.random_rows(rng, len(targets[0]))
+        random_rows = data.draw_rows(rng, len(targets[0]))
         is_right = _is_right(data, secret, targets[0], random_rows, tolerance)
         random_guesses.append((targets[0], is_right))
         result_by_column[column.name] = AttackResult(

@@ -24,9 +24,9 @@ def attack(data: AttackData) -> AttackResult:
     if not all(data.source_columns):
         return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
     rng = data.rng(NAME)
-    targets = data.targets(rng)
+    targets = data.sample_targets(rng)
     rates = [_linkage_rate(data, records, rng) for records in targets]
-    random_rows = [data.random_rows(rng, len(targets[0])) for _ in range(2)]
+    random_rows = [data.draw_rows(rng, len(targets[0])) for _ in range(2)]
     copies = [rng.integers(data.weights[rows]) for rows in random_rows]
     is_linked = (random_rows[0] == random_rows[1]) & (copies[0] == copies[1])
     return AttackResult(
@@ -39,7 +39,7 @@ def attack(data: AttackData) -> AttackResult:
 def _linkage_rate(data: AttackData, records: Ints, rng: np.random.Generator) -> Rate:
     """Return the rate of records for which both sources find the same copy of the same row."""
     (first_rows, first_copies), (second_rows, second_copies) = (
-        data.nearest(records, columns, rng) for columns in data.source_columns
+        data.find_nearest_rows(records, columns, rng) for columns in data.source_columns
     )
     is_linked = (first_rows == second_rows) & (first_copies == second_copies)
     data.tick(1.0)

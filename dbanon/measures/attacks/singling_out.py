@@ -57,7 +57,7 @@ def attack(data: AttackData) -> AttackResult:
     if not predicates:
         return AttackResult(NO_GUESSES, NO_GUESSES, note=NO_PREDICATE_NOTE)
     random_predicates = [
-        _Predicate(predicate.columns, data.random_rows(rng, len(predicate.columns)))
+        _Predicate(predicate.columns, data.draw_rows(rng, len(predicate.columns)))
         for predicate in predicates
     ]
     members = np.arange(data.n_members)

@@ -57,7 +57,7 @@ class AttackData:
     tick: Tick = ignore_progress
 
     def affordable_guesses(self, n_rows: int) -> int:
-        """Return the number of guesses to make if each takes comparisons with n_rows rows."""
+        """Return the number of guesses to make, if each is compared with n_rows rows or records."""
         n_affordable = _MAX_DISTANCES // max(n_rows * len(self.columns), 1)
         return max(min(self.max_guesses, n_affordable), 1)
 
@@ -70,7 +70,7 @@ class AttackData:
         """
         return np.random.default_rng([self.seed, *attack.encode()])
 
-    def targets(self, rng: np.random.Generator) -> list[Ints]:
+    def sample_targets(self, rng: np.random.Generator) -> list[Ints]:
         """Sample the records to guess about, without replacement.
 
         Returns the indices of originals, int64 (t,), and, if there are control records, theirs.
@@ -82,13 +82,13 @@ class AttackData:
             targets.append(self.n_members + controls)
         return [np.asarray(records, np.int64) for records in targets]
 
-    def random_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
+    def draw_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
         """Draw random released rows, int64 (n_rows,), as indices of distinct rows."""
         return np.asarray(
             rng.choice(len(self.weights), n_rows, p=self.weights / self.weights.sum()), np.int64
         )
 
-    def nearest(
+    def find_nearest_rows(
         self, records: Ints, known_columns: Sequence[int], rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
         """Find the nearest row of each record by the known columns; break ties at random.

@@ -7,8 +7,8 @@ tables they compare the sum of the distances in all columns
 eq. (11) of J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
 microaggregation", 2010. Search trees give the same results as comparing all pairs.
 
-Squared distances, or sums, count as ties if they differ by a factor of at most 1 + 1e-9, because
-centroids are equally far from several records by construction.
+Nearly equal distances count as ties (``TIE_FACTOR``), because centroids are equally far from
+several records by construction.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import EvaluationTask, Tick
 from dbanon.measures.pairs import Pairs, combine_codes
 
+# Squared distances, or sums, that differ by a factor of at most this count as equal.
 TIE_FACTOR = 1.0 + 1e-9
 
 # If linking all records takes more than this many comparisons of attributes, only a sample of
 # records is linked.
 MAX_ATTRIBUTE_COMPARISONS = 2_000_000_000
+# The number of records in this sample.
 SAMPLE_SIZE = 10_000
 
 
