@@ -26,7 +26,9 @@ def figure_from_moments(moments: Moments) -> Figure:
     if not is_counted.any():
         return Figure(None, note=NO_VARIATION)
     # The deviations of z-scores are 1, so no division is needed.
-    return Figure(float(np.mean(np.abs(moments.before - moments.after)[is_counted])))
+    return Figure(
+        float(np.mean(np.abs(moments.covariances_before - moments.covariances_after)[is_counted]))
+    )
 
 
 MEASURE = Measure(

@@ -25,14 +25,14 @@ class Moments:
 
     Parameters
     ----------
-    before, after : float64 (p, p), covariances before and after release.
+    covariances_before, covariances_after : float64 (p, p), before and after release.
     correlations_before, correlations_after : float64 (p, p), correlations; 0 for constant columns.
     is_defined : bool (p, p), True for pairs of columns that vary before release and have at least
         two records with both values.
     """
 
-    before: Floats
-    after: Floats
+    covariances_before: Floats
+    covariances_after: Floats
     correlations_before: Floats
     correlations_after: Floats
     is_defined: Flags
@@ -90,10 +90,12 @@ def compute_moments(
         variances = (squares[side] - np.square(sums[side]) / divisors) / degrees_of_freedom
         both_vary = varies[side] & varies[side].T
         results.append((covariances, _correlations(covariances, variances, both_vary)))
-    (before, correlations_before), (after, correlations_after) = results
+    (covariances_before, correlations_before), (covariances_after, correlations_after) = results
     varies_before = np.diagonal(varies[0])
     is_defined = (n_records > 1) & varies_before[:, None] & varies_before
-    return Moments(before, after, correlations_before, correlations_after, is_defined)
+    return Moments(
+        covariances_before, covariances_after, correlations_before, correlations_after, is_defined
+    )
 
 
 def _columns_vary(points: Floats, released: Floats) -> Flags:

@@ -240,7 +240,7 @@ class Pairs:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of records, or of persons if there are any, per id in ``row_ids``, int64."""
+        """The number of records, or of persons with entities, per id in ``row_ids``, int64."""
         row_of_record = self.row_ids[self.partition.labels]
         if self.entities is None:
             return np.bincount(row_of_record).astype(np.int64)

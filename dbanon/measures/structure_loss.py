@@ -37,7 +37,7 @@ def figure_from_moments(moments: Moments) -> Figure:
     is_counted = moments.is_correlated & upper_triangle
     if not is_counted.any():
         return Figure(None, note=NO_VARIATION)
-    before, after = moments.before[is_counted], moments.after[is_counted]
+    before, after = moments.covariances_before[is_counted], moments.covariances_after[is_counted]
     covariance_change = float(np.mean(np.abs(before - after) / np.abs(before)))
     is_near_zero = np.abs(moments.correlations_before) < _NEAR_ZERO
     n_near_zero = (moments.is_defined & upper_triangle & is_near_zero).sum()

@@ -70,8 +70,8 @@ def unpaired_figures(
         np.where(np.outer(after.varies, after.varies), after.covariances, 0.0)
     )
     moments = Moments(
-        before=standardize(before.covariances),
-        after=covariances_after,
+        covariances_before=standardize(before.covariances),
+        covariances_after=covariances_after,
         correlations_before=before.correlations,
         correlations_after=after.correlations,
         is_defined=is_defined,

@@ -62,7 +62,7 @@ class DeferredSpace:
         return len(self.records)
 
     def take(self, records: NDArray[np.int64]) -> Any:
-        """The space of some of the stratum's records, int64 (m,)."""
+        """Build the space of some of the stratum's records, int64 (m,)."""
         return self.build_space(self.records[records])
 
 
@@ -88,7 +88,7 @@ class Blocks:
         return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALL_BLOCK_DIVISOR))
 
     def block_count_for(self, n_records: int) -> int | None:
-        """The number of blocks for this many records; None if they are not cut."""
+        """Return the number of blocks for this many records; None if they are not cut."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
@@ -173,7 +173,7 @@ class Blocks:
         return _records_by_block(partition.labels, block_of_class)
 
     def block_count_for_classes(self, n_classes: int, n_records: int) -> int:
-        """The number of blocks for this many classes that contain this many records."""
+        """Return the number of blocks for classes that contain this many records in total."""
         return -(-n_classes // max(self.size * n_classes // n_records, 1))
 
 

@@ -26,7 +26,7 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
 
     Parameters
     ----------
-    microdata : with entities; without them it is returned unchanged.
+    microdata : the records; returned unchanged if they have no entities.
     k : the minimum number of persons in a layer. A stratum and pattern of NULLs with fewer persons
         is a single layer.
     """
@@ -48,6 +48,7 @@ def _assign_layers(persons: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     ----------
     persons : int64 (m,), the person of each record: records are sorted by person, and within a
         person by rank.
+    k : the minimum number of persons in a layer, if there are as many.
     """
     starts = np.flatnonzero(np.diff(persons, prepend=persons[0] - 1))
     row_counts = np.diff(np.append(starts, len(persons)))
