@@ -4,9 +4,10 @@ The values become the leaves. Labels of intervals are ``[low, high)``. ``pulse``
 regularly; an exception from it cancels the work.
 
 Codes of diseases, drugs, occupations, regions and postcodes are recognized by their shape: digits
-and few letters, in parts separated by a point, dash, slash or space, where the beginning matters
-more than the end: B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS), SW1A 1AA. Words, names, ranges
-(20-29) and dates (17.05.2024) are not codes, although some contain digits.
+and few letters, in parts separated by a point, dash, slash or space. The beginning of a code is
+more significant than its end. Examples are B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS) and SW1A 1AA
+(a postcode). Words, names, ranges (20-29) and dates (17.05.2024) are not codes, although some
+contain digits.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def intervals(
 
     Raises
     ------
-    InvalidParameter : a value is not a number, or a step not a multiple of the previous one.
+    InvalidParameter : a value is not a number, or a step is not a multiple of the previous one.
     """
     numbers = _parse_numbers(values, pulse)
     widths = [_parse_decimal(step, "A step") for step in steps]
@@ -63,8 +64,8 @@ def intervals(
     ):
         row = [value]
         for width in widths:
-            cell = ((number - origin_number) / width).to_integral_value(ROUND_FLOOR)
-            low = origin_number + cell * width
+            interval_index = ((number - origin_number) / width).to_integral_value(ROUND_FLOOR)
+            low = origin_number + interval_index * width
             row.append(f"[{_format_decimal(low)}, {_format_decimal(low + width)})")
         rows.append([*row, ROOT])
     return _build_tree(rows, pulse)
@@ -76,10 +77,11 @@ def dates(
     *,
     pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
-    """Group dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade.
+    """Group dates (``2024-05-17``) by the calendar.
 
-    Steps must be in this order; ``day`` is for timestamps. ISO 8601 weeks, Monday to Sunday, cross
-    months and years, so only ``*`` can be above a week.
+    Steps are some of ``day`` (for timestamps), ``month``, ``quarter``, ``year``, ``5y`` and
+    ``decade``, in this order, or ``week`` as the last one. Weeks of ISO 8601, Monday to Sunday, may
+    span two months or years, so only ``*`` can be above a week.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def dates(
             "5y": f"{day.year // 5 * 5:04d} to {day.year // 5 * 5 + 4:04d}",
             "decade": f"{day.year // 10 * 10:04d}s",
         }
-        # The calendar date of an instant depends on the time zone, so labels name it.
+        # The date of a timestamp with a time zone depends on the zone, so labels name it.
         zone_suffix = " UTC" if value.endswith("+00:00") else ""
         rows.append([value, *(labels[step] + zone_suffix for step in steps), ROOT])
     return _build_tree(rows, pulse)
@@ -129,7 +131,9 @@ def prefixes(
 
     Parameters
     ----------
-    keep : number of unmasked leading characters on each level, decreasing; None for all levels.
+    values : codes, which may have different lengths.
+    keep : number of unmasked leading characters on each level, decreasing; None to mask one more
+        character on each level.
     mask : the character that replaces each masked one; the root consists only of it.
 
     Raises
@@ -161,8 +165,8 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pul
 
     Parameters
     ----------
-    values : distinct, in order.
-    fanout : children per node, 2 or more.
+    values : the distinct values, in order.
+    fanout : the number of children per node, 2 or more.
 
     Raises
     ------
@@ -190,7 +194,12 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pul
 def grouped(
     values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Group ordered values in one level of groups of these sizes.
+    """Group ordered values in one level of groups.
+
+    Parameters
+    ----------
+    values : the distinct values, in order.
+    sizes : the number of values in each group, in order.
 
     Raises
     ------
@@ -209,7 +218,7 @@ def grouped(
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggested tree, and a reason for it that contains no value."""
+    """A suggested tree, and the reason for it, a text that contains no values."""
 
     tree: Hierarchy
     reason: str
@@ -218,8 +227,9 @@ class Suggestion:
 def suggest(values: Sequence[str]) -> Hierarchy:
     """Suggest a tree from the values alone, for a person to review.
 
-    Groups dates by calendar, codes by their prefixes, and numbers in intervals of about a tenth and
-    a third of their range. All other values are directly below the root. ``suggestion`` also gives
+    Groups dates by the calendar, codes by their prefixes, and numbers in two levels of intervals.
+    The lower ones are at least 1/20 of the range wide (1, 2 or 5 times a power of ten), the upper
+    ones five times as wide. All other values are directly below the root. ``suggestion`` also gives
     the reason.
     """
     return suggestion(values).tree
@@ -264,7 +274,8 @@ def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
     value_range = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
     if value_range == 0:
         return Suggestion(
-            flat_hierarchy(distinct, ROOT), "no two numbers: all directly below the root"
+            flat_hierarchy(distinct, ROOT),
+            "fewer than two different numbers: all directly below the root",
         )
     step = Decimal(1).scaleb((value_range / 20).adjusted())
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= value_range)
@@ -274,14 +285,17 @@ def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
 
 
 def _build_tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
+    """Build a tree from rows (leaf, level 1, ..., root), of which there may be none."""
     return Hierarchy.from_levels(rows, pulse) if rows else flat_hierarchy([])
 
 
 def _parse_numbers(values: Sequence[str], pulse: Pulse = ignore_pulses) -> dict[str, Decimal]:
+    """Return the number of each distinct value; raises InvalidParameter if one is no number."""
     return {value: _parse_decimal(value, "A value") for value in with_pulses(set(values), pulse)}
 
 
 def _parse_decimal(value: float | str, subject: str) -> Decimal:
+    """Parse a number; if it is none, raises InvalidParameter with a message about the subject."""
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -292,28 +306,31 @@ def _parse_decimal(value: float | str, subject: str) -> Decimal:
 
 
 def _format_decimal(number: Decimal) -> str:
+    """Format a number without an exponent and without zeros at the end of its fraction."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 _SEPARATORS = ".-/ "
-# At most three capitals or one small letter in a row; more make a word. ICD-10-GM codes may end
-# with + or !.
+# A code has at most three capitals or one small letter in a row; more letters make a word.
+# ICD-10-GM codes may end with + or !.
 _LETTERS = r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|[a-z])(?![A-Za-z]))"
 _PART = rf"(?:[0-9]|{_LETTERS})+"
 _CODE = re.compile(rf"{_PART}(?:[{re.escape(_SEPARATORS)}]{_PART})*[+!]?")
-_COUNTRY = re.compile(r"[A-Z]{1,3}")
+_CAPITALS_ONLY = re.compile(r"[A-Z]{1,3}")
 _MAX_CODE_LENGTH = 20
-# The share of values that need not be codes, such as "unknown".
+# The largest share of values that are not codes, such as "unknown", in a column of codes.
 _MAX_SHARE_OF_OTHERS = 0.05
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)|\+)?")
-# 17.05.2024, 5/17/24, 05/2024: the beginning is the least significant part.
+# Dates such as 17.05.2024, 5/17/24 or 05/2024 are not codes: their beginning is not the most
+# significant part.
 _DAY_OR_MONTH = "(?:0?[1-9]|[12][0-9]|3[01])"
 _DAY = re.compile(
     f"(?:{_DAY_OR_MONTH}[./-])?{_DAY_OR_MONTH}[./-](?:1[89]|2[01])[0-9]{{2}}"
     f"|{_DAY_OR_MONTH}[./-]{_DAY_OR_MONTH}[./-][0-9]{{2}}"
 )
-# With this many separators in every value, only whole parts are cut off, as in version numbers.
+# If every value has at least this many separators, as version numbers have, only whole parts are
+# cut off, not single characters.
 _SEPARATORS_TO_CUT_WHOLE_PARTS = 3
 
 
@@ -323,7 +340,7 @@ class CodeLabels:
 
     Parameters
     ----------
-    labels : by value; empty for a value that is not a code.
+    labels : by value, the labels above it, from the longest; empty for a value that is not a code.
     shape : the most common shape: A for a letter, 9 for a digit.
     """
 
@@ -336,11 +353,11 @@ def label_codes(values: Sequence[str]) -> CodeLabels | None:
 
     A label is a common prefix of the values below it, such as ``B2*``, so it reveals no more than
     each value itself. Prefixes that end at a separator have no star (``B24``), unless some value of
-    the column equals such a label.
+    the column equals such a prefix.
 
     Parameters
     ----------
-    values : distinct.
+    values : the distinct values.
     """
     codes = _select_codes(values)
     if len(codes) < (1 - _MAX_SHARE_OF_OTHERS) * len(values) or any(
@@ -354,7 +371,8 @@ def label_codes(values: Sequence[str]) -> CodeLabels | None:
     )
     stems = {code: _list_stems(code, cuts_whole_parts) for code in codes}
     value_set = set(values)
-    # Apply one rule to the whole column: a star on one label would reveal that value.
+    # Use stars in the whole column or nowhere: a star on a single label would reveal that its
+    # prefix is a value.
     needs_stars = any(
         at_separator and stem in value_set
         for code_stems in stems.values()
@@ -397,12 +415,17 @@ def _select_codes(values: Sequence[str]) -> list[str]:
         value
         for value in code_like_values
         if any(char.isdigit() for char in value)
-        or (_COUNTRY.fullmatch(value) and value[:2] in beginnings)
+        or (_CAPITALS_ONLY.fullmatch(value) and value[:2] in beginnings)
     ]
 
 
 def _list_stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
-    """List the prefixes of a code, longest first, and whether each ends at a separator."""
+    """List the prefixes of a code, longest first, each with True if it ends at a separator.
+
+    Parameters
+    ----------
+    cuts_whole_parts : True to list only prefixes that end at a separator.
+    """
     letters = re.match("[A-Za-z]*", code)
     # Two leading letters belong together, such as those of a country or town.
     shortest_length = 2 if letters is not None and len(letters[0]) >= 2 else 1
@@ -416,7 +439,7 @@ def _list_stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
 
 
 def _are_ranges(values: Sequence[str]) -> bool:
-    """Return whether the values are consecutive ranges, such as ages: 20-29, 30-39."""
+    """Return True if the values are ranges that do not overlap, such as ages: 20-29, 30-39."""
     bounds = []
     for value in values:
         match = _RANGE.fullmatch(value)

@@ -13,11 +13,11 @@ _ITEMS_PER_PULSE = 10_000
 
 T = TypeVar("T")
 
-# Called regularly during long work; an exception from it cancels the work.
+# A callback that is called regularly during long work; an exception from it cancels the work.
 Pulse: TypeAlias = Callable[[], None]
 
-# Child, parent (None for a root) and source line (0 if unknown). An edge from a label to itself
-# marks an inner label that is also a value.
+# The label of a child, that of its parent (None for a root), and the line in the source (0 if
+# unknown). An edge from a label to itself marks an inner label that is also a value.
 Edge: TypeAlias = tuple[str, "str | None", int]
 
 
@@ -46,7 +46,7 @@ class HierarchyProblem:
 
 
 def ignore_pulses() -> None:
-    """Do nothing: the pulse of callers who never cancel."""
+    """Do nothing; a pulse for callers that never cancel."""
 
 
 def with_pulses(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
@@ -62,7 +62,12 @@ def hierarchy_error(
     subject: str,
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
-    """Create an error that lists all problems, without labels; ``subject`` starts its message."""
+    """Create an error that lists the problems, without labels.
+
+    Parameters
+    ----------
+    subject : the beginning of the message, such as "The hierarchy is not a tree".
+    """
     located_texts = [problem.text_with_line for problem in problems[:_MAX_LISTED_PROBLEMS]]
     counts = {text: located_texts.count(text) for text in located_texts}
     problem_texts = [
@@ -86,14 +91,14 @@ def build_nodes(
 ) -> tuple[list[str], list[int]]:
     """Build the labels and parents of the nodes of a tree, depth first.
 
-    A value may also be an inner label, as E11 is above E11.9. An edge from a label to itself marks
-    this and adds a leaf of the same label as its first child. A label without children is a leaf
-    anyway.
+    A value may also be an inner label, as E11 is above E11.9. An edge from the label to itself
+    marks such a value, and adds a leaf with the same label as the first child of the node. A label
+    without children is a leaf even without such an edge.
 
     Parameters
     ----------
-    subject : names the hierarchy in the error.
-    earlier_problems : found before; the error includes them.
+    subject : a name for the hierarchy in the error.
+    earlier_problems : problems that the caller found; the error includes them.
 
     Raises
     ------
@@ -154,10 +159,17 @@ def build_nodes(
 def _find_cycles(
     parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
 ) -> list[HierarchyProblem]:
-    """Return one problem per cycle."""
+    """Return one problem per cycle.
+
+    Parameters
+    ----------
+    parents : the parent of each label; None for a root.
+    lines : the line of each label in the source.
+    """
     problems: list[HierarchyProblem] = []
     walk_of_label: dict[str, int] = {}
-    # Walk up from each label; meeting a label of the same walk again closes a cycle.
+    # Walk up from each label, numbering the walks. A label that the same walk meets twice is on a
+    # cycle.
     for walk, start in enumerate(with_pulses(parents, pulse), 1):
         label: str | None = start
         while label is not None and label not in walk_of_label:

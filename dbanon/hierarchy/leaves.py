@@ -30,7 +30,12 @@ def resolve_hierarchies(
 ) -> tuple[Hierarchy | None, ...]:
     """Determine the hierarchy of each attribute.
 
-    That in ``hierarchies`` if there is one, else None for a number and a flat one for a category.
+    It is the one in ``hierarchies``, if there is any. Otherwise it is None for an attribute of
+    numbers, and a flat hierarchy for other attributes.
+
+    Parameters
+    ----------
+    measures : the measures of the table, whose values are the leaves of flat hierarchies.
 
     Raises
     ------
@@ -84,9 +89,13 @@ def format_as_leaves(
 
 
 def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
-    """Convert values to the spelling of a hierarchy: 0.50 to 0.5 if only the latter is a label.
+    """Convert values to the spelling of a hierarchy: 0.50 to 0.5 if only 0.5 is a label.
 
     Values that the hierarchy lacks are unchanged.
+
+    Parameters
+    ----------
+    texts : the values, formatted by ``format_leaf`` or ``format_number``.
     """
     if not attribute.kind.is_numeric:
         return list(texts)
@@ -94,7 +103,7 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
     if labels.issuperset(texts):
         return list(texts)
     if attribute.has_time_zone:
-        # Hand-written trees may omit the time zone of their leaves, which is UTC.
+        # Hand-written trees may omit the time zone of timestamps, which is UTC.
         return [text if text in labels else text.removesuffix(UTC) for text in texts]
     if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
         return list(texts)
@@ -112,13 +121,18 @@ def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
 
 
 def format_number(value: float, attribute: Attribute) -> str:
-    """Format a number, date, timestamp or rank as a leaf of a hierarchy."""
+    """Format a number, date, timestamp or rank as a leaf of a hierarchy.
+
+    Parameters
+    ----------
+    value : the number in ``Microdata.numbers``: days for dates, microseconds for timestamps.
+    """
     if attribute.kind is Kind.ORDINAL:
         return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        # Write the time zone of an instant, since readers cannot know it otherwise.
+        # Write the time zone if the column has one, since readers cannot know it otherwise.
         zone = UTC if attribute.has_time_zone else ""
         return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
@@ -134,7 +148,7 @@ def format_leaf(text: str, attribute: Attribute) -> str:
 
 
 def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
-    """Sort values, spelled as leaves: by the attribute's order, by number, or by code point."""
+    """Sort values, spelled as leaves, by the attribute's order, numerically, or by code point."""
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -143,7 +157,7 @@ def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
 
 
 def sort_key(text: str, attribute: Attribute) -> Any:
-    """Return the key of ``sort_values``; equal for different spellings of a number."""
+    """Return the key by which ``sort_values`` sorts; it is equal for two spellings of a number."""
     if text in attribute.order:
         return attribute.order.index(text)
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -162,9 +176,10 @@ TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 
 def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """Take records, int64 (m,), in the order given; the result reveals nothing about others.
+    """Select records, int64 (m,), in the given order, without a trace of the other records.
 
-    Dictionaries hold only values of these records, and only these decide which columns are wide.
+    The categories contain only values of these records, and only these records decide which columns
+    are wide (``Microdata.wide``).
     """
     numbers = np.ascontiguousarray(microdata.numbers[records])
     codes = microdata.codes[records]

@@ -1,8 +1,8 @@
 """Specifications of hierarchies, shared by all interfaces.
 
-A specification is a JSON object: one key gives its kind (a table, a stored hierarchy, an explicit
-tree, or a builder), others give parameters. ``table:ref.tree`` and ``name:education`` are short
-forms in text. Clients may also pass the path of a file, or a ``Hierarchy``.
+A specification is a JSON object. One key gives its kind (a table, a stored hierarchy, an explicit
+tree, or a builder); others give parameters. ``table:ref.tree`` and ``name:education`` are short
+forms as text. Clients may also pass the path of a file, or a ``Hierarchy``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHORT_FORM_KINDS = (TABLE, NAME)
 
 @dataclass(frozen=True)
 class HierarchySpec:
-    """A hierarchy yet to be read from a database or built from a column's values.
+    """A hierarchy that has yet to be read from a database or built from a column's values.
 
     Parameters
     ----------
@@ -57,7 +57,13 @@ HierarchySource: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str
 
 @dataclass(frozen=True)
 class _KeyRule:
-    """The values that a key accepts."""
+    """The values that a key accepts.
+
+    Parameters
+    ----------
+    is_valid : returns True if a value is accepted.
+    expected : a description of the accepted values, for errors.
+    """
 
     is_valid: Callable[[Any], bool]
     expected: str
@@ -65,7 +71,13 @@ class _KeyRule:
 
 @dataclass(frozen=True)
 class _KindRule:
-    """The values of the key that gives the kind, and those of further keys."""
+    """The keys of a kind of specification.
+
+    Parameters
+    ----------
+    key : the accepted values of the key that gives the kind.
+    options : the accepted values of further keys, by key.
+    """
 
     key: _KeyRule
     options: Mapping[str, _KeyRule]
@@ -84,6 +96,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _make_list_check(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check that a value is a list, not empty, of items that pass another check."""
     return lambda value: (
         isinstance(value, (list, tuple)) and bool(value) and all(map(is_valid, value))
     )
@@ -141,11 +154,13 @@ KINDS: dict[str, _KindRule] = {
 
 
 def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
-    """Parse a specification: to the hierarchy if it is written out, else to a validated spec.
+    """Parse a specification.
+
+    Returns the hierarchy if it is written out, and a validated ``HierarchySpec`` otherwise.
 
     Parameters
     ----------
-    files : whether text may be the path of a file; never on a server.
+    files : True if text may be the path of a file, which is never allowed on a server.
 
     Raises
     ------
@@ -172,7 +187,12 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
 def parse_all(
     sources: Mapping[str, HierarchySource] | None, *, files: bool
 ) -> dict[str, Hierarchy | HierarchySpec]:
-    """Parse the specifications by column; errors of ``parse`` name the column."""
+    """Parse the hierarchies of columns (``parse``), by name; errors name the column.
+
+    Parameters
+    ----------
+    files : True if text may be the path of a file.
+    """
     if not isinstance(sources or {}, Mapping):
         raise InvalidParameter("hierarchies must be an object: a hierarchy by column.")
     parsed = {}
@@ -188,6 +208,11 @@ def build_all(
     pulse: Pulse = ignore_pulses,
 ) -> dict[str, Hierarchy]:
     """Build the hierarchies of quasi-identifiers, applying builders to the columns' values.
+
+    Parameters
+    ----------
+    hierarchies : by column, the hierarchy or its specification.
+    pulse : called regularly; an exception from it cancels the work.
 
     Raises
     ------
@@ -219,7 +244,12 @@ def refuse_labels_with_values(
 ) -> None:
     """Refuse builders whose labels contain column values, unless ``local_range`` allows them.
 
-    Such a value may belong to a single record.
+    A value in a label may belong to a single record.
+
+    Parameters
+    ----------
+    hierarchies : by column, the hierarchy or its specification.
+    local_range : True if labels may contain column values.
 
     Raises
     ------
@@ -242,9 +272,13 @@ def refuse_labels_with_values(
 def build(
     spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Build a hierarchy from the values of a column, in their order.
+    """Build a hierarchy from the values of a column.
 
-    ``pulse`` is called regularly; an exception from it cancels the work.
+    Parameters
+    ----------
+    values : the distinct values, in the column's order.
+    column : the name of the column, for errors.
+    pulse : called regularly; an exception from it cancels the work.
 
     Raises
     ------
@@ -264,9 +298,9 @@ def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarch
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
 
-# For kinds whose parameters can be checked before values are read, a value to try them with.
+# By kind, a value to check parameters with, if they can be checked before values are read.
 _SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
-# The key that may list the values in order.
+# By kind, the key that may list the values in order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
@@ -290,6 +324,7 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarc
 
 
 def _ordered_values(order: Any, values: Sequence[str]) -> Sequence[str]:
+    """Return the values in order: ``values`` if the order is True, otherwise the listed order."""
     return values if order is True else list(map(str, order))
 
 
@@ -332,6 +367,7 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
 
 
 def _load_or_refuse(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
+    """Return the result of ``load``; if it fails, raises InvalidParameter with a hint."""
     try:
         return load()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Hierarchy: the generalization tree of one attribute.
 
-Nodes are numbered depth first from the root, 0, and leaves have positions from left to right. So
-the leaves below a node are a range of positions, and the lowest common ancestor of a set of leaves
-is that of its first and last leaf.
+Nodes are numbered depth first from the root, which is node 0, and leaves have positions from left
+to right. So the leaves below a node are a range of positions, and the lowest common ancestor of a
+set of leaves is that of its first and last leaf.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _DELIMITERS = (";", "\t", "|", ",")
 class Hierarchy:
     """A generalization tree as a parent array; immutable.
 
-    A value that is also an inner label (E11 above E11.9) is a leaf with the same label, the first
-    child of that node. It is released as the node, because readers cannot distinguish them.
+    If a value is also an inner label (E11 above E11.9), the first child of the inner node is a leaf
+    with the same label. The leaf is released as the inner node, because readers cannot distinguish
+    them.
 
     Parameters
     ----------
-    labels : the m nodes' labels, depth first, the root first.
-    parents : int (m,), each node's parent; -1 for the root.
+    labels : the label of each of the m nodes, depth first, the root first.
+    parents : int (m,), the parent of each node; -1 for the root.
     """
 
     labels: tuple[str, ...]
@@ -95,7 +96,7 @@ class Hierarchy:
 
     @cached_property
     def _same_label_leaves(self) -> NDArray[np.int64]:
-        """The leaves, as nodes, that have the same label as their parent."""
+        """The nodes of the leaves that have the same label as their parent, int64."""
         same_label_nodes = [
             node
             for node in range(1, len(self.labels))
@@ -145,9 +146,9 @@ class Hierarchy:
 
     @cached_property
     def gaps(self) -> NDArray[np.int32]:
-        """The depth of the lowest common ancestor of each leaf and the next, int32 (L - 1,).
+        """The depth of the lowest common ancestor of each leaf and the next one, int32 (L - 1,).
 
-        The depth of the lowest common ancestor of leaves i < j is the minimum over ``gaps[i:j]``.
+        The depth of the lowest common ancestor of leaves i < j is the minimum of ``gaps[i:j]``.
         """
         return self.depths[self.common_ancestors(self.leaves[:-1], self.leaves[1:])]
 
@@ -157,17 +158,19 @@ class Hierarchy:
 
     @cached_property
     def _nodes(self) -> dict[str, int]:
-        last = len(self.labels) - 1
-        return {label: last - index for index, label in enumerate(reversed(self.labels))}
+        """The highest node of each label."""
+        last_node = len(self.labels) - 1
+        # The first node of a label comes last, and replaces the others.
+        return {label: last_node - index for index, label in enumerate(reversed(self.labels))}
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Leaf positions by label."""
+        """The leaf position of each leaf's label."""
         return {self.labels[node]: position for position, node in enumerate(self.leaves.tolist())}
 
     @cached_property
     def numbers(self) -> dict[Decimal, str]:
-        """Leaf labels by numeric value, without numbers that several leaves spell differently."""
+        """Leaf labels by numeric value, without numbers that are spelled in several ways."""
         labels: dict[Decimal, str] = {}
         ambiguous: set[Decimal] = set()
         for label in self.positions:
@@ -178,10 +181,15 @@ class Hierarchy:
         return {number: label for number, label in labels.items() if number not in ambiguous}
 
     def common_ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
-        """Find the lowest common ancestors of pairs of nodes, int32, shaped as the arguments."""
+        """Find the lowest common ancestors of pairs of nodes, int32, in the shape of the arguments.
+
+        Parameters
+        ----------
+        first, second : nodes, int, of the same shape.
+        """
         left, right = np.array(first, np.int32), np.array(second, np.int32)
         while (differs := left != right).any():
-            # Parents have smaller indices, so the larger of two different nodes is not the answer.
+            # Parents have smaller numbers, so the larger of two different nodes is not the answer.
             climb_left = differs & (left > right)
             climb_right = differs & ~climb_left
             left[climb_left] = self.parents[left[climb_left]]
@@ -189,13 +197,21 @@ class Hierarchy:
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """Find the released node of leaves ``low`` to ``high``: their lowest common ancestor."""
+        """Return the node with which the leaves ``low`` to ``high`` are released, int32 (m,).
+
+        It is their lowest common ancestor.
+
+        Parameters
+        ----------
+        low, high : int (m,), the first and the last leaf position of each range.
+        """
         return self._released_nodes(self.common_ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
-        """Compute the generalized share of the edges to the root: 0 for the leaf, 1 for the root.
+        """Return the share of lost edges: 0 if a leaf itself is released, 1 if the root is.
 
-        A leaf that is the root loses nothing.
+        Of the edges from a leaf up to the root, those up to the released node are lost. A leaf that
+        is the root loses nothing.
 
         Parameters
         ----------
@@ -210,11 +226,16 @@ class Hierarchy:
 
     @cached_property
     def is_balanced(self) -> bool:
-        """Whether all leaves have the same depth, so a node costs all leaves below it the same."""
+        """True if all leaves have the same depth; a node then costs each leaf below it the same."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
     def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
-        """Compute the mean ``loss`` of the leaves below each node, float64 (m,)."""
+        """Compute the mean ``loss`` of the leaves below each node, float64 (m,).
+
+        Parameters
+        ----------
+        nodes : int (m,).
+        """
         depths = self.leaf_depths.astype(np.float64)
         shares = np.divide(1.0, depths, out=np.zeros(len(depths)), where=depths > 0)
         cumulative = np.concatenate(([0.0], np.cumsum(shares)))
@@ -230,6 +251,7 @@ class Hierarchy:
         return self._path_of_node(self.node(label))
 
     def _path_of_node(self, node: int) -> tuple[str, ...]:
+        """List the labels from a node up to the root."""
         labels = [self.labels[node]]
         while node:
             node = int(self.parents[node])
@@ -237,7 +259,10 @@ class Hierarchy:
         return tuple(labels)
 
     def nodes_at_level(self, level: int) -> NDArray[np.int32]:
-        """Return each leaf's released node, ``level`` edges above it or the root, int32 (L,)."""
+        """Return the node with which each leaf is released at a level, int32 (L,).
+
+        It is ``level`` edges above the leaf, or the root if there are fewer.
+        """
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
             nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
@@ -301,12 +326,15 @@ class Hierarchy:
     def from_levels(
         cls, rows: Iterable[Sequence[str]], pulse: Pulse = ignore_pulses, first: int = 1
     ) -> Hierarchy:
-        """Build from rows (leaf, level 1, ..., root). A label repeated within its row is one node.
+        """Build from rows (leaf, level 1, ..., root).
 
-        A leaf may also be an inner label of other rows.
+        A label that is repeated within a row is one node. A leaf may also be an inner label of
+        other rows.
 
-        ``pulse`` is called regularly; an exception from it cancels the work. ``first`` is the line
-        number of the first row.
+        Parameters
+        ----------
+        pulse : called regularly; an exception from it cancels the work.
+        first : the line number of the first row, for errors.
 
         Raises
         ------
@@ -326,7 +354,9 @@ class Hierarchy:
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
-        """Build from rows (child, parent); the root's parent is None, or its row is missing.
+        """Build from rows (child, parent).
+
+        The root's parent is None, unless the root has no row.
 
         A child that is its own parent is an inner label that is also a value.
 
@@ -365,7 +395,7 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, text: str, delimiter: str | None = None) -> Hierarchy:
-        """Build from CSV text: leaf, level 1, ..., root in each line; see ``read_levels``.
+        """Build from CSV text with lines of leaf, level 1, ..., root (``read_levels``).
 
         Raises
         ------
@@ -389,7 +419,7 @@ class Hierarchy:
 
     @classmethod
     def load(cls, path: str | Path) -> Hierarchy:
-        """Read from a file: ``.json`` (nested, or a list of [child, parent]), else CSV.
+        """Read a ``.json`` file (nested, or a list of [child, parent]), or another file as CSV.
 
         Raises
         ------
@@ -457,12 +487,16 @@ def flat_hierarchy(values: Sequence[str], root: str = "*") -> Hierarchy:
 
 
 def read_levels(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
-    """Read the rows (leaf, level 1, ..., root), and return the line number of the first, from 1.
+    """Read rows (leaf, level 1, ..., root) from CSV text, without a header.
 
-    The delimiter is detected from the first line: semicolon, tab, bar or comma. All but the
+    A delimiter that is not given is detected: semicolon, tab, bar or comma. All of them except the
     semicolon require equally many fields in every line. The first line is a header if it has as
-    many fields as the others and shares no label with them: a common root would be missing, so it
-    cannot be part of the tree.
+    many fields as the others and shares no label with them: a row of the tree would at least share
+    the root.
+
+    Returns
+    -------
+    The rows, and the line number of the first of them, from 1.
 
     Raises
     ------
@@ -475,12 +509,14 @@ def read_levels(text: str, delimiter: str | None = None) -> tuple[list[list[str]
 
 
 def _read_rows(text: str, delimiter: str) -> list[list[str]]:
+    """Read CSV text; spaces after commas are skipped."""
     return list(
         csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=delimiter == ",")
     )
 
 
 def _detect_delimiter(text: str) -> str:
+    """Return the first delimiter that splits the lines of CSV text; see ``read_levels``."""
     for delimiter in _DELIMITERS:
         rows = [row for row in _read_rows(text, delimiter) if row]
         if rows and len(rows[0]) > 1 and (delimiter == ";" or len(set(map(len, rows))) == 1):
@@ -489,6 +525,7 @@ def _detect_delimiter(text: str) -> str:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
+    """Return True if the first row is a header; see ``read_levels``."""
     first, *others = rows or [[]]
     if len(others) < 2 or len(first) < 2 or any(len(row) != len(first) for row in others if row):
         return False

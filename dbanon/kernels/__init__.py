@@ -1,4 +1,9 @@
-"""Compiled kernels, which work in slices so that long runs can be interrupted."""
+"""Compiled kernels: methods, measures and other loops in C++.
+
+A kernel works in slices (``Kernel.step``), so that long runs can report progress and be
+interrupted. ``_kernels.pyi`` documents each of them. A budget is the number of elementary steps in
+a slice.
+"""
 
 import os
 
@@ -7,7 +12,7 @@ import numpy.typing as npt
 
 from dbanon.kernels import _kernels, sources
 
-# Before importing kernels, which an outdated core may lack.
+# Check before importing names that an outdated build may lack.
 sources.require_current(_kernels, os.path.dirname(__file__))
 
 from dbanon.kernels._kernels import (  # noqa: E402
@@ -135,9 +140,13 @@ __all__ = [
 
 
 def mdav_brute(points: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
-    """MDAV by brute force in a single call, as a reference for the index.
+    """Run MDAV by brute force in a single call, as a reference for tests of the spatial index.
 
-    points: (n, p) float64, C-contiguous. Returns the class of each record, (n,).
+    Returns the class of each record, int32 (n,).
+
+    Parameters
+    ----------
+    points : float64 (n, p), C-contiguous.
     """
     kernel = Mdav(points, k, "brute")
     while not kernel.step():

@@ -4,19 +4,22 @@ Distances are those of eq. (12) and (13) of the first source, from 0 to 1 unless
 lies outside the column's range:
 
 - between numbers, the difference relative to the column's range;
-- between ordinal values, the difference of their ranks among the values that occur;
-- between nominal values, 0 if they are equal, else 1;
-- from a value to a label or an interval, 0 if it covers the value, else the height to climb from
-  the label to one that does, or the distance from the interval;
+- between ordinal values, the difference of their ranks among the values that occur, divided by
+  their number;
+- between nominal values, 0 if they are equal, otherwise 1;
+- between a value and a label, 0 if the label covers the value, otherwise the height from the label
+  up to the lowest one that does;
+- between a value and an interval, 0 if the interval contains the value, otherwise the distance from
+  it;
 - 0 if either value is NULL.
 
-Shapes: n records and m released rows, one per class. ``valid`` is False for NULL; its codes, leaves
-and nodes are -1.
+Shapes: there are n records and m released rows, one per class. ``valid`` is False for NULL, whose
+codes, leaves and nodes are -1.
 
 Sources: J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
-microaggregation", 2010, section 2.2; J. Domingo-Ferrer and V. Torra, "Disclosure control methods
-and information loss for microdata", 2001, for ranks (counting one end, so equal values have
-distance 0).
+microaggregation", 2010, section 2.2; for ranks, J. Domingo-Ferrer and V. Torra, "Disclosure control
+methods and information loss for microdata", 2001 (but counting only one end of the range of ranks,
+so that equal values have distance 0).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[Any]
 
-# A larger table of distances between leaves and nodes is not cached.
+# Maximum number of distances between leaves and nodes to cache.
 _MAX_CACHED_DISTANCES = 1 << 22
 
 
@@ -46,8 +49,9 @@ class ColumnPair(ABC):
 
     Parameters
     ----------
-    suppressed : bool (m,), True for rows in which suppressed cells are NULL, which stand for any
-        value; None if there are none.
+    name : the name of the column.
+    suppressed : bool (m,), True for rows whose value was suppressed and is NULL, which stands for
+        any value; None if there are none.
     """
 
     name: str
@@ -80,38 +84,44 @@ class ColumnPair(ABC):
 
     @property
     def parents(self) -> NDArray[np.int32] | None:
-        """int32 (n_nodes,), the parents of the hierarchy's nodes; None for numbers.
+        """int32 (n_nodes,), the parent of each node of the hierarchy; None for numbers.
 
-        As in ``Hierarchy.parents``.
+        The root is node 0, and its parent is -1.
         """
         return None
 
     @abstractmethod
     def originals_for_kernel(self, records: Index) -> NDArray[Any]:
-        """Originals in the form that kernels compare; arbitrary for NULL.
+        """Return originals in the form that kernels compare; arbitrary for NULL.
 
         They are nodes of a hierarchy, int32 (r,), or intervals, float64 (r, 2).
 
         Parameters
         ----------
-        records : indices, int (r,).
+        records : int (r,), indices of the records.
         """
 
     @abstractmethod
     def released_for_kernel(self, rows: Index) -> NDArray[Any]:
-        """Released rows in the form of ``originals_for_kernel``."""
-
-    @abstractmethod
-    def distances(self, records: Index, rows: Index) -> Floats:
-        """The distances of records from released rows; arbitrary for NULL.
+        """Return released values in the form that kernels compare; see ``originals_for_kernel``.
 
         Parameters
         ----------
-        records, rows : indices, which are broadcast against each other.
+        rows : int (r,), indices of the released rows.
+        """
+
+    @abstractmethod
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """Return the distances of records from released rows; arbitrary for NULL.
+
+        Parameters
+        ----------
+        records, rows : indices of records and of released rows, of shapes that numpy broadcasts
+            against each other.
         """
 
     def distances_ignoring_nulls(self, records: Index, rows: Index) -> Floats:
-        """``distances``, but 0 for NULL."""
+        """Return the distances of records from released rows (``distances``), with 0 for NULL."""
         distances = self.distances(records, rows)
         for is_null, index in ((self.original_nulls, records), (self.released_nulls, rows)):
             if is_null is not None:
@@ -120,7 +130,7 @@ class ColumnPair(ABC):
 
 
 def _value_ids(values: NDArray[Any], is_null: Flags | None) -> NDArray[np.int64]:
-    """An id of each distinct value, int64; arbitrary for NULL."""
+    """Return an id of each distinct value, int64; arbitrary for NULL."""
     filled = values if is_null is None else np.where(is_null, values.dtype.type(0), values)
     return np.unique(filled, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
@@ -131,10 +141,11 @@ class _NumericPair(ColumnPair):
 
     Parameters
     ----------
-    original : float64 (n,), numbers, or ranks of an ordinal column; arbitrary if not valid.
+    original : float64 (n,), numbers, or ranks of an ordinal column; arbitrary for NULL.
     scale : scale of the originals.
-    valid, released_valid : bool (n,) and bool (m,); None if all are valid.
-    ordinal : True for ranks.
+    valid : bool (n,), False for originals that are NULL; None if there are none.
+    released_valid : bool (m,), False for released values that are NULL; None if there are none.
+    ordinal : True if the originals are ranks.
     ranks : ranks that occur in the table, ascending; None if the table has only these records.
     """
 
@@ -165,11 +176,14 @@ class _NumericPair(ColumnPair):
         return np.unique(self.original if self.valid is None else self.original[self.valid])
 
     def to_coordinates(self, values: Floats) -> Floats:
-        """Scale numbers to coordinates, so that the column's range is 0 to 1; use ranks if ordinal.
+        """Scale numbers to coordinates, so that the column's range is 0 to 1.
+
+        In an ordinal column, the coordinate is the position among the ranks that occur, divided by
+        their number.
 
         Parameters
         ----------
-        values : float64 (v,).
+        values : float64 (v,), numbers or ranks.
         """
         if self.ordinal:
             ranks = np.searchsorted(self._occurring_ranks, values)
@@ -182,7 +196,7 @@ class _NumericPair(ColumnPair):
         return self.to_coordinates(self.original)
 
     def originals_for_kernel(self, records: Index) -> Floats:
-        """The coordinates, as intervals of width 0, float64 (r, 2)."""
+        """Return the coordinates of originals, as intervals of width 0, float64 (r, 2)."""
         return np.repeat(self.coordinates[records][:, None], 2, axis=1)
 
 
@@ -192,7 +206,7 @@ class Numbers(_NumericPair):
 
     Parameters
     ----------
-    released : float64 (m,), as written; arbitrary if not valid.
+    released : float64 (m,), the written values; arbitrary for NULL.
     """
 
     released: Floats
@@ -207,11 +221,11 @@ class Numbers(_NumericPair):
         return self.to_coordinates(self.released)
 
     def released_for_kernel(self, rows: Index) -> Floats:
-        """The released coordinates, as intervals of width 0, float64 (r, 2)."""
+        """Return the coordinates of released values, as intervals of width 0, float64 (r, 2)."""
         return np.repeat(self.released_coordinates[rows][:, None], 2, axis=1)
 
     def distances(self, records: Index, rows: Index) -> Floats:
-        """The difference relative to the column's range."""
+        """Return the differences, relative to the column's range."""
         distances: Floats = np.abs(self.coordinates[records] - self.released_coordinates[rows])
         return distances
 
@@ -222,7 +236,7 @@ class Intervals(_NumericPair):
 
     Parameters
     ----------
-    low, high : float64 (m,); arbitrary if not valid.
+    low, high : float64 (m,), the ends of each interval; arbitrary for NULL.
     """
 
     low: Floats
@@ -230,11 +244,9 @@ class Intervals(_NumericPair):
 
     @cached_property
     def released_value_ids(self) -> NDArray[np.int64]:
-        ends = (
-            _value_ids(self.low, self.released_nulls),
-            _value_ids(self.high, self.released_nulls),
-        )
-        return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
+        low_ids = _value_ids(self.low, self.released_nulls)
+        high_ids = _value_ids(self.high, self.released_nulls)
+        return low_ids * (int(high_ids.max(initial=0)) + 1) + high_ids
 
     @property
     def is_generalized(self) -> bool:
@@ -246,12 +258,12 @@ class Intervals(_NumericPair):
         return self.to_coordinates(self.low), self.to_coordinates(self.high)
 
     def released_for_kernel(self, rows: Index) -> Floats:
-        """The coordinates of the intervals, float64 (r, 2)."""
+        """Return the coordinates of the intervals' ends, float64 (r, 2)."""
         low, high = self._interval_coordinates
         return np.column_stack((low[rows], high[rows]))
 
     def distances(self, records: Index, rows: Index) -> Floats:
-        """The distance of the value from the interval, relative to the column's range."""
+        """Return the distances of values from intervals, relative to the column's range."""
         low, high = self._interval_coordinates
         coordinates = self.coordinates[records]
         distances: Floats = np.maximum(
@@ -264,11 +276,12 @@ class Intervals(_NumericPair):
         """float64 (m,), the width of each interval relative to the column's range, 0 to 1."""
         if self.scale.is_constant:
             return np.zeros(len(self.low))
-        scaled = [np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high)]
+        # Scaling by a power of two avoids overflow.
+        low, high = (np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high))
         spread = np.ldexp(self.scale.most, -self.scale.exponent) - np.ldexp(
             self.scale.least, -self.scale.exponent
         )
-        return np.asarray(np.clip((scaled[1] - scaled[0]) / spread, 0.0, 1.0))
+        return np.asarray(np.clip((high - low) / spread, 0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -309,21 +322,21 @@ class Categories(_CodedPair):
     @cached_property
     def parents(self) -> NDArray[np.int32]:
         """A hierarchy in which all values are children of the root, node 0."""
-        last = max(self.original.max(initial=-1), self.released.max(initial=-1))
-        parents = np.zeros(int(last) + 2, np.int32)
+        largest_code = max(self.original.max(initial=-1), self.released.max(initial=-1))
+        parents = np.zeros(int(largest_code) + 2, np.int32)
         parents[0] = -1
         return parents
 
     def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
-        """The nodes of the values, which follow the root."""
+        """Return the nodes of original values, int32 (r,): their codes plus 1."""
         return np.asarray(self.original[records] + 1, np.int32)
 
     def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
-        """The nodes of the values, which follow the root."""
+        """Return the nodes of released values, int32 (r,): their codes plus 1."""
         return np.asarray(self.released[rows] + 1, np.int32)
 
     def distances(self, records: Index, rows: Index) -> Floats:
-        """1 if the values differ, else 0."""
+        """Return 1 for values that differ, and 0 for equal ones."""
         distances: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
         return distances
 
@@ -336,6 +349,7 @@ class Nodes(_CodedPair):
     ----------
     original : int32 (n,), leaf positions; -1 for NULL.
     released : int32 (m,), nodes; -1 for NULL.
+    tree : the hierarchy.
     """
 
     tree: Hierarchy
@@ -350,15 +364,17 @@ class Nodes(_CodedPair):
         return self.tree.parents
 
     def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
-        """The nodes of the leaves."""
+        """Return the nodes of the leaves, int32 (r,)."""
         return np.asarray(self.tree.leaves[self.original[records]], np.int32)
 
     def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
-        """The nodes of the labels."""
+        """Return the nodes of the labels, int32 (r,)."""
         return np.asarray(self.released[rows], np.int32)
 
     def _climbed_heights(self, leaves: Index, nodes: Index) -> Floats:
-        """The height from each node up to its common ancestor with the leaf, relative to the tree.
+        """Return the height from each node up to its common ancestor with the leaf.
+
+        Heights are relative to the tree's height.
 
         Parameters
         ----------
@@ -371,9 +387,10 @@ class Nodes(_CodedPair):
 
     @cached_property
     def _cached_distances(self) -> tuple[NDArray[np.int64], Floats] | None:
-        """Distances of all leaves from all released nodes, float64 (n_leaves, d); None if too many.
+        """Distances of all leaves from all d released nodes; None if there are too many.
 
-        The first array, int64 (m,), is each row's index among the d released nodes.
+        The first array, int64 (m,), is the index of each row's node among the d nodes. The second,
+        float64 (n_leaves, d), holds the distances.
         """
         nodes, node_of_row = np.unique(np.maximum(self.released, 0), return_inverse=True)
         if len(nodes) * self.tree.n_leaves > _MAX_CACHED_DISTANCES:
@@ -386,7 +403,7 @@ class Nodes(_CodedPair):
         return node_of_row.reshape(-1), heights
 
     def distances(self, records: Index, rows: Index) -> Floats:
-        """The height from the label up to the common ancestor, relative to the tree's height."""
+        """Return the heights from labels to common ancestors, relative to the tree's height."""
         leaves = np.maximum(self.original[records], 0)
         if self._cached_distances is not None:
             node_of_row, distances = self._cached_distances
@@ -396,7 +413,7 @@ class Nodes(_CodedPair):
 
 
 def _lookup_pairs(table: Floats, first: Index, second: Index) -> Floats:
-    """``table[first, second]``, faster if one is a column and the other a row of indices."""
+    """Return ``table[first, second]``; faster if one of them is a column and the other a row."""
     if first.ndim == second.ndim == 2:
         if first.shape[1] == second.shape[0] == 1:
             return np.asarray(np.take(table[first[:, 0]], second[0], axis=1))
@@ -407,4 +424,5 @@ def _lookup_pairs(table: Floats, first: Index, second: Index) -> Floats:
 
 
 def _none_if_all_false(flags: Flags) -> Flags | None:
+    """Return the flags, or None if none is True."""
     return flags if flags.any() else None

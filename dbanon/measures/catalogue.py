@@ -1,4 +1,4 @@
-"""The catalogue of measures of a release. Measures follow those whose figures they use."""
+"""The catalogue of measures of a release. Each measure follows those whose figures it uses."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ MEASURES: dict[str, Measure] = {**LOSSES, **RISKS}
 
 
 def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[str, Figure]:
-    """Compute the figures of these measures and of those they depend on, by name.
+    """Compute the figures of measures, and of those they depend on; returns figures by name.
 
     Parameters
     ----------
-    names : the measures; None for all.
+    names : the names of the measures; None for all.
 
     Raises
     ------
@@ -97,5 +97,5 @@ def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[s
 
 
 def _scale_progress(tick: Tick, index: int, total: int) -> Tick:
-    """A callback for the progress of one of several measures, which reports that of all."""
+    """Return a callback for one of several measures that reports the progress of all of them."""
     return lambda progress: tick((index + progress) / total)

@@ -14,7 +14,7 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 
 
 def change_of_correlations(moments: Moments) -> float | None:
-    """The mean of |r - r'| over the pairs of columns that vary; None if there is no pair.
+    """Return the mean of |r - r'| over the pairs of columns that vary; None if there is no pair.
 
     Here r and r' are the correlations before and after release.
     """
@@ -25,7 +25,7 @@ def change_of_correlations(moments: Moments) -> float | None:
 
 
 def describe_constant_columns(moments: Moments) -> str:
-    """A note on the number of constant columns left out; empty if there are none."""
+    """Describe how many constant columns are left out; empty if there are none."""
     n_constant = int((~np.diagonal(moments.is_defined)).sum())
     if not n_constant:
         return ""
@@ -33,7 +33,7 @@ def describe_constant_columns(moments: Moments) -> str:
 
 
 def correlation_loss(task: EvaluationTask) -> Figure:
-    """The figure over numeric columns."""
+    """Compute the figure over numeric columns."""
     if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     if task.pairs.n < 2:
@@ -55,7 +55,7 @@ MEASURE = Measure(
     name="correlation_loss",
     symbol="B of IL_3",
     run=correlation_loss,
-    summary="Mean change of the correlations of two columns",
+    summary="Mean change of the correlation of two columns",
     range="0 to 2",
     cost="n p^2",
     needs="columns",

@@ -1,9 +1,10 @@
 """deviation_loss, IL_1: the mean change of a value, divided by sqrt(2) times the deviation.
 
-It is the mean of |x - x'| / (sqrt(2) S) over all cells, where S is the sample deviation of the
-column's originals. Eq. (6) as printed lacks the root. The measure is IL1s of J. Mateo-Sanz, F. Sebe
-and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD 2004, which
-replaced |x - x'| / |x| because x may be 0. Constant columns count as 0 in the mean.
+It is the mean of |x - x'| / (sqrt(2) S) over all values x and released values x', where S is the
+sample deviation of the column's originals. Eq. (6) as printed lacks the root. The measure is IL1s
+of J. Mateo-Sanz, F. Sebe and J. Domingo-Ferrer, "Outlier protection in continuous microdata
+masking", PSD 2004, which replaced |x - x'| / |x| because x may be 0. Values of constant columns
+count as 0 in the mean.
 
 Source: Chen and Han 2010, eq. (6).
 """
@@ -16,18 +17,18 @@ from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, EvaluationTask, Figure, 
 
 
 def deviation_loss(task: EvaluationTask) -> Figure:
-    """The mean over cells of numeric columns, and by column."""
+    """Compute the mean over all values of numeric columns, and by column."""
     pairs = task.pairs
     if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     points, released = pairs.points
-    cells = pairs.cells(pairs.numeric_columns)
+    is_valid = pairs.valid_cells(pairs.numeric_columns)
     sums = np.zeros(len(pairs.numeric_columns))
     for chunk in pairs.chunks():
         changes = np.abs(points[chunk] - released[pairs.labels[chunk]])
-        sums += (changes if cells is None else changes * cells[chunk]).sum(axis=0)
+        sums += (changes if is_valid is None else changes * is_valid[chunk]).sum(axis=0)
     sums /= np.sqrt(2.0)
-    counts = np.full(len(sums), pairs.n) if cells is None else cells.sum(axis=0)
+    counts = np.full(len(sums), pairs.n) if is_valid is None else is_valid.sum(axis=0)
     if not counts.any():
         return Figure(None, note=NO_ROWS)
     columns = {
@@ -42,6 +43,6 @@ MEASURE = Measure(
     name="deviation_loss",
     symbol="IL_1",
     run=deviation_loss,
-    summary="Mean change of a value, in its column's deviations times the square root of 2",
+    summary="Mean change of a value, divided by its column's deviation times the root of 2",
     range="0 up, without limit",
 )

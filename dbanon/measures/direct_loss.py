@@ -1,4 +1,4 @@
-"""direct_loss: the mean distance of released values from the originals; ZIL is the sum.
+"""direct_loss: the mean distance of released values from the originals; ZIL is their sum.
 
 Source: Chen and Han 2010, eq. (11) to (13). See ``attributes.py`` for the distances.
 """
@@ -11,14 +11,14 @@ from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figu
 
 
 def direct_loss(task: EvaluationTask) -> Figure:
-    """The mean over all cells and by column, and ``zil``, the sum."""
+    """Compute the mean distance, overall and by column, and its part ``zil``, the sum."""
     pairs = task.pairs
     labels = pairs.labels
     total, n_cells = 0.0, 0
     columns = {}
     for index, column in enumerate(pairs.columns):
-        cells = pairs.cells([column])
-        count = pairs.n if cells is None else int(cells.sum())
+        is_valid = pairs.valid_cells([column])
+        count = pairs.n if is_valid is None else int(is_valid.sum())
         column_total = 0.0
         for chunk in pairs.chunks():
             records = np.arange(chunk.start, chunk.stop)

@@ -20,10 +20,11 @@ class CategoricalColumn:
 
     Parameters
     ----------
-    before, after : int64 (r,), codes of original and released values. Those of ordinal columns are
-        ordered.
-    levels : int64 (l,), the distinct originals, ascending.
-    ordinal : True if codes are ordered.
+    name : the name of the column.
+    before, after : int64 (r,), codes of original and released values. If the column is ordinal,
+        codes have the order of the values.
+    levels : int64 (l,), the distinct codes of originals, ascending.
+    ordinal : True if the column is ordinal.
     """
 
     name: str
@@ -34,7 +35,7 @@ class CategoricalColumn:
 
 
 def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
-    """The categorical columns: nominal, ordinal, and labels of hierarchies."""
+    """Return the categorical columns: nominal and ordinal ones, and those with hierarchies."""
     columns = []
     for column in pairs.columns:
         codes = _encode(column)
@@ -42,16 +43,19 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
             continue
         original_codes, released_codes = codes
         before, after = original_codes, released_codes[pairs.labels]
-        present = pairs.cells([column])
-        if present is not None:
-            before, after = before[present[:, 0]], after[present[:, 0]]
+        is_valid = pairs.valid_cells_of(column)
+        if is_valid is not None:
+            before, after = before[is_valid], after[is_valid]
         ordinal = isinstance(column, Numbers)
         columns.append(CategoricalColumn(column.name, before, after, np.unique(before), ordinal))
     return columns
 
 
 def _encode(column: ColumnPair) -> tuple[Codes, Codes] | None:
-    """Codes of originals and of released values, int64 (n,) and (m,); None if not categorical."""
+    """Return codes of originals, int64 (n,), and of released values, int64 (m,).
+
+    Returns None for columns that are not categorical.
+    """
     if isinstance(column, Categories | Nodes):
         return column.value_ids, column.released_value_ids
     if isinstance(column, Numbers) and column.ordinal:
@@ -64,20 +68,22 @@ def _encode(column: ColumnPair) -> tuple[Codes, Codes] | None:
 
 
 def entropy(codes: Codes) -> float:
-    """The entropy of a nominal column, -sum of p log2 p over its values."""
+    """Return the entropy of a nominal column: -sum of p log2 p over the shares p of its values."""
     counts = np.unique(codes, return_counts=True)[1]
     shares = counts / max(int(counts.sum()), 1)
     return float(-(shares * np.log2(shares)).sum()) + 0.0
 
 
 def ordinal_entropy(codes: Codes, levels: Codes) -> float:
-    """The entropy of an ordinal column: the mean binary entropy over all cut points.
+    """Return the entropy of an ordinal column: the mean binary entropy over all cut points.
 
-    Cut point i separates values up to the i-th level from larger ones.
+    Cut point i separates values up to the i-th level from larger ones. The binary entropy is that
+    of the side that a value is on.
 
     Parameters
     ----------
-    levels : int64 (l,), the distinct original values, ascending.
+    codes : int64 (r,), codes in the order of the values.
+    levels : int64 (l,), the distinct codes of originals, ascending.
     """
     if len(levels) < 2:
         return 0.0

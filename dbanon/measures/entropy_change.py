@@ -1,9 +1,9 @@
 """entropy_change, IL_R: how much the entropy of the categorical columns changed, in percent.
 
-It is 100 |H - H'| / H for the sums H before and H' after release of the columns' entropies; H = 0
-gives 0. Entropies of ordinal columns use cumulative shares (with the shares as printed they would
-depend on the direction of the order). The figure is 0 for any permutation of values, and may
-decrease when classes merge: prefer ``entropy_loss``.
+It is 100 |H - H'| / H, where H is the sum of the columns' entropies before, and H' after release; H
+= 0 gives 0. Entropies of ordinal columns use cumulative shares; with the shares that the paper
+prints they would depend on the direction of the order. The figure is 0 for any permutation of
+values, and may decrease when classes merge: prefer ``entropy_loss``.
 
 Source: Chen and Han 2010, eq. (14) to (17).
 """
@@ -20,7 +20,7 @@ from dbanon.measures.figure import NO_CATEGORIES, EvaluationTask, Figure, Measur
 
 
 def entropy_change(task: EvaluationTask) -> Figure:
-    """The figure over categorical columns, and by column."""
+    """Compute the figure over categorical columns, and by column."""
     categorical = categorical_columns(task.pairs)
     if not categorical:
         return Figure(None, note=NO_CATEGORIES)
@@ -34,7 +34,7 @@ def entropy_change(task: EvaluationTask) -> Figure:
 
 
 def _entropies(column: CategoricalColumn) -> tuple[float, float]:
-    """The entropies of a column before and after release."""
+    """Return the entropies of a column before and after release."""
     if column.ordinal:
         before = ordinal_entropy(column.before, column.levels)
         return before, ordinal_entropy(column.after, column.levels)
@@ -42,6 +42,7 @@ def _entropies(column: CategoricalColumn) -> tuple[float, float]:
 
 
 def _percent_change(before: float, after: float) -> float:
+    """Return the absolute change in percent of the value before; 0 if that is 0."""
     return 100 * abs(before - after) / before if before else 0.0
 
 

@@ -1,7 +1,8 @@
-"""entropy_loss: the share of a column's entropy that remains given the released value.
+"""entropy_loss: the share of a column's entropy that remains if the released value is known.
 
-The mean of H(X | X') / H(X) over the categorical columns that vary, treated as nominal. It never
-decreases when classes merge or labels generalize, and is 0 if the released value determines the
+The figure is the mean of H(X | X') / H(X) over the categorical columns that vary, for original
+values X and released values X'. Ordinal columns are treated as nominal. The figure never decreases
+when classes merge or labels become more general, and is 0 if the released value determines the
 original. It is related to the non-uniform entropy of A. De Waal and L. Willenborg, "Information
 loss through global recoding and local suppression", 1999.
 """
@@ -14,7 +15,7 @@ from dbanon.measures.pairs import combine_codes
 
 
 def entropy_loss(task: EvaluationTask) -> Figure:
-    """The figure over categorical columns, and by column."""
+    """Compute the figure over categorical columns, and by column."""
     categorical = categorical_columns(task.pairs)
     if not categorical:
         return Figure(None, note=NO_CATEGORIES)
@@ -33,6 +34,6 @@ def entropy_loss(task: EvaluationTask) -> Figure:
 MEASURE = Measure(
     name="entropy_loss",
     run=entropy_loss,
-    summary="Share of a column's entropy that the released value leaves open",
+    summary="Share of a column's entropy that remains if the released value is known",
     range="0 to 1",
 )

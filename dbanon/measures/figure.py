@@ -1,4 +1,4 @@
-"""Measures of a release, their parameters and input, and figures, which are their results."""
+"""Base classes of measures: ``Measure``, its input and parameters, and ``Figure``, its result."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from dbanon.errors import InvalidParameter
 from dbanon.measures.pairs import Pairs
 
-# A callback that takes the progress, 0 to 1. An exception from it cancels the evaluation.
+# A callback that takes the progress, 0 to 1. If it raises an exception, the evaluation ends.
 Tick = Callable[[float], None]
 
 
 def ignore_progress(progress: float) -> None:
-    """Ignore progress and never cancel."""
+    """Ignore the progress; a tick for callers that do not show it."""
     del progress
 
 
@@ -25,7 +25,7 @@ class Figure:
     Parameters
     ----------
     value : the result; None if the measure does not apply to this table.
-    columns : the result for single columns, by column, if defined.
+    columns : the results of single columns, by name; empty if the measure has none.
     parts : intermediate or related results, by name.
     note : why there is no value, or a caveat.
     """
@@ -46,14 +46,16 @@ class Parameters:
 
     Parameters
     ----------
-    lambdas : weights of IL_1, IL_2 and IL_3 in IL_s. The text of the paper uses thirds, its
-        experiment these defaults.
-    taus : weights of DLD and ID in DR.
-    gammas : weights of IL and DR in the score.
-    interval_percents : interval widths of interval disclosure, in percent.
-    small : class sizes; ``class_risk`` reports the share of rows in smaller classes for each.
-    epsilon : distance threshold of the security ratio, in sample standard deviations.
-    sample : number of records to link, sampled with ``seed``; None for all, unless too many.
+    lambdas : weights of IL_1, IL_2 and IL_3 in IL_s (``statistics_loss``). The text of the paper
+        uses thirds; its experiment uses these defaults.
+    taus : weights of DLD and ID in DR (``disclosure_risk``).
+    gammas : weights of IL and DR in the ``score``.
+    interval_percents : interval widths of ``interval_risk``, in percent of the ranks.
+    small : class sizes; for each, ``class_risk`` reports the share of rows in smaller classes.
+    epsilon : distance threshold of ``security_ratio``, in sample standard deviations.
+    sample : number of records to link, chosen at random; None for all records, unless there are too
+        many.
+    seed : the seed for the sample.
     """
 
     lambdas: tuple[float, float, float] = (0.5, 0.0, 0.5)
@@ -91,6 +93,8 @@ class EvaluationTask:
 
     Parameters
     ----------
+    pairs : the originals and the released values.
+    parameters : the parameters of all measures.
     figures : previous results, by measure, for measures that depend on others.
     tick : reports the progress of long computations.
     """
@@ -101,13 +105,14 @@ class EvaluationTask:
     tick: Tick = ignore_progress
 
     def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
-        """The weighted sum of the figures of other measures.
+        """Compute the weighted sum of the figures of other measures.
 
-        It has no value if a figure with a weight above 0 has none.
+        The sum has no value if a figure with a weight above 0 has none.
 
         Parameters
         ----------
-        names, weights : the measures, and the weight of each.
+        names : the names of the measures.
+        weights : the weight of each measure.
         """
         total = 0.0
         for name, weight in zip(names, weights, strict=True):
@@ -126,17 +131,18 @@ class Measure:
 
     Parameters
     ----------
-    name : a unique name. Higher figures of ``…_loss`` and ``…_risk`` mean more loss or more risk.
+    name : a unique name. It ends in ``_loss`` or ``_risk`` only if a higher figure means more loss
+        or risk.
     run : the function that computes the figure.
     summary : a description in one line.
-    range : a description of possible values.
+    range : a description of the possible values.
     symbol : the symbol in the literature; empty if it has none.
     cost : the complexity, for n records, p columns and k.
     needs : the input: ``counts`` (class sizes), ``columns`` (the values of each column in any
         order, which SQL can compute from source and release) or ``pairs`` (which record became
         which row).
-    depends_on : measures whose figures it uses, which precede it in the catalogue.
-    lower_is_better : True if lower is better.
+    depends_on : measures whose figures this one uses, which precede it in the catalogue.
+    lower_is_better : True if a lower figure is better.
     """
 
     name: str
@@ -156,4 +162,4 @@ NOT_ALL_NUMBERS = "not all columns are numbers released as numbers"
 NO_CATEGORIES = "no column is categorical"
 NO_ROWS = "no row is released"
 # The note on figures that are 0 or 1 by definition because labels cover their values.
-NOT_FOR_LABELS = "not meant for labels: one that covers its value is at distance 0 of it"
+NOT_FOR_LABELS = "not meant for labels: a label that covers its value is at distance 0 from it"

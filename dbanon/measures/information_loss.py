@@ -10,8 +10,8 @@ statistical disclosure control", IEEE TKDE 14 (2002), section 2.
 
 ``iloss`` is the loss of generalization to class ranges and common ancestors. In a numeric attribute
 a class C of table T loses |C| (max_C - min_C) / (max_T - min_T). In a categorical attribute it
-loses the sum over its records of h(leaf to common ancestor) / h(leaf to root), where h counts
-edges. NULLs and suppressed records count as no loss.
+loses the sum of h(leaf to common ancestor) / h(leaf to root) over the records of C, where h counts
+edges. NULLs and suppressed records add no loss.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 
@@ -36,13 +36,13 @@ from dbanon.hierarchy.tree import Hierarchy
 
 @dataclass(frozen=True)
 class Loss:
-    """Losses per column and in total, each 0 to 1 for means; other values can exceed 1.
+    """Losses per column and in total: 0 to 1 if class means are released, otherwise possibly more.
 
     Parameters
     ----------
     columns : float64 (p,), the SSE/SST of each column.
-    total : SSE/SST over all columns.
-    sums : pairs of SSE and SST by column, which can be added up over parts of a table.
+    total : the SSE of all columns divided by the SST of all columns.
+    sums : the SSE and the SST of each column, which can be added up over parts of a table.
     """
 
     columns: NDArray[np.float64]
@@ -55,12 +55,12 @@ def centroid_loss(
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> Loss:
-    """The loss if every class is released as its centroid, apart from rounding errors.
+    """Return the loss if every class is released as its centroid, apart from rounding errors.
 
     Parameters
     ----------
     points : float64 (n, p), standardized.
-    valid : bool (n, p), False for NULL; None for all True.
+    valid : bool (n, p), False for NULL; None if there are no NULLs.
     """
     if valid is not None:
         return released_loss(points, partition, _centroids(points, partition, valid), valid)
@@ -81,7 +81,7 @@ def centroid_loss(
 def _centroids(
     points: NDArray[np.float64], partition: Partition, valid: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """The mean of each class's valid values, float64 (n_classes, p); 0 where it has none."""
+    """Return the mean of each class's valid values, float64 (n_classes, p); 0 without any."""
     members, starts = partition.members, partition.starts
     sums = np.add.reduceat(np.where(valid, points, 0.0)[members], starts, axis=0)
     counts = np.add.reduceat(valid[members].astype(np.int64), starts, axis=0)
@@ -96,15 +96,15 @@ def released_loss(
     *,
     is_partial: bool = False,
 ) -> Loss:
-    """The loss if every class is released as its row of ``released``.
+    """Return the loss if every class is released as its row of ``released``.
 
     Parameters
     ----------
     points : float64 (n, p), standardized originals.
-    released : float64 (n_classes, p), released values, standardized by the same map.
-    valid : bool (n, p), False for NULL; None for all True.
-    is_partial : True if the points are only some of a table's z-scores. SST then uses deviations
-        from 0, the mean of the whole table, instead of from the mean of the points.
+    released : float64 (n_classes, p), released values, standardized in the same way.
+    valid : bool (n, p), False for NULL; None if there are no NULLs.
+    is_partial : True if the points are z-scores of a part of a table. SST then uses deviations from
+        0, the mean of the whole table, instead of from the mean of the points.
     """
     sums = [
         column_sums(
@@ -127,7 +127,15 @@ def column_sums(
     *,
     is_partial: bool = False,
 ) -> tuple[float, float]:
-    """SSE and SST of a column; arguments as in ``released_loss``, for a single column."""
+    """Return the SSE and the SST of a single column.
+
+    Parameters
+    ----------
+    points : float64 (n,), standardized originals.
+    released : float64 (n_classes,), released values, standardized in the same way.
+    valid : bool (n,), False for NULL; None if there are no NULLs.
+    is_partial : True if the points are z-scores of a part of a table, as in ``released_loss``.
+    """
     sse, _, sst = kernels.column_squares(
         points,
         partition.labels,
@@ -151,14 +159,19 @@ def scaled_sums(
     *,
     is_partial: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Pairs of SSE and SST of a raw column, for exact and for rounded released values.
+    """Return SSE and SST of a raw column, for exact and for rounded released values.
 
     Parameters
     ----------
-    values : float64 (n,), originals.
-    released : two arrays, float64 (n_classes,): exact and rounded values.
+    values : float64 (n,), originals, not standardized.
+    released : two arrays of released values, float64 (n_classes,): exact and rounded ones.
     transform : the standardization of the column.
-    valid, is_partial : as in ``released_loss``.
+    valid : bool (n,), False for NULL; None if there are no NULLs.
+    is_partial : True if the values are a part of a table, as in ``released_loss``.
+
+    Returns
+    -------
+    Pairs of SSE and SST: for exact values, and for rounded ones.
     """
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
     exact, rounded = released
@@ -178,7 +191,7 @@ def scaled_sums(
 
 
 def loss_from_sums(sums: Sequence[tuple[float, float]]) -> Loss:
-    """The loss of columns from the SSE and SST of each, as ``column_sums`` returns them."""
+    """Return the loss of columns, given the SSE and SST of each (``column_sums``)."""
     sse, sst = np.array(sums, np.float64).reshape(-1, 2).T
     column_losses = np.divide(sse, sst, out=np.zeros(len(sums)), where=sst > 0)
     total_sst = float(sst.sum())
@@ -190,14 +203,17 @@ def loss_from_sums(sums: Sequence[tuple[float, float]]) -> Loss:
 
 
 def average_class_size(partition: Partition, k: int) -> float:
-    """The mean number of released records per class, divided by k: 1 is optimal; 0 if no class."""
+    """Return the mean number of released records per class, divided by k; 0 without classes.
+
+    The optimum is 1.
+    """
     if not partition.n_classes:
         return 0.0
     return float(partition.sizes.sum() / partition.n_classes / k)
 
 
 def discernibility(partition: Partition) -> int:
-    """The sum over the classes of size squared, and n for each suppressed record."""
+    """Return the sum of squared class sizes, plus n for each of the suppressed of n records."""
     n = len(partition.labels)
     return int((partition.sizes**2).sum()) + n * partition.n_suppressed
 
@@ -208,23 +224,24 @@ def iloss(
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> float:
-    """The loss of one attribute, summed over the records: 0 to n.
+    """Return the generalization loss of one attribute, summed over the records: 0 to n.
 
     Parameters
     ----------
     values : (n,), numbers, or leaf positions in a hierarchy.
     domain : the hierarchy, or the scale of the table's numbers.
-    valid : bool (n,), False for NULL; None for all True. All records of a class have the same.
+    valid : bool (n,), False for NULL, equal for all records of a class; None if there are no NULLs.
     """
     if not partition.n_classes:
         return 0.0
     members, starts = partition.members, partition.starts
     grouped = values[members]
     low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
-    present = np.ones(len(starts), bool) if valid is None else valid[members[starts]]
+    is_valid_class = np.ones(len(starts), bool) if valid is None else valid[members[starts]]
     if isinstance(domain, Scale):
         if not domain.spread:
             return 0.0
-        return float((partition.sizes * (high - low) / domain.spread)[present].sum())
+        return float((partition.sizes * (high - low) / domain.spread)[is_valid_class].sum())
     nodes = np.repeat(domain.common(low, high), partition.sizes)
-    return float(domain.loss(grouped, nodes)[np.repeat(present, partition.sizes)].sum())
+    is_valid_record = np.repeat(is_valid_class, partition.sizes)
+    return float(domain.loss(grouped, nodes)[is_valid_record].sum())

@@ -1,7 +1,7 @@
 """The joint risk if someone knows several rows of a person, and these are in different classes.
 
-Each known row leads to its class. Only persons who have a row in each of these classes can be the
-person, so they share the classes.
+Each known row reveals its class. Only persons who have a row in each of these classes can be the
+person: they share the classes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ class JointRows:
 
     Parameters
     ----------
-    k : the number of persons to compare with.
-    persons : persons measured.
-    below : those of ``persons`` for whom fewer than k share the classes of all their rows.
-    of_pairs : those of ``persons`` who have two rows or more.
-    pairs_below : those of ``of_pairs`` for whom fewer than k share the classes of two random rows.
+    k : the number of persons that should share the classes.
+    persons : measured persons, all or a sample.
+    below : measured persons such that fewer than k persons share the classes of all their rows.
+    of_pairs : measured persons who have two rows or more.
+    pairs_below : persons counted in ``of_pairs`` such that fewer than k persons share the classes
+        of two of their rows, chosen at random.
     in_all : all released persons; more than ``persons`` if these are a sample.
     """
 
@@ -43,19 +44,21 @@ class JointRows:
     in_all: int
 
     def to_plain(self) -> dict[str, int]:
-        """The counts as plain values."""
+        """Return the counts as plain values."""
         return asdict(self)
 
 
 def joint_rows(
     persons: NDArray[np.integer], classes: NDArray[np.integer], k: int, seed: int = 0
 ) -> JointRows:
-    """Count the persons for whom fewer than k share the classes of all rows, or of a random pair.
+    """Count persons such that fewer than k share the classes of all rows, or of a random pair.
 
     Parameters
     ----------
-    persons : (n,), the person of each released row.
-    classes : (n,), the class of each row; classes with the same released values have the same id.
+    persons : int (n,), the person of each released row.
+    classes : int (n,), the class of each row; classes with the same released values have the same
+        id.
+    k : the number of persons that should share the classes.
     seed : the seed for sampling persons and pairs.
     """
     _, first_rows, codes = np.unique(persons, return_index=True, return_inverse=True)
@@ -95,6 +98,8 @@ def sample_pairs(
     Parameters
     ----------
     person_ids : int64 (n,), the person of each row, from 0 in the order of their first rows.
+    n_persons : the number of persons.
+    seed : the seed for sampling.
     """
     rng = np.random.default_rng([seed, n_persons])
     sample = np.arange(n_persons)
@@ -109,7 +114,7 @@ def sample_pairs(
             continue
         i = int(rng.integers(len(rows_of_person)))
         j = int(rng.integers(len(rows_of_person) - 1))
-        # Skip i, so that the two rows differ.
+        # Skip index i, so that the two rows differ.
         j += j >= i
         pairs[person] = int(rows_of_person[i]), int(rows_of_person[j])
     return pairs
@@ -118,17 +123,21 @@ def sample_pairs(
 def _rows_by_person(
     person_ids: NDArray[np.int64], n_persons: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows sorted by person, int64 (n,), and where each person starts, int64 (n_persons + 1,)."""
+    """Return the rows sorted by person, int64 (n,), and where the rows of each person start.
+
+    The starts, int64 (n_persons + 1,), end with n.
+    """
     rows = np.argsort(person_ids, kind="stable")
     return rows, np.append(0, np.cumsum(np.bincount(person_ids, minlength=n_persons)))
 
 
 class _ClassIntersections:
-    """Determines, with a cache, whether fewer than k persons have a row in each of some classes.
+    """Tells whether fewer than k persons have a row in each of given classes; caches the answers.
 
     Parameters
     ----------
     person_ids, class_ids : int64 (n,), the person and the class of each row.
+    k : the number of persons.
     """
 
     def __init__(self, person_ids: NDArray[np.int64], class_ids: NDArray[np.int64], k: int) -> None:
@@ -140,7 +149,7 @@ class _ClassIntersections:
         self._cache: dict[frozenset[int], bool] = {}
 
     def is_below_k(self, classes: frozenset[int]) -> bool:
-        """True if fewer than k persons have a row in each of these classes."""
+        """Return True if fewer than k persons have a row in each of these classes."""
         is_below = self._cache.get(classes)
         if is_below is None:
             is_below = self._cache[classes] = self._compute(classes)

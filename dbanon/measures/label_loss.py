@@ -1,7 +1,7 @@
-"""label_loss: the mean ``iloss`` per cell, computed from the released labels instead of classes.
+"""label_loss: the mean ``iloss`` per value, computed from released labels instead of classes.
 
-A label loses the share of edges from its value up to it, and an interval its width relative to the
-column's range.
+The loss of a label is the number of edges from the value up to the label, divided by those from the
+value up to the root. The loss of an interval is its width, relative to the column's range.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 """
@@ -15,7 +15,7 @@ from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
 
 def label_loss(task: EvaluationTask) -> Figure:
-    """The mean over cells of columns released as labels; NULLs count 0."""
+    """Compute the mean over columns released as labels or intervals; NULLs count 0."""
     pairs = task.pairs
     labels = pairs.labels
     columns = {}
@@ -24,15 +24,16 @@ def label_loss(task: EvaluationTask) -> Figure:
             losses = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            # A label of another tool may not cover the value, which would make the loss negative.
+            # A label of another tool may not cover the value; if it is deeper, the loss would be
+            # negative.
             losses = np.maximum(
                 column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0
             )
         else:
             continue
-        cells = pairs.cells([column])
-        present_losses = losses if cells is None else losses[cells[:, 0]]
-        columns[column.name] = float(present_losses.sum() / max(pairs.n, 1))
+        is_valid = pairs.valid_cells_of(column)
+        valid_losses = losses if is_valid is None else losses[is_valid]
+        columns[column.name] = float(valid_losses.sum() / max(pairs.n, 1))
     if not columns:
         return Figure(None, note="no column is released as labels")
     return Figure(sum(columns.values()) / len(columns), columns)
@@ -42,6 +43,6 @@ MEASURE = Measure(
     name="label_loss",
     symbol="iloss",
     run=label_loss,
-    summary="How much a released label leaves open of its column: 0 one value, 1 any value",
+    summary="Mean generality of released labels: 0 for a single value, 1 for any value",
     range="0 to 1",
 )

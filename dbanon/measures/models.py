@@ -35,9 +35,9 @@ class Model:
         ``t_closeness``, ``alpha_k``, ``beta_likeness`` or ``delta_disclosure``.
     attribute : the sensitive column.
     level : the required l, c, t, alpha, beta or delta.
-    l : parameter of ``recursive_cl``.
-    distance : parameter of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, in
-        any form of ``hierarchy.spec``.
+    l : the l of ``recursive_cl``, whose level is c.
+    distance : the distance of values for ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of
+        the values, in any form of ``hierarchy.spec``.
 
     Delta-disclosure considers the values in a class, as ARX and pycanon do; its authors consider
     all values of the table. Both agree if ``distinct_l`` requires all values.
@@ -104,7 +104,7 @@ class Model:
     def is_satisfied(
         self, counts: Counts, table: Values, persons: PersonCounts | None = None
     ) -> NDArray[np.bool_]:
-        """bool (m,), True for classes that satisfy the model.
+        """Return bool (m,), True for classes that satisfy the model.
 
         Parameters
         ----------
@@ -126,9 +126,11 @@ class Model:
     def reached_level(
         self, counts: Counts, table: Values, persons: PersonCounts | None = None
     ) -> float:
-        """The level that all of these classes reach, which must be one or more.
+        """Return the best level that all of one or more classes reach.
 
-        Arguments are as in ``is_satisfied``.
+        Parameters
+        ----------
+        counts, table, persons : as for ``is_satisfied``.
         """
         values, is_higher_stricter = self._levels(counts, table, persons)
         return float(values.min() if is_higher_stricter else values.max())
@@ -136,7 +138,7 @@ class Model:
     def _levels(
         self, counts: Counts, table: Values, persons: PersonCounts | None
     ) -> tuple[Values, bool]:
-        """The level of each class, float64 (m,), and whether a higher level is stricter."""
+        """Return the level of each class, float64 (m,), and True if a higher level is stricter."""
         if persons is not None and not self.compares_with_table:
             counts = sensitive.least_diverse_counts(counts, persons)
         return _LEVEL_FUNCTIONS[self.kind](self, counts, table, persons)
@@ -169,8 +171,8 @@ class Model:
     def is_union_closed(self, counts_persons: bool) -> bool:
         """True if the union of classes that satisfy the model always satisfies it.
 
-        This does not hold for delta-disclosure, where a class that lacks a value reduces its share
-        in the union, nor for entropy_l if persons have several values.
+        It does not hold for delta-disclosure: a class that lacks a value reduces the value's share
+        in the union. Nor does it hold for entropy_l if persons have several values.
 
         Parameters
         ----------
@@ -181,7 +183,7 @@ class Model:
         return self.kind != "delta_disclosure"
 
     def to_plain(self) -> dict[str, Any]:
-        """The model as plain values, for the ledger; omits the content of a hierarchy."""
+        """Return the model as plain values, for the ledger, without the content of a hierarchy."""
         values: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
         values["level"] = float(self.level)
         if self.kind == "recursive_cl":
@@ -203,7 +205,7 @@ class Model:
 
 
 _FORM_HINT = 'Write {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
-# Types of valid values, and a description of them, by parameter of a model.
+# By parameter of a model, the types of valid values and a description of them.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "attribute": ((str,), "the name of a sensitive column"),
     "kind": ((str,), "the name of a privacy model"),
@@ -216,11 +218,12 @@ _KIND_OF_KEY = {"l": "recursive_cl", "distance": "t_closeness"}
 
 
 def model_kinds() -> tuple[str, ...]:
-    """The names of all kinds of models."""
+    """Return the names of all kinds of models."""
     return tuple(_LEVEL_FUNCTIONS)
 
 
-# Takes a model, and counts, table and persons as ``is_satisfied``; returns as ``Model._levels``.
+# Takes a model, and counts, table and persons, as ``Model.is_satisfied``. Returns the level of each
+# class, and True if a higher level is stricter.
 _LevelFunction = Callable[[Model, Counts, Values, "PersonCounts | None"], tuple[Values, bool]]
 
 _LEVEL_FUNCTIONS: dict[str, _LevelFunction] = {
@@ -254,7 +257,7 @@ _LEVEL_FUNCTIONS: dict[str, _LevelFunction] = {
 
 @dataclass(frozen=True)
 class CountedModel:
-    """A privacy model, and the level that every class of a written table reaches.
+    """A privacy model, and the best level that all classes of a written table reach.
 
     Parameters
     ----------

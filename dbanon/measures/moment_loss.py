@@ -1,8 +1,10 @@
 """moment_loss, IL_2: the average of relative changes of means and variances.
 
-It uses raw values, since z-scores have mean 0. Terms with denominator 0 are left out. For unrounded
-class means it is half of ``sse_loss`` if no mean or variance is 0: means do not change, and each
-variance decreases by SSE/SST of its column.
+The figure is the mean of two averages over columns: that of the relative changes of means, and that
+of the relative changes of variances. It uses raw values, since z-scores have mean 0. Terms with
+denominator 0 are left out. For unrounded class means the figure is half of the mean of the columns'
+SSE/SST (``sse_loss``) if no mean or variance is 0: means do not change, and each variance decreases
+by its column's SSE/SST.
 
 Source: Chen and Han 2010, eq. (7).
 """
@@ -20,35 +22,40 @@ _ROUNDING_TOLERANCE = 1e-15
 
 
 def moment_loss(task: EvaluationTask) -> Figure:
-    """The figure over numeric columns."""
+    """Compute the figure over numeric columns."""
     pairs = task.pairs
     if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    cells = pairs.cells(pairs.numeric_columns)
+    is_valid = pairs.valid_cells(pairs.numeric_columns)
     mean_changes, variance_changes = [], []
     for index, column in enumerate(pairs.numeric_columns):
-        is_counted = None if cells is None else cells[:, index]
+        is_counted = None if is_valid is None else is_valid[:, index]
         mean_change, variance_change = _relative_changes(pairs, column, is_counted)
-        mean_changes += [] if mean_change is None else [mean_change]
-        variance_changes += [] if variance_change is None else [variance_change]
+        if mean_change is not None:
+            mean_changes.append(mean_change)
+        if variance_change is not None:
+            variance_changes.append(variance_change)
     if not variance_changes:
         return Figure(None, note=NO_VARIATION)
     if not mean_changes:
         return Figure(None, note="all means are 0")
-    of_means, of_variances = float(np.mean(mean_changes)), float(np.mean(variance_changes))
+    average_mean_change = float(np.mean(mean_changes))
+    average_variance_change = float(np.mean(variance_changes))
     return Figure(
-        (of_means + of_variances) / 2, parts={"means": of_means, "variances": of_variances}
+        (average_mean_change + average_variance_change) / 2,
+        parts={"means": average_mean_change, "variances": average_variance_change},
     )
 
 
 def _relative_changes(
     pairs: Pairs, column: Numbers, is_counted: Flags | None
 ) -> tuple[float | None, float | None]:
-    """The relative changes of mean and variance; None if undefined.
+    """Return the relative changes of mean and variance; None for a change that is undefined.
 
     Parameters
     ----------
-    is_counted : bool (n,), records without NULL in this column; None for all.
+    is_counted : bool (n,), True for records without NULL in this column; None if there are no
+        NULLs.
     """
     # Scaling by a power of two leaves ratios unchanged and avoids overflow.
     exponent = -column.scale.exponent

@@ -11,7 +11,7 @@ TERMS = ("distance_loss", "statistics_loss")
 
 
 def overall_loss(task: EvaluationTask) -> Figure:
-    """The mean of the two losses."""
+    """Compute the mean of the two losses."""
     return task.weighted(TERMS, (0.5, 0.5))
 
 
@@ -19,7 +19,7 @@ MEASURE = Measure(
     name="overall_loss",
     symbol="IL",
     run=overall_loss,
-    summary="Mean of how far records moved (IL_h) and how much statistics changed (IL_s)",
+    summary="Mean of the distance that records moved (IL_h) and the change of statistics (IL_s)",
     range="0 up, without limit",
     cost="none of its own",
     depends_on=TERMS,

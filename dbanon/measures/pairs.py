@@ -1,7 +1,8 @@
 """Pairs of original records and released rows, the input of measures.
 
-A release has neither keys nor order, so only the run that makes it knows the pairs, or a caller who
-kept the rows in order. Suppressed records are excluded from all sums and denominators.
+A release has no keys, and its rows are in random order. So the pairs are known only to the run that
+makes the release, or to a caller who kept the rows in order. Suppressed records are excluded from
+all sums and denominators.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
-from dbanon.measures.covariances import Moments, moments
+from dbanon.measures.covariances import Moments, compute_moments
 
 # Records per chunk: enough for numpy to be fast, few enough to save memory.
 CHUNK_RECORDS = 1 << 16
@@ -27,16 +28,18 @@ CHUNK_RECORDS = 1 << 16
 class Pairs:
     """n released records and their m classes, with original and released values.
 
+    A cell is the value of a record in a column. A suppressed cell is NULL only in the release.
+
     Parameters
     ----------
     columns : the quasi-identifiers.
     partition : classes of the n records, none of which is suppressed; n classes if a perturbation
         gives every record its own values.
-    n_suppressed : number of suppressed records.
-    strata : int32 (n,), the stratum of each record; None for a single one.
+    n_suppressed : number of suppressed records, which are not among the n.
+    strata : int32 (n,), the stratum of each record; None if there is only one.
     entities : int32 (n,), the person of each record; None if every record is a person.
-    suppressed_cells : number of cells that are NULL only in the release.
-    suppressed_weight : factor of ``suppressed_distance``.
+    suppressed_cells : number of suppressed cells.
+    suppressed_weight : factor by which ``suppressed_distance`` is multiplied.
     """
 
     columns: tuple[ColumnPair, ...]
@@ -57,7 +60,7 @@ class Pairs:
         return len(self.partition.labels)
 
     @property
-    def m(self) -> int:
+    def n_classes(self) -> int:
         """The number of classes."""
         return self.partition.n_classes
 
@@ -84,10 +87,10 @@ class Pairs:
         return bool(self.columns) and len(self.numeric_columns) == len(self.columns)
 
     def scores(self, columns: tuple[Numbers, ...]) -> tuple[Floats, Floats]:
-        """z-scores of originals, float64 (n, p), and of released values, float64 (m, p).
+        """Return z-scores of originals, float64 (n, p), and of released values, float64 (m, p).
 
-        Both use the mean and the sample deviation of the originals. 0 in constant columns and for
-        NULL.
+        Both use the mean and the sample deviation of the originals. Scores are 0 in constant
+        columns and for NULL.
         """
         transform = Standardization.of([column.scale for column in columns])
         scores = []
@@ -107,32 +110,41 @@ class Pairs:
 
     @cached_property
     def points(self) -> tuple[Floats, Floats]:
-        """The z-scores of the numeric columns, in C order."""
+        """The ``scores`` of the numeric columns, in C order."""
         return self.scores(self.numeric_columns)
 
     @cached_property
     def moments(self) -> Moments:
         """The covariances of numeric columns, before and after release."""
-        return moments(*self.points, self.labels, self.cells(self.numeric_columns))
+        return compute_moments(*self.points, self.labels, self.valid_cells(self.numeric_columns))
 
-    def cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
-        """bool (n, p), True for cells without NULL before and after release; None for all True."""
+    def valid_cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
+        """Find the cells that are not NULL before and after release: bool (n, p), True if valid.
+
+        Returns None if all cells are valid.
+        """
         columns = tuple(columns)
         labels = self.labels
         if all(c.original_nulls is None and c.released_nulls is None for c in columns):
             return None
-        cells = np.ones((self.n, len(columns)), bool)
+        is_valid = np.ones((self.n, len(columns)), bool)
         for index, column in enumerate(columns):
             if column.original_nulls is not None:
-                cells[:, index] &= ~column.original_nulls
+                is_valid[:, index] &= ~column.original_nulls
             if column.released_nulls is not None:
-                cells[:, index] &= ~column.released_nulls[labels]
-        return cells
+                is_valid[:, index] &= ~column.released_nulls[labels]
+        return is_valid
+
+    def valid_cells_of(self, column: ColumnPair) -> Flags | None:
+        """Return ``valid_cells`` for a single column, bool (n,); None if all cells are valid."""
+        is_valid = self.valid_cells([column])
+        return None if is_valid is None else is_valid[:, 0]
 
     def chunks(self) -> Iterator[slice]:
-        """Slices that divide the records into chunks."""
+        """Return slices that divide the records into chunks."""
         return (
-            slice(at, min(at + CHUNK_RECORDS, self.n)) for at in range(0, self.n, CHUNK_RECORDS)
+            slice(start, min(start + CHUNK_RECORDS, self.n))
+            for start in range(0, self.n, CHUNK_RECORDS)
         )
 
     # --- comparison by attackers -----------------------------------------------------------------
@@ -143,8 +155,8 @@ class Pairs:
 
         Records and classes of a group have the same stratum and NULL in the same columns. Attackers
         see both, so they only compare records and rows of the same group. In columns with
-        suppressed cells they cannot tell which NULLs are original. There all classes with the same
-        released values are in the group of their first record.
+        suppressed cells, they cannot tell which NULLs are original. There, the NULLs of the first
+        record of all classes with the same released values decide about these classes' group.
         """
         codes: list[NDArray[Any]] = []
         first_records = self._first_records()
@@ -155,7 +167,9 @@ class Pairs:
                 np.zeros(self.n, bool) if column.original_nulls is None else column.original_nulls
             )
             after = (
-                np.zeros(self.m, bool) if column.released_nulls is None else column.released_nulls
+                np.zeros(self.n_classes, bool)
+                if column.released_nulls is None
+                else column.released_nulls
             )
             if column.suppressed is not None:
                 after = before[first_records]
@@ -168,9 +182,10 @@ class Pairs:
         return group_ids[: self.n], group_ids[self.n :]
 
     def _first_records(self) -> NDArray[np.int64]:
-        """int64 (m,), the first record of each class.
+        """Return the first record of each class, int64 (m,).
 
-        If cells are suppressed, the first record of all classes with the same released values.
+        If cells are suppressed, it is the first record of all classes with the same released
+        values.
         """
         first_records = self.partition.members[self.partition.starts].astype(np.int64)
         if not self.suppressed_cells:
@@ -181,8 +196,8 @@ class Pairs:
         ]
         if self.strata is not None:
             codes.append(self.strata[first_records])
-        row_ids = combine_codes(codes, self.m)
-        first_of_row = np.full(self.m, self.n, np.int64)
+        row_ids = combine_codes(codes, self.n_classes)
+        first_of_row = np.full(self.n_classes, self.n, np.int64)
         np.minimum.at(first_of_row, row_ids, first_records)
         return first_of_row[row_ids]
 
@@ -190,10 +205,11 @@ class Pairs:
     def suppressed_distance(self) -> Floats:
         """float64 (m,), the distance that suppressed cells add to each row in record linkage.
 
-        With weight 1, each cell adds the column's mean distance between records and random released
-        values. So rows with many suppressed cells are not nearer than rows with the right values.
+        If ``suppressed_weight`` is 1, each cell adds the column's mean distance between records and
+        random released values. So rows with many suppressed cells are not nearer than rows with the
+        right values.
         """
-        row_distances = np.zeros(self.m)
+        row_distances = np.zeros(self.n_classes)
         order = np.random.default_rng(0).permutation(self.n)
         for column in self.columns:
             if column.suppressed is None:
@@ -208,14 +224,14 @@ class Pairs:
 
     @cached_property
     def row_ids(self) -> NDArray[np.int64]:
-        """int64 (m,), an id of each class's released row, from 0.
+        """int64 (m,), the id of each class's released row, from 0.
 
-        It is the same for classes of a group with identical released values.
+        Classes of a group with identical released values have the same id.
         """
         codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
-        ids = combine_codes(codes, self.m)
+        ids = combine_codes(codes, self.n_classes)
         # Number rows in the order of classes, so that later searches use caches well.
         first_classes = np.unique(ids, return_index=True)[1]
         new_ids = np.empty(len(first_classes), np.int64)
@@ -224,7 +240,7 @@ class Pairs:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of rows per value of ``row_ids``, int64; of persons if there are any."""
+        """The number of records, or of persons with entities, per id in ``row_ids``, int64."""
         row_of_record = self.row_ids[self.partition.labels]
         if self.entities is None:
             return np.bincount(row_of_record).astype(np.int64)
@@ -235,12 +251,12 @@ class Pairs:
 
 
 def combine_codes(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
-    """An id from 0 for each combination of codes, int64 (n,).
+    """Return the id of each row's combination of codes, from 0, int64 (n,).
 
     Parameters
     ----------
     codes : one array, (n,), per column.
-    n : the number of values; only needed if there may be no column.
+    n : the number of rows; only needed if there may be no column.
     """
     combined: NDArray[np.int64] | None = None
     for code in codes:

@@ -1,4 +1,4 @@
-"""Privacy models applied to the recount of a written table: the levels its classes reach."""
+"""Check privacy models on the recount of a written table, and compute the levels it reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.hierarchy.leaves import format_leaf, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
-# If persons are counted, single classes may satisfy entropy_l although their union does not.
+# If persons are counted, several classes may satisfy entropy_l although their union does not.
 _UNION_HINT = (
     "Classes with the same released values form one class, and a person with several values counts"
     " once. Lower the level of entropy_l, or choose distinct_l."
@@ -25,7 +25,7 @@ _UNION_HINT = (
 
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
-    """The hierarchies of the models, by sensitive column."""
+    """Return the hierarchies of the models, by sensitive column."""
     return {
         model.attribute: model.distance for model in models if isinstance(model.distance, Hierarchy)
     }
@@ -34,7 +34,7 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
 def value_positions(
     column: CodedColumn, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
-    """The position of each record's value among the column's values or leaves, int32 (n,)."""
+    """Return the position of each record's value among the values or leaves, int32 (n,)."""
     positions: NDArray[np.int32] = positions_of_codes(
         ValueFrequencies.of_column(column), attribute, models
     )[column.codes]
@@ -44,9 +44,10 @@ def value_positions(
 def positions_of_codes(
     frequencies: ValueFrequencies, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
-    """The position of each code's value, int32 (s,); that of NULL is last.
+    """Return the position of each code's value, int32 (s,); the position of NULL is last.
 
-    It is the value's leaf if a model has a hierarchy, else its index among the values that occur.
+    The position is the value's leaf if a model has a hierarchy for the column; otherwise it is the
+    value's index among the values that occur.
     """
     occurs = frequencies.counts[:-1] > 0
     positions = np.zeros(len(frequencies.counts), np.int32)
@@ -74,7 +75,8 @@ def require_levels(
     Parameters
     ----------
     attributes : the sensitive attributes, by column.
-    persons : counts of persons from staging, if models count persons.
+    counts : the recount of the written table, in rows.
+    persons : counts of persons in the staging tables, if models count persons; otherwise None.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def require_levels(
     """
     counts_by_column = {}
     for name, cells in counts.cells.items():
-        row_counts = _row_counts(cells, attributes[name], models)
+        row_counts = _count_by_class_and_value(cells, attributes[name], models)
         if int(row_counts.sum()) != counts.rows.rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted do not cover all rows.',
@@ -100,14 +102,21 @@ def require_levels(
 def row_levels(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
 ) -> tuple[float, ...]:
-    """The levels that all classes reach when counting rows, even if models count persons."""
+    """Return the levels that all classes reach if rows are counted, even if models count persons.
+
+    Parameters
+    ----------
+    attributes : the sensitive attributes, by column.
+    counts : the recount of the written table, in rows.
+    """
     counts_by_column = {
-        name: _row_counts(cells, attributes[name], models) for name, cells in counts.cells.items()
+        name: _count_by_class_and_value(cells, attributes[name], models)
+        for name, cells in counts.cells.items()
     }
     return tuple(
         model.reached_level(
             counts_by_column[model.attribute],
-            _table_shares(counts_by_column[model.attribute], None),
+            _table_shares(counts_by_column[model.attribute], persons=None),
         )
         for model in models
     )
@@ -120,12 +129,14 @@ def _person_counts(
     attributes: Mapping[str, Attribute],
     models: Sequence[Model],
 ) -> NDArray[np.int64]:
-    """Persons by class and value, int64 (n_classes, s); checks that staged classes were written.
+    """Return the number of persons by class and value, int64 (n_classes, s).
+
+    Also checks that the written table has the classes of the staging tables.
 
     Parameters
     ----------
     row_counts : int64 (n_classes, s), the rows of the written table by class and value.
-    persons : counts of persons from staging.
+    persons : counts of rows and persons in the staging tables.
     name : the sensitive column.
 
     Raises
@@ -134,7 +145,7 @@ def _person_counts(
     """
     cells = persons.cells[name]
     assert cells.persons is not None
-    staged_counts = _row_counts(cells, attributes[name], models)
+    staged_counts = _count_by_class_and_value(cells, attributes[name], models)
     if not np.array_equal(_sort_classes(staged_counts), _sort_classes(row_counts)):
         raise RecountFailed(
             f'The values of "{name}"'
@@ -143,18 +154,23 @@ def _person_counts(
             hint="This is an error in dbanon: please report it.",
         )
     person_cells = replace(cells, sizes=cells.persons)
-    return _row_counts(person_cells, attributes[name], models)
+    return _count_by_class_and_value(person_cells, attributes[name], models)
 
 
 def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort classes by their counts, as their ids depend on collations, which staging lacks."""
+    """Sort classes by their counts: their ids depend on collations, which staging tables lack."""
     return counts[np.lexsort(counts.T[::-1])] if counts.size else counts
 
 
-def _row_counts(
+def _count_by_class_and_value(
     cells: ClassValueCounts, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int64]:
-    """Rows by class and value, int64 (n_classes, s)."""
+    """Sum up the sizes of cells, which are rows or persons, to int64 (n_classes, s).
+
+    Parameters
+    ----------
+    cells : the size of each combination of class and value that occurs.
+    """
     positions = value_positions(cells.column, attribute, models)
     n_values = count_values(models, attribute.name, positions)
     counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, n_values), np.int64)
@@ -173,7 +189,8 @@ def require_models(
     ----------
     counts : by sensitive column, int64 (n_classes, s), counts by class and value. Their sums over
         classes give the distribution in the whole table.
-    persons : int64 (n_classes,), persons per class if the counts are of persons; else None.
+    persons : int64 (n_classes,), persons per class if ``counts`` counts persons; None if it counts
+        rows.
 
     Raises
     ------
@@ -204,22 +221,29 @@ def require_models(
 def _table_shares(
     counts: NDArray[np.int64], persons: NDArray[np.int64] | None
 ) -> NDArray[np.float64]:
-    """The share of each value in the whole table, float64 (s,); arguments as ``is_satisfied``."""
-    size = None if persons is None else int(persons.sum())
-    return ValueFrequencies(counts.sum(axis=0), share_base=size).shares
+    """Return the share of each value in the whole table, float64 (s,).
+
+    Parameters
+    ----------
+    counts : int64 (n_classes, s), counts by class and value.
+    persons : int64 (n_classes,), persons per class if ``counts`` counts persons; None if it counts
+        rows.
+    """
+    n_persons = None if persons is None else int(persons.sum())
+    return ValueFrequencies(counts.sum(axis=0), share_base=n_persons).shares
 
 
 def count_values(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
-    """The number of values of a column, or of leaves if a model has a hierarchy for it.
+    """Return the number of values of a column, or of leaves if a model has a hierarchy for it.
 
     Parameters
     ----------
     name : the column.
     codes : its codes or leaf positions, from 0.
     """
-    leaves = [
+    leaf_counts = [
         model.distance.n_leaves
         for model in models
         if model.attribute == name and isinstance(model.distance, Hierarchy)
     ]
-    return max([int(codes.max(initial=-1)) + 1, *leaves])
+    return max([int(codes.max(initial=-1)) + 1, *leaf_counts])

@@ -1,14 +1,14 @@
 """Measures of what classes reveal about a sensitive attribute, for privacy models.
 
-Measures take these arguments, and return a value per class, float64 (n_classes,); the worst class
-determines whether a table satisfies a model:
+Functions whose names begin with ``class_`` return a value per class, float64 (n_classes,). The
+worst class determines whether a table satisfies a model. Arguments are:
 
-- ``counts``, int64 (n_classes, s): how often each of s values occurs in each class, as counted by
-  ``sensitive_counts``.
-- ``table``, float64 (s,): the distribution of values in the whole table; None for that of all
-  counts.
-- ``persons``, int64 (n_classes,): persons per class if the counts are of persons, each of whom may
-  have several values; None if they are of rows.
+- ``counts``, int64 (n_classes, s): how often each of s values occurs in each class
+  (``sensitive_counts``).
+- ``table``, float64 (s,): the share of each value in the whole table; None to compute the shares
+  from the counts of all classes.
+- ``persons``, int64 (n_classes,): persons per class if ``counts`` counts persons, each of whom may
+  have several values; None if it counts rows.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ def sensitive_counts(partition: Partition, codes: NDArray[np.int32], s: int) -> 
         with code -1 are not counted.
     s : the number of codes.
     """
-    released = (partition.labels >= 0) & (codes >= 0)
-    cells = partition.labels[released].astype(np.int64) * s + codes[released]
-    counts = np.bincount(cells, minlength=partition.n_classes * s)
+    is_counted = (partition.labels >= 0) & (codes >= 0)
+    flat_indices = partition.labels[is_counted].astype(np.int64) * s + codes[is_counted]
+    counts = np.bincount(flat_indices, minlength=partition.n_classes * s)
     return counts.reshape(partition.n_classes, s).astype(np.int64)
 
 
 def least_diverse_counts(counts: Counts, persons: NDArray[np.int64]) -> Counts:
-    """The least diverse counts with only one value per person, int64 (n_classes, s).
+    """Return the least diverse counts with only one value per person, int64 (n_classes, s).
 
-    In each class all persons who have the most frequent value are counted for it, then as many of
-    the remaining persons as possible for the next value, and so on. No choice of one value per
-    person is less diverse, so guarantees for these counts cover every choice. If each person has
-    one value, the result equals ``counts``.
+    In each class, all persons who have the most frequent value are counted for this value, then as
+    many of the remaining persons as possible for the next frequent value, and so on. No choice of
+    one value per person is less diverse, so guarantees for these counts cover every choice. If each
+    person has one value, the result has the counts of ``counts``, in descending order.
     """
     descending = -np.sort(-counts, axis=1)
     preceding = np.cumsum(descending, axis=1) - descending
-    chosen: Counts = np.clip(persons[:, None] - preceding, 0, descending)
-    return chosen
+    least_diverse: Counts = np.clip(persons[:, None] - preceding, 0, descending)
+    return least_diverse
 
 
 def class_distinct_counts(counts: Counts) -> Values:
-    """The number of distinct values in each class; the minimum is the l of distinct l-diversity.
+    """Return the number of distinct values per class; the minimum is the l of distinct l-diversity.
 
     It is also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer
     and M. Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
@@ -67,7 +67,7 @@ def class_distinct_counts(counts: Counts) -> Values:
 
 
 def class_entropies(counts: Counts) -> Values:
-    """The exponential of each class's entropy, which entropy l-diversity requires to be >= l."""
+    """Return e^H of each class's entropy H; entropy l-diversity requires at least l."""
     shares = _shares(counts)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     values: Values = np.exp(-(shares * logs).sum(axis=1))
@@ -75,9 +75,9 @@ def class_entropies(counts: Counts) -> Values:
 
 
 def class_recursive_ratios(counts: Counts, l: int) -> Values:  # noqa: E741
-    """r_1 / (r_l + r_(l+1) + ...) for the counts r_1 >= r_2 >= ... of each class; may be infinite.
+    """Return r_1 / (r_l + r_(l+1) + ...) of each class, for its counts r_1 >= r_2 >= ...
 
-    Recursive (c, l)-diversity requires that it is below c in every class.
+    The ratio may be infinite. Recursive (c, l)-diversity requires a ratio below c in every class.
     """
     descending = -np.sort(-counts, axis=1)
     tail = descending[:, l - 1 :].sum(axis=1)
@@ -87,7 +87,7 @@ def class_recursive_ratios(counts: Counts, l: int) -> Values:  # noqa: E741
 
 
 def class_largest_shares(counts: Counts) -> Values:
-    """The share of the most frequent value in each class, at most alpha in (alpha, k)-anonymity.
+    """Return the share of the most frequent value per class: at most alpha in (alpha, k)-anonymity.
 
     Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
     """
@@ -101,18 +101,20 @@ def class_distances(
     table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The earth mover's distance of each class from the whole table; the largest is t-closeness' t.
+    """Return the earth mover's distance of each class from the whole table; t is the largest.
 
-    Parameters
-    ----------
-    distance : ``equal``: 1 between different values; ``ordered``: the difference of
-        positions, scaled to 1 between the ends; or a hierarchy whose leaves are the values in
-        order: the height of the common ancestor over that of the tree.
+    The distance between two values is 1 for ``equal``, and the difference of their positions for
+    ``ordered``, divided by that of the first and the last value. With a hierarchy, whose leaves are
+    the values in order, it is the height of their common ancestor divided by the tree's height.
+
+    If persons are counted, shares add up to the mean number of values per person. If class and
+    table differ in this sum, the difference is moved to "no value", at distance 1 from every value.
 
     Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
 
-    Shares of persons add up to the mean number of values per person. If class and table differ in
-    this sum, the difference is moved to "no value", at distance 1 from every value.
+    Parameters
+    ----------
+    distance : ``equal``, ``ordered`` or a hierarchy.
     """
     excess = _shares(counts, persons) - _table_shares(counts, table)
     values: Values
@@ -138,10 +140,10 @@ def class_distances(
 
 
 def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
-    """The earth mover's distance of a class for ordered values, one of which may be "no value".
+    """Return the earth mover's distance of a class for ordered values, one of them "no value".
 
-    The cumulative mass moved to "no value" increases from 0 to the final excess and should be as
-    close to ``cumulative`` as possible: isotonic regression in the L1 norm, with a heap.
+    The cumulative mass that is moved to "no value" increases from 0 to the final excess. It has to
+    be as close to ``cumulative`` as possible: isotonic regression in the L1 norm, with a heap.
 
     Parameters
     ----------
@@ -166,11 +168,11 @@ def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
 def class_gains(
     counts: Counts, table: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
-    """The largest relative gain (q - p) / p over the values of each class, for beta-likeness.
+    """Return the largest relative gain (q - p) / p of a value in each class, for beta-likeness.
 
-    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value
-    that the table lacks. Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy
-    guarantee", PVLDB 5 (2012).
+    Here p is the value's share in the table, and q its share in the class. The gain is infinite if
+    a class has a value that the table lacks. Source: J. Cao and P. Karras, "Publishing microdata
+    with a robust privacy guarantee", PVLDB 5 (2012).
     """
     p = _table_shares(counts, table)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
@@ -183,13 +185,15 @@ def class_log_ratios(
     table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The largest |ln(q / p)| over the values of each class, for delta-disclosure privacy.
+    """Return the largest |ln(q / p)| of a value in each class, for delta-disclosure privacy.
 
-    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value
-    that the table lacks. Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The
-    paper includes all values of the table, so a class that lacks one violates every delta. Here, as
-    in ARX and pycanon, values that a class lacks are ignored. Both definitions agree if every class
-    has all values (``class_distinct_counts``).
+    Here p is the value's share in the table, and q its share in the class. The result is infinite
+    if a class has a value that the table lacks.
+
+    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The paper includes all
+    values of the table, so a class that lacks a value violates every delta. Here, as in ARX and
+    pycanon, values that a class lacks are ignored. Both definitions agree if every class has all
+    values (``class_distinct_counts``).
     """
     p = _table_shares(counts, table)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
@@ -202,20 +206,20 @@ def class_log_ratios(
 
 
 def _has_new_value(counts: Counts, table: Values) -> NDArray[np.bool_]:
-    """bool (n_classes,), True for classes with a value that the table lacks."""
+    """Return bool (n_classes,), True for classes with a value that the table lacks."""
     has_new_value: NDArray[np.bool_] = np.any(counts[:, table <= 0] > 0, axis=1)
     return has_new_value
 
 
 def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:
-    """The share of each value in each class, float64 (n_classes, s)."""
+    """Return the share of each value in each class, float64 (n_classes, s)."""
     sizes = counts.sum(axis=1) if persons is None else persons
     shares: Values = counts / sizes[:, None]
     return shares
 
 
 def _table_shares(counts: Counts, table: Values | None) -> Values:
-    """``table``, or by default the share of each value in all counts, float64 (s,)."""
+    """Return ``table``, or if it is None, the share of each value in all counts, float64 (s,)."""
     if table is not None:
         return table
     total = max(int(counts.sum()), 1)
@@ -226,15 +230,16 @@ def _table_shares(counts: Counts, table: Values | None) -> Values:
 def _hierarchical_distance(
     excess: NDArray[np.float64], tree: Hierarchy, has_no_value: bool = False
 ) -> NDArray[np.float64]:
-    """The earth mover's distance of each class along a hierarchy, float64 (n_classes,).
+    """Return the earth mover's distance of each class along a hierarchy, float64 (n_classes,).
 
-    Mass moves through a node from children with an excess to children with a deficit: the smaller
-    of the two sums over children, at a cost of the node's height over that of the tree.
+    Mass moves through a node from children with an excess to children with a deficit. The moved
+    mass is the smaller of the two sums over the children, and its cost per unit is the node's
+    height divided by the tree's height.
 
     Parameters
     ----------
     excess : float64 (n_classes, s), shares in the class minus those in the table.
-    has_no_value : True if the remaining imbalance moves to "no value", at the height of the tree.
+    has_no_value : True if the remaining imbalance moves to "no value", at distance 1.
     """
     cumulative = np.cumsum(np.pad(excess, ((0, 0), (1, 0))), axis=1)
     node_sums = cumulative[:, tree.ranges[:, 1] + 1] - cumulative[:, tree.ranges[:, 0]]

@@ -1,7 +1,7 @@
 """sse_loss: SSE/SST on z-scores, the share of variation lost. It is the main loss measure.
 
-See ``information_loss.py``. ``distance_loss`` is not the same: it does not square distances,
-although its source calls both SSE.
+``information_loss.py`` defines it. ``distance_loss`` is another measure: it does not square
+distances, although its source calls both SSE.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dbanon.measures.information_loss import released_loss
 
 
 def sse_loss(task: EvaluationTask) -> Figure:
-    """The loss over columns of numbers and ranks."""
+    """Compute the loss over columns of numbers and ranks, and by column."""
     pairs = task.pairs
     if not pairs.ordered_columns:
         return Figure(None, note=NO_NUMBERS)
@@ -19,7 +19,8 @@ def sse_loss(task: EvaluationTask) -> Figure:
         return Figure(None, note=NO_VARIATION)
     has_ranks = pairs.numeric_columns != pairs.ordered_columns
     points, released = pairs.scores(pairs.ordered_columns) if has_ranks else pairs.points
-    loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ordered_columns))
+    is_valid = pairs.valid_cells(pairs.ordered_columns)
+    loss = released_loss(points, pairs.partition, released, is_valid)
     names = [column.name for column in pairs.ordered_columns]
     return Figure(loss.total, dict(zip(names, loss.columns.tolist(), strict=True)))
 

@@ -13,7 +13,7 @@ TERMS = ("deviation_loss", "moment_loss", "structure_loss")
 
 
 def statistics_loss(task: EvaluationTask) -> Figure:
-    """The weighted sum of the three losses."""
+    """Compute the weighted sum of the three losses."""
     return task.weighted(TERMS, task.parameters.lambdas)
 
 

@@ -1,10 +1,13 @@
 """structure_loss, IL_3: relative changes of covariances (A) and changes of correlations (B).
 
-It is (A + B) / 2 for covariances v and correlations r before, and v' and r' after release. A is the
-mean of |v - v'| / |v| over column pairs i <= j, and B the mean of |r - r'| over i < j (the printed
-i <= j adds zeros). With one column the figure is A. A is fragile: covariances near 0 make terms
-arbitrarily large. Terms with v = 0 are left out, and ``pairs near 0`` counts those near 0. Prefer
-``covariance_loss`` and ``correlation_loss``.
+The figure is (A + B) / 2. Let v and r be the covariance and correlation of a pair of columns
+before, and v' and r' after release. A is the mean of |v - v'| / |v| over pairs i <= j. B is the
+mean of |r - r'| over pairs i < j (the paper prints i <= j, which only adds zeros). With one column
+the figure is A.
+
+A is fragile: covariances near 0 make terms arbitrarily large. Pairs with v = 0 are left out, and
+the part ``pairs near 0`` counts the pairs near 0. Prefer ``covariance_loss`` and
+``correlation_loss``.
 
 Source: Chen and Han 2010, eq. (8).
 """
@@ -17,24 +20,24 @@ from dbanon.measures.correlation_loss import change_of_correlations, describe_co
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
-# Covariances of columns with a smaller correlation count as near 0.
+# Covariances of columns whose correlation is smaller than this count as near 0.
 _NEAR_ZERO = 0.01
 
 
 def structure_loss(task: EvaluationTask) -> Figure:
-    """The figure over numeric columns."""
+    """Compute the figure over numeric columns."""
     if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     return figure_from_moments(task.pairs.moments)
 
 
 def figure_from_moments(moments: Moments) -> Figure:
-    """The figure from covariances of z-scores."""
+    """Compute the figure from covariances of z-scores."""
     upper_triangle = np.triu(np.ones_like(moments.is_defined))
-    is_counted = moments.covary & upper_triangle
+    is_counted = moments.is_correlated & upper_triangle
     if not is_counted.any():
         return Figure(None, note=NO_VARIATION)
-    before, after = moments.before[is_counted], moments.after[is_counted]
+    before, after = moments.covariances_before[is_counted], moments.covariances_after[is_counted]
     covariance_change = float(np.mean(np.abs(before - after) / np.abs(before)))
     is_near_zero = np.abs(moments.correlations_before) < _NEAR_ZERO
     n_near_zero = (moments.is_defined & upper_triangle & is_near_zero).sum()
@@ -51,7 +54,7 @@ MEASURE = Measure(
     name="structure_loss",
     symbol="IL_3",
     run=structure_loss,
-    summary="Relative change of covariances, change of correlations",
+    summary="Relative change of covariances and change of correlations",
     range="0 up, without limit",
     cost="n p^2",
     needs="columns",

@@ -1,8 +1,8 @@
-"""Losses from the moments of source and release, without pairs of rows.
+"""Losses computed from the means and covariances of source and release, without pairs of rows.
 
-``sse_loss`` is 1 - v'/v for variances v before and v' after release. This is exact for unrounded
-class means of all rows, and negative if released values vary more than the originals. The other
-measures are the same as with pairs.
+Without pairs, ``sse_loss`` is 1 - v'/v for variances v before and v' after release. This is exact
+if all rows are released as unrounded class means, and negative if released values vary more than
+the originals. The other measures have the same values as with pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbanon.measures.attributes import Flags, Floats
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_VARIATION, Figure
 
-# A mean below this fraction of the deviation is a rounding error.
+# A mean below this fraction of the standard deviation is a rounding error.
 _ROUNDING_TOLERANCE = 1e-15
 
 
@@ -26,8 +26,8 @@ class ColumnMoments:
 
     Parameters
     ----------
-    means : float64 (p,).
-    covariances : float64 (p, p), over rows with both values; NaN for fewer than two.
+    means : float64 (p,), the mean of each column.
+    covariances : float64 (p, p), over rows with both values; NaN if there are fewer than two.
     varies : bool (p,), True for columns that are not constant.
     """
 
@@ -52,10 +52,11 @@ class ColumnMoments:
 def unpaired_figures(
     before: ColumnMoments, after: ColumnMoments, names: list[str]
 ) -> dict[str, Figure]:
-    """The figures of one or more numeric columns, by measure.
+    """Compute the figures of one or more numeric columns; returns them by measure.
 
     Parameters
     ----------
+    before, after : the moments of the columns in the source and in the release.
     names : the names of the p columns.
     """
     varies = before.deviations > 0
@@ -69,8 +70,8 @@ def unpaired_figures(
         np.where(np.outer(after.varies, after.varies), after.covariances, 0.0)
     )
     moments = Moments(
-        before=standardize(before.covariances),
-        after=covariances_after,
+        covariances_before=standardize(before.covariances),
+        covariances_after=covariances_after,
         correlations_before=before.correlations,
         correlations_after=after.correlations,
         is_defined=is_defined,
@@ -93,7 +94,12 @@ def unpaired_figures(
 
 
 def _moment_loss(before: ColumnMoments, after: ColumnMoments, variance_changes: Floats) -> Figure:
-    """``moment_loss`` from relative changes of the variances that are not 0, float64 (v,)."""
+    """Compute the figure of ``moment_loss``.
+
+    Parameters
+    ----------
+    variance_changes : float64 (v,), the relative changes of the variances that are not 0.
+    """
     has_mean = np.abs(before.means) > _ROUNDING_TOLERANCE * before.deviations
     if not len(variance_changes):
         return Figure(None, note=NO_VARIATION)

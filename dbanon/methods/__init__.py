@@ -1,4 +1,4 @@
-"""The registry of methods: each has a module of its own and a line in ``METHODS``."""
+"""The registry of methods: each has its own module and a line in ``METHODS``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ METHODS: dict[str, Method] = {
 
 
 def find_method(name: str) -> Method:
-    """The method of this name.
+    """Return the method of this name.
 
     Raises
     ------

@@ -24,7 +24,11 @@ AXIS = Parameter(
 
 
 def project(space: Space, axis: str) -> NDArray[np.float64]:
-    """The position of each record on the axis, float64 (n,).
+    """Return the position of each record on an axis, float64 (n,).
+
+    Parameters
+    ----------
+    axis : ``SUM``, ``FIRST_COMPONENT`` or the name of an attribute.
 
     Raises
     ------
@@ -46,7 +50,7 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
 
 
 def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The scores of the points, float64 (n, p), on the first principal component, float64 (n,)."""
+    """Return the score of each point, float64 (n, p), on the first principal component."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)
     direction = vectors[:, -1]
@@ -59,18 +63,18 @@ def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float
 
 
 def sort_records(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Record indices by ascending value, int64 (n,); ties by index."""
+    """Return the record indices by ascending value, int64 (n,); ties are ordered by index."""
     return np.argsort(values, kind="stable").astype(np.int64)
 
 
 def split_from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Form classes of k records from both ends of the order; the middle class takes leftovers.
+    """Form classes of k records from both ends of the order, and return them, int32 (n,).
+
+    The middle class takes the leftover records.
 
     Parameters
     ----------
     values : float64 (n,), the position of each record.
-
-    Returns the class of each record, int32 (n,).
     """
     n = len(values)
     n_classes = max(n // k, 1)

@@ -7,7 +7,7 @@ centroids are not updated in this step (the paper only says that leftover record
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005), section 3.
 Classes: k records; those that leftover records are added to hold up to 2k-1.
-Cost: O(n^2) in the worst case; far less for few attributes, by the spatial index.
+Cost: O(n^2) in the worst case; far less for few attributes, thanks to a spatial index.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ equal those of DBSCAN in scikit-learn, which the source uses.)
 
 The published method is not k-anonymous. It applies k to neighbourhoods, so a class that lost border
 records to an earlier class may hold fewer than k records, and fewer than k noise records may share
-the overall mean. The repair is ours: records of classes below k become noise. k or more noise
-records form a class; otherwise each is added to the class with the nearest centroid, without
-updating centroids. The source releases noise with the overall mean of the table; here it is a class
-like any other, whose centroid loses less.
+the overall mean. dbanon repairs this: records of classes below k become noise. If there are k or
+more noise records, they form a class; otherwise each is added to the class with the nearest
+centroid, without updating centroids. The source releases noise with the overall mean of the table;
+here noise is a class like any other, whose centroid loses less.
 
 The source gives no radius and does not say how attributes are scaled. Here ``radius`` refers to
-the standardized attributes, by default scaled by their ranges.
+standardized attributes, which are scaled by their ranges by default.
 
 Source: X. Liu and Q. Li, "Differentially private data release based on clustering anonymization"
 (in Chinese), 2016; DBSCAN: M. Ester, H.-P. Kriegel, J. Sander and X. Xu, KDD 1996.
@@ -36,8 +36,8 @@ from dbanon.spaces.numeric import Space
 def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: float) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
     dbscan_classes = drive(Dbscan(space.points, k, radius), tick)
-    summary = {"classes of DBSCAN": dbscan_classes.n_classes, "noise": dbscan_classes.n_suppressed}
-    return Partition(repair(space.points, dbscan_classes, k).labels, summary)
+    counts = {"classes of DBSCAN": dbscan_classes.n_classes, "noise": dbscan_classes.n_suppressed}
+    return Partition(repair(space.points, dbscan_classes, k).labels, counts)
 
 
 def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Partition:
@@ -45,11 +45,11 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
 
     Parameters
     ----------
-    points : float64 (n, p).
+    points : float64 (n, p), all records.
     dbscan_classes : classes of any size; noise is labelled as suppressed.
     """
     large_classes = np.flatnonzero(dbscan_classes.sizes >= k)
-    # The new label by old label; the last element is for noise, whose old label is -1.
+    # New labels, indexed by old labels. Noise has the old label -1, which selects the last element.
     new_labels = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
     new_labels[large_classes] = np.arange(len(large_classes))
     labels = new_labels[dbscan_classes.labels]
@@ -64,13 +64,13 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
 def _find_nearest_classes(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The class with the nearest centroid for each noise record, int64 (r,).
+    """Return the class with the nearest centroid for each noise record, int64 (r,).
 
     Ties go to the smaller label.
 
     Parameters
     ----------
-    points : float64 (n, p).
+    points : float64 (n, p), all records.
     labels : int32 (n,), negative for records without a class.
     noise : int64 (r,), record indices.
     """

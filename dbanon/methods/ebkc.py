@@ -1,16 +1,16 @@
 """EBKC: entropy-based k-anonymity clustering.
 
-Each distinct record is added to the nearest class within the distance ``threshold``, or starts one.
-Then classes below k, in random order, are merged with the class for which the loss grows least.
-Classes of 2k or more are halved in the order of the attribute with the largest entropy, until each
-holds fewer than 2k records or only equal ones.
+Each distinct record is added to the nearest class within the distance ``threshold``, or starts a
+new class. Then classes below k, in random order, are merged with the class for which the loss grows
+least. Classes of 2k or more are sorted by the attribute with the largest entropy and cut in half,
+until each holds fewer than 2k records or only equal ones.
 
 Source: Zhang J. P., Zhao Y., Yang Y. and Yang J., "A k-anonymity clustering algorithm based on the
 information entropy", CSCWD 2014, as described in Jiang, Zeng and Ma, Journal of Software 28 (2017),
 section 1. The distance is that of GAA-CP, a mean over the attributes. The default threshold is the
 one used in that article's comparison.
 Classes: k to 2k-1; larger ones hold equal records.
-Cost: O(m c) for m distinct records and c classes within the threshold, then that of KACA.
+Cost: O(m c) for m distinct records and c initial classes, plus the cost of KACA.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Forecast the CPU seconds of methods, from measurements on tables of several sizes.
 
 Seconds grow as powers of the numbers of records and attributes. With attributes of several kinds
-they also depend on the share of each kind: searches skip many records thanks to numeric attributes,
-fewer thanks to hierarchies and fewest thanks to categories. Equal records of mixed data count once.
+they also depend on the share of each kind: searches can skip most records by their numbers, fewer
+by attributes with hierarchies, and fewest by other categories. Equal records of mixed data may
+count once (``PowerLaw.distinct_exponent``).
 ``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
 benchmarks/results/forecast.md names the machine.
 """
@@ -36,7 +37,12 @@ class Shape:
 
     @classmethod
     def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
-        """Count attributes by kind; ``trees`` contains the names of those with a hierarchy."""
+        """Count attributes by kind.
+
+        Parameters
+        ----------
+        trees : the names of the attributes with a hierarchy.
+        """
         kinds = [
             "trees"
             if attribute.name in trees
@@ -62,18 +68,19 @@ class Shape:
 class PowerLaw:
     """seconds · N^(records + interaction · ln P) · P^attributes · e^(trees · T + categories · C).
 
-    N is n · D^distinct_exponent / 100,000, where D is the share of distinct records, and P is p / 6
-    for p attributes. T and C are the shares of attributes with a hierarchy and of other categories.
+    For n records and p attributes, N is n · D^distinct_exponent / 100,000, where D is the share of
+    distinct records, and P is p / 6. T is the share of attributes with a hierarchy, and C the share
+    of other categories.
 
     Parameters
     ----------
-    seconds : CPU seconds for 100,000 records with six attributes and k = 5; larger k take less.
+    seconds : CPU seconds for 100,000 records with six attributes and k = 5; a larger k takes less.
     records, attributes : the exponents of N and P.
     interaction : growth of the exponent of N with ln P, because spatial indexes skip fewer records
         in more dimensions.
     trees, categories : the natural logarithm of the slowdown if all attributes are of this kind.
-    distinct_exponent : 1 if a group of equal records takes as long as one record, 0 if each of them
-        takes its full time.
+    distinct_exponent : 1 if a group of equal records takes as long as one record; 0 if it takes as
+        long as equally many different records.
     """
 
     seconds: float
@@ -85,7 +92,7 @@ class PowerLaw:
     distinct_exponent: float = 1.0
 
     def seconds_of(self, n: float, shape: Shape, distinct_share: float = 1.0) -> float:
-        """CPU seconds for n records with attributes of this shape.
+        """Return the CPU seconds for n records with attributes of this shape.
 
         Parameters
         ----------
@@ -107,7 +114,7 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class MethodForecast:
-    """The forecasts of a method by kind of table; None where it was not measured.
+    """The forecasts of a method by kind of table; None for a kind that was not measured.
 
     Parameters
     ----------

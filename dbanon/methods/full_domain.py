@@ -1,24 +1,25 @@
 """Full-domain generalization: one level of every attribute for the whole table.
 
 A level is a number of steps up from the leaves. The method chooses the combination of levels with
-the least loss among those whose classes have k or more records. The loss of a cell (the value of a
-record in an attribute) is the height of its label above the leaf, divided by the height of the
-hierarchy; for numbers, it is the share of the range that its label covers. Records in classes below
-k are withheld, if they are at most the share ``suppression`` of all records; their cells count as
-fully lost. Numbers without a hierarchy have the levels of ``data.number_levels``: the intervals of
-the column's grid, and unions of these up to the whole range. Ties go to the lower level of the
-attribute named first.
+the least loss among the combinations whose classes have k or more records. The loss of a cell (the
+value of a record in an attribute) is the height of its label above the leaf, divided by the height
+of the hierarchy; for numbers, it is the share of the range that the label covers. Records in
+classes below k are withheld if their share of all records is at most ``suppression``; their cells
+count as fully lost. Numbers without a hierarchy have the levels of ``data.number_levels``: the
+intervals of the column's grid, and unions of intervals up to the whole range. Ties go to the lower
+level of the attribute named first.
 
-If a combination of levels needs no more suppression than allowed, neither do those above it in the
-lattice of combinations; if it fails, so do those below it (K. LeFevre, D. DeWitt and
-R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", SIGMOD 2005). So ascending chains
-of the lattice are searched by bisection (F. Kohlmayer, F. Prasser et al., "Flash: efficient, stable
-and optimal k-anonymity", PASSAT 2012).
+If a combination needs no more suppression than allowed, the same holds for all combinations above
+it in the lattice of combinations. If it needs more, so do all combinations below it (K. LeFevre,
+D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", SIGMOD 2005). So
+ascending chains of the lattice are searched by bisection (F. Kohlmayer, F. Prasser et al., "Flash:
+efficient, stable and optimal k-anonymity", PASSAT 2012).
 
-Classes: k or more. All records are released at the same levels; with ``contract`` each class is
-released at the lowest labels its records have in common, which loses less but is no longer
-full-domain. All strata have the same levels.
-Cost: O(n d) for each combination examined, at worst all. Memory grows with their number.
+Classes: k or more. All records, in all strata, are released at the same levels. With ``contract``
+each class is released with the lowest labels that its records have in common, which loses less but
+is no longer full-domain.
+Cost: O(n d) for each examined combination, of which there may be all. Memory grows with the number
+of all combinations.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
-# The status of a combination of levels.
-_UNKNOWN, _HOLDS, _FAILS = 0, 1, 2
+# The status of a combination of levels: whether it needs no more suppression than allowed.
+_UNKNOWN, _SUFFICES, _FAILS = 0, 1, 2
 _MAX_COMBINATIONS = 2**25
+# Larger than the loss of any combination.
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
 
@@ -56,7 +58,9 @@ def full_domain(
     Parameters
     ----------
     contract : ignored here, because it only affects how classes are released.
-    strata : int64 (n,), the stratum of each record, each with k records or more; None for one.
+    suppression : the largest share of records to withhold, 0 to 1.
+    strata : int64 (n,), the stratum of each record; every stratum has k records or more. None for a
+        single stratum.
 
     Raises
     ------
@@ -74,14 +78,14 @@ def full_domain(
             f"There are {prod(shape)} combinations of levels, more than {_MAX_COMBINATIONS}.",
             hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
         )
-    # By attribute and level: the group of each record, and the total loss of all records.
+    # For each attribute and level: the group of each record, and the total loss of all records.
     group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
     loss_bound = np.zeros(shape, np.int64)
     for attribute, level_losses in enumerate(losses):
         loss_bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     status = np.zeros(shape, np.int8)
-    # ``least_loss`` and ``loss`` are multiplied by n. ``loss_bound`` is the loss if no record is
-    # withheld, which is a lower bound.
+    # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
+    # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
     loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
     while True:
@@ -102,12 +106,12 @@ def full_domain(
                 low = middle + 1
                 continue
             high = middle
-            status[levels] = _HOLDS
+            status[levels] = _SUFFICES
             loss = int(loss_bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
             if (loss, levels) < (least_loss, best_levels):
                 least_loss, best_levels = loss, levels
                 best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
-    # With all attributes at their roots, each stratum is a class.
+    # There is a result: with all attributes at their roots, each stratum is a class.
     assert best_labels is not None
     is_released = best_labels >= 0
     _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)
@@ -128,9 +132,15 @@ def _group_records(
     levels: tuple[int, ...],
     strata: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group the records of each stratum that are equal at these levels.
+    """Group the records of each stratum that are equal at the given levels.
 
     Returns the size of each group, int64 (g,), and the group of each record, int64 (n,).
+
+    Parameters
+    ----------
+    group_codes : by attribute and level, the code of each record, int64 (n,).
+    levels : the level of each attribute.
+    strata : int64 (n,), the stratum of each record.
     """
     group_of_record = strata
     for attribute, level in enumerate(levels):
@@ -144,17 +154,24 @@ def _group_records(
 def _find_cheapest_chain(
     start: tuple[int, ...], loss_bound: NDArray[np.int64]
 ) -> list[tuple[int, ...]]:
-    """Combinations of levels from ``start`` to the top of the lattice, by the cheapest steps."""
+    """Return the combinations of levels from ``start`` to the top of the lattice.
+
+    Each step raises the level of the attribute for which the loss grows least.
+
+    Parameters
+    ----------
+    loss_bound : the lower bound of the loss of each combination, indexed by the levels.
+    """
     chain = [start]
     while True:
-        steps = [
-            (*chain[-1][:a], level + 1, *chain[-1][a + 1 :])
-            for a, level in enumerate(chain[-1])
-            if level + 1 < loss_bound.shape[a]
+        next_combinations = [
+            (*chain[-1][:attribute], level + 1, *chain[-1][attribute + 1 :])
+            for attribute, level in enumerate(chain[-1])
+            if level + 1 < loss_bound.shape[attribute]
         ]
-        if not steps:
+        if not next_combinations:
             return chain
-        chain.append(min(steps, key=lambda step: int(loss_bound[step])))
+        chain.append(min(next_combinations, key=lambda levels: int(loss_bound[levels])))
 
 
 METHOD = MixedMethod(

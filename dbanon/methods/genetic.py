@@ -4,9 +4,9 @@ A chromosome has one gene per record, the number of its class. Two parents are d
 probability proportional to fitness, 1 / (1 + SSE). With probability ``crossover`` a child takes the
 genes after a random point from the second parent. Each gene is replaced by a random one with
 probability ``mutation``. A child whose classes are too small or too large is repaired: classes
-below k are filled with random records of larger ones, or dissolved if there are none, and k random
-records of a class of 2k or more become a class of their own. (The source discards such children,
-which leaves few for larger k.) The best chromosome of each generation survives.
+below k are filled with random records of larger classes, or dissolved if no class is larger, and k
+random records of a class of 2k or more become a new class. (The source discards such children,
+which leaves few children for larger k.) The best chromosome of each generation survives.
 
 ``two_step`` first groups the records into large classes with MDAV, then runs the genetic algorithm
 inside each of them.
@@ -16,8 +16,8 @@ microaggregation based on genetic algorithms", IEEE IS 2006; A. Martínez-Balles
 Domingo-Ferrer and J. M. Mateo-Sanz, "A genetic approach to multivariate microaggregation for
 database privacy", ICDE Workshops 2007.
 Classes: k to 2k-1.
-Cost: O(population generations n p). The search space grows so fast that ``genetic`` is of no use
-for more than about 50 records; ``two_step`` takes any number.
+Cost: O(population generations n p). The search space grows so fast that ``genetic`` is not useful
+for more than about 50 records; ``two_step`` takes any number of records.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.kernels import Genetic
 from dbanon.methods.mdav import mdav
-from dbanon.methods.registry import Method, Tick, drive, on_parts
+from dbanon.methods.registry import Method, Tick, drive, run_on_parts
 from dbanon.spaces.numeric import Space
 
-# The share of progress that is reported for the first step, MDAV.
+# The share of the progress bar for the first step of ``two_step``, MDAV.
 _FIRST_STEP_SHARE = 0.1
 
 
@@ -86,7 +86,7 @@ def two_step(
             mutation=mutation,
         )
 
-    return on_parts(
+    return run_on_parts(
         space,
         parts,
         partition_part,

@@ -1,8 +1,8 @@
 """Individual ranking: each attribute is sorted and grouped separately.
 
 The method loses little information, but its rows are not k-anonymous: k records share each released
-value, while the combination of values of a record may be unique. The result is an
-``AttributePartition``, which releases with k-anonymous rows do not accept.
+value, but the combination of a record's values may be unique. So the result is an
+``AttributePartition``, which cannot be used for a release with k-anonymous rows.
 
 Source: D. Defays and N. Anwar, "Masking microdata using micro-aggregation", Journal of Official
 Statistics 14 (1998); attacks on it: J. Domingo-Ferrer et al., Int. J. of Uncertainty, Fuzziness

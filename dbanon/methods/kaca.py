@@ -1,11 +1,11 @@
 """KACA: k-anonymization by clustering in attribute hierarchies.
 
-Classes start as the distinct records. A random class below k merges with the class that makes the
-loss grow least, until no class is below k. Ties go to the class of the record with the smaller
-index.
+The method starts with a class for each distinct record. A random class below k merges with the
+class for which the loss grows least, until no class is below k. Ties go to the class of the record
+with the smaller index.
 
 Source: J. Li, R. Wong, A. Fu and J. Pei, "Achieving k-anonymity by clustering in attribute
-hierarchical structures", DaWaK 2006, LNCS 4081. Loss is iloss: numbers need no hierarchy.
+hierarchical structures", DaWaK 2006, LNCS 4081. The loss is iloss, so numbers need no hierarchy.
 Classes: k or more, without a bound.
 Cost: O(m^2) in the worst case for m distinct records. Two trees of bounding boxes find the nearest
 class: one holds the classes of one record, the other all larger classes.

@@ -1,13 +1,14 @@
 """k-member clustering.
 
-The first class starts with record 0 and takes, one at a time, the remaining record that raises its
-loss least, until it holds k. The next class starts with the record farthest from the seed of the
-class before. The last records, fewer than k, are added one by one to the class whose loss they
-raise least. Ties go to the record with the smaller index, then to the class formed first.
+The first class starts with record 0 and takes, one at a time, the remaining record that raises the
+loss of the class least, until the class holds k records. The next class starts with the record
+farthest from the first record of the previous class. The last records, fewer than k, are added one
+by one to the class whose loss they raise least. Ties go to the record with the smaller index, then
+to the class formed first.
 
 Source: J.-W. Byun, A. Kamra, E. Bertino and N. Li, "Efficient k-anonymization using clustering
 techniques", DASFAA 2007. The paper starts with a random record. The loss is iloss, and the distance
-that of GAA-CP.
+is that of GAA-CP.
 Classes: k records; those that the last records are added to hold up to 2k-1.
 Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
 nearest and the farthest record.

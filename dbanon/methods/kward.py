@@ -1,16 +1,17 @@
 """k-Ward: Ward's hierarchical clustering with classes of at least k records.
 
-Starts with a class of k records around each of the two most distant records; all other records are
-classes of one. Repeatedly merges the two classes with the least cost, n m / (n + m) times the
-squared distance of their centroids for sizes n and m, until every class holds k or more records;
-two classes of k or more never merge. Then does the same within each class of 2k or more. This is
-the rule of the paper. (The slides of P. Fink, 2009, merge only classes below k and continue within
-classes above 2k, which can leave a class that is too small.)
+The method starts with a class of k records around each of the two most distant records; all other
+records are classes of one. It repeatedly merges the two classes with the least cost, until every
+class holds k or more records; two classes of k or more never merge. The cost is n m / (n + m) times
+the squared distance of the centroids, for classes of n and m records. The same is then done within
+each class of 2k or more. This is the rule of the paper. (The slides of P. Fink, 2009, merge only
+classes below k and continue within classes above 2k, which can leave a class that is too small.)
 
-Merging along nearest-neighbour chains gives the same classes as always making the cheapest merge,
-without a matrix of distances (forbidding merges only lengthens distances, so chains stay valid). A
-spatial index of the classes finds the neighbours. Among equal costs the previous class in the chain
-comes first, then the class whose first record has the smaller index.
+The kernel follows chains of nearest neighbours and merges mutual ones. This gives the same classes
+as always making the cheapest merge, without a matrix of distances. It stays valid although some
+merges are forbidden, because that only lengthens distances. A spatial index of the classes finds
+the neighbours. Among equal costs the previous class in the chain comes first, then the class whose
+first record has the smaller index.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), sections 4.1 and 4.2.

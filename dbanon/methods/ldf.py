@@ -1,9 +1,9 @@
 """LDF: lowest density first.
 
 Each remaining record has a candidate class: itself and its k-1 nearest remaining records. The
-density value of equation 4 is the candidate's within-class sum of squares, so a large value is a
-low density. Each round takes the candidate with the largest value, while k records remain. Each of
-the n mod k leftover records is then added to the class with the nearest centroid, without updating
+"density" of equation 4 is the candidate's within-class sum of squares, so a large value means a low
+density. While k records remain, the candidate with the largest value becomes a class. Each of the n
+mod k leftover records is then added to the class with the nearest centroid, without updating
 centroids. This interpretation reproduces all values of the paper's table, to two decimals.
 
 Source: T.-H. Wen, J.-L. Lin and C.-H. Wang, "A density-based microaggregation method" (in Chinese),

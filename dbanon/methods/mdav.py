@@ -2,13 +2,14 @@
 
 While 3k records remain, the record r farthest from their centroid and the record s farthest from r
 each form a class with their k-1 nearest records. If 2k to 3k-1 records remain, one more class is
-formed around the record farthest from the centroid. The remaining records are the last class.
+formed around the record farthest from the centroid. The remaining records form the last class.
 
 Source: J. Domingo-Ferrer and V. Torra, "Ordinal, continuous and heterogeneous k-anonymity through
 microaggregation", Data Mining and Knowledge Discovery 11 (2005), algorithm 2.
 Classes: k records, except for the last one, which has k to 2k-1.
 Cost: O(n^2) in the worst case; about O(n^1.3) for few attributes, thanks to a spatial index, which
-does not affect the result. Mixed data is clustered without coordinates, so memory is O(n p).
+does not affect the result. Mixed data is clustered without converting it to coordinates,
+so memory is O(n p).
 """
 
 from __future__ import annotations

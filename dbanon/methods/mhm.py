@@ -1,13 +1,14 @@
 """MHM: cut a path through all records into classes optimally, for several kinds of paths.
 
 The path of ``npn_mhm`` (nearest point next) starts at the record farthest from the centroid and
-always continues with the nearest record not yet visited. The other methods visit the classes of a
-fixed-size method one after the other. They start with the class that contains the record farthest
-from the overall centroid, and continue with the class whose centroid is nearest to that of the
-class just visited. Within a class the path starts at the record nearest to that previous centroid,
-and continues with the nearest record not yet visited. The source only says that groups and their
-records are ordered; this is our interpretation. The classes of the base method are one possible cut
-of the path, so the loss is never larger than that of the base method.
+always continues with the nearest record not yet visited. The other methods first run a base method
+with classes of fixed size, and visit its classes one after the other. They start with the class
+that contains the record farthest from the overall centroid, and continue with the class whose
+centroid is nearest to that of the class just visited. Within a class the path starts at the record
+nearest to the centroid of the previous class, and continues with the nearest record not yet
+visited. The source only says that groups and their records are ordered; the order here is an
+interpretation. The classes of the base method are one possible cut of the path, so the loss is
+never larger than that of the base method.
 
 Source: J. Domingo-Ferrer, A. Martínez-Ballesté, J. M. Mateo-Sanz and F. Sebé, "Efficient
 multivariate data-oriented microaggregation", VLDB Journal 15 (2006).
@@ -28,12 +29,12 @@ from dbanon.methods.forecast import UNKNOWN, MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
-# The share of progress that is reported when the base method is done, and when the path is done.
-_BASE_DONE, _PATH_DONE = 0.6, 0.9
+# The progress, 0 to 1, when the base method has ended, and when the path is complete.
+_PROGRESS_AFTER_BASE, _PROGRESS_AFTER_PATH = 0.6, 0.9
 
 
 def _cut_path(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> Partition:
-    """Cut the path through all records optimally.
+    """Build a path through all records, and cut it into classes optimally.
 
     Parameters
     ----------
@@ -43,26 +44,31 @@ def _cut_path(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None
     # Each record is labelled with its position on the path.
     path = drive(
         NearestPath(space.points, groups),
-        lambda share: tick(_BASE_DONE + (_PATH_DONE - _BASE_DONE) * share),
+        lambda share: tick(
+            _PROGRESS_AFTER_BASE + (_PROGRESS_AFTER_PATH - _PROGRESS_AFTER_BASE) * share
+        ),
     )
     order = np.argsort(path.labels).astype(np.int32)
     return drive(
-        PathCut(space.points, k, order), lambda share: tick(_PATH_DONE + (1 - _PATH_DONE) * share)
+        PathCut(space.points, k, order),
+        lambda share: tick(_PROGRESS_AFTER_PATH + (1 - _PROGRESS_AFTER_PATH) * share),
     )
 
 
 def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return _cut_path(space, k, tick, None)
+    return _cut_path(space, k, tick, groups=None)
 
 
 def _run_after_base_method(
     base_kernel: Callable[[NDArray[np.float64], int], Kernel],
 ) -> Callable[..., Partition]:
-    """Return a function that runs a base method, and cuts the path through its classes."""
+    """Return a function that runs a base method and cuts the path through its classes."""
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        groups = drive(base_kernel(space.points, k), lambda share: tick(_BASE_DONE * share))
+        groups = drive(
+            base_kernel(space.points, k), lambda share: tick(_PROGRESS_AFTER_BASE * share)
+        )
         return _cut_path(space, k, tick, groups.labels)
 
     return run
@@ -75,6 +81,12 @@ def _build_method(
     cost: str,
     forecast: MethodForecast = UNKNOWN,
 ) -> Method:
+    """Build a method of this module.
+
+    Parameters
+    ----------
+    path : a description of its path.
+    """
     return Method(
         name=name,
         run=run,

@@ -1,18 +1,18 @@
 """Mondrian: multidimensional cuts.
 
 Starting with all records, each set is cut in two along its widest attribute, after weighting. If no
-cut of that attribute leaves k records on both sides, the next widest is tried. A set that no
-attribute can cut is a class. Values of ``cut``:
+cut of that attribute leaves k records on both sides, the next widest attribute is tried. A set that
+cannot be cut along any attribute is a class. Values of ``cut``:
 
-- ``strict`` (default): between two different values, nearest to the median; categories in the
-  order of their hierarchy.
-- ``tree``: like ``strict`` for numbers; categories only between children of their common ancestor,
-  so that each side is a set of whole branches.
-- ``relaxed``: at the median; records equal to it may go to either side.
+- ``strict`` (default): the cut is between two different values, as near to the median as possible;
+  categories are in the order of their hierarchy.
+- ``tree``: numbers are cut as with ``strict``; categories are cut only between children of their
+  common ancestor, so that each side is a set of whole branches.
+- ``relaxed``: the cut is at the median; records equal to it may go to either side.
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
 2006. Ties go to the attribute named first and to the lower cut. The paper cuts at the median or not
-at all; here the cut nearest to it that leaves k records on both sides is used.
+at all; here the cut is the one nearest to the median that leaves k records on both sides.
 Classes: k or more; with ``relaxed`` k to 2k-1, or more if all records of a class are equal.
 Cost: O(n log n) for each attribute.
 """
@@ -52,12 +52,17 @@ def mondrian(
 def _cut_in_two(
     space: MixedSpace, records: NDArray[np.int64], k: int, cut: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Cut records, int64 (m,), at the best place; None if no cut is possible.
+    """Cut a set of records in two; returns None if no cut is possible.
 
     Returns the records on both sides, int64, ascending.
+
+    Parameters
+    ----------
+    records : int64 (m,), ascending.
+    cut : the value of the option ``cut``.
     """
-    class_codes = space.codes[records]
-    low, high = class_codes.min(axis=0), class_codes.max(axis=0)
+    record_codes = space.codes[records]
+    low, high = record_codes.min(axis=0), record_codes.max(axis=0)
     widths = [
         _cell_loss(tree, int(unit), int(lowest), int(highest))
         for tree, unit, lowest, highest in zip(space.trees, space.units, low, high, strict=True)
@@ -65,16 +70,16 @@ def _cut_in_two(
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
             continue
-        codes = class_codes[:, attribute]
+        codes = record_codes[:, attribute]
         order = np.argsort(codes, kind="stable")
         if cut == "relaxed":
             n_lower = len(records) // 2
         else:
-            ordered = codes[order]
-            borders = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+            sorted_codes = codes[order]
+            borders = np.flatnonzero(sorted_codes[1:] != sorted_codes[:-1]) + 1
             tree = space.trees[attribute]
             if cut == "tree" and tree is not None:
-                codes_below, codes_above = ordered[borders - 1], ordered[borders]
+                codes_below, codes_above = sorted_codes[borders - 1], sorted_codes[borders]
                 depths = tree.depths[tree.common(codes_below, codes_above)]
                 borders = borders[depths == depths.min()]
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
@@ -86,7 +91,13 @@ def _cut_in_two(
 
 
 def _cell_loss(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
-    """The loss per record of an attribute in a class whose codes range from ``low`` to ``high``."""
+    """Return the loss per record of an attribute in a class with codes from ``low`` to ``high``.
+
+    Parameters
+    ----------
+    tree : the hierarchy of the attribute; None for numbers, whose codes are coordinates.
+    unit : the loss at the root of the hierarchy.
+    """
     if tree is None or low == high:
         return float(high - low) if tree is None else 0.0
     # Nodes are numbered depth first, so the larger number is never an ancestor of the smaller.

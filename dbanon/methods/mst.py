@@ -1,16 +1,16 @@
 """Minimum spanning tree partitioning: ``mst_forest`` and ``mst_diameter``.
 
 Both consider the edges of the minimum spanning tree, longest first, and remove an edge if k or more
-records remain on both sides. Each connected component is a class. ``mst_diameter`` (M-d) splits
-classes of 2k or more records by the diameter-based method: while 2k records remain, the two most
-distant ones each form a class with their k-1 nearest records; the remaining records form a class if
-there are k or more, otherwise each is added to the class with the nearest centroid, without
-updating centroids.
+records remain on both sides. Each connected component is then a class. ``mst_diameter`` (M-d) also
+splits classes of 2k or more records by the diameter-based method. While 2k records remain, the two
+most distant ones each form a class with their k-1 nearest records. The remaining records form a
+class if there are k or more; otherwise each is added to the class with the nearest centroid,
+without updating centroids.
 
-Ties: among equal distances, the record with the smaller index enters the tree first (Prim's
-algorithm from record 0); among edges of equal length, the edge whose record has the smaller index
-is removed first. For each record in the tree, only the nearest record outside is stored; a spatial
-index finds a new one when needed.
+Ties: Prim's algorithm builds the tree from record 0; among equal distances, the record with the
+smaller index enters first. An edge belongs to the record that entered the tree by it; among edges
+of equal length, the edge of the record with the smaller index is removed first. For each record in
+the tree, only the nearest record outside is stored; a spatial index finds a new one when needed.
 
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005).

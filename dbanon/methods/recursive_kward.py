@@ -1,16 +1,16 @@
 """Recursive k-Ward: cut the sorted records into parts, recursively, and apply k-Ward to each part.
 
 A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
-divided by the variance of the set, is less than theta, k-Ward is applied to the whole set;
-otherwise the same procedure is applied to each part. The variance of several attributes is the sum
-of their variances, and k-Ward uses all attributes. A set of fewer than 2k records, or whose parts
-would have fewer than k, is not cut. If J does not divide n, the first (n mod J) parts have one
-record more; the source does not specify this.
+divided by the variance of the set, is less than theta, k-Ward is applied to the whole set.
+Otherwise the same procedure is applied to each part. The variance of several attributes is the sum
+of their variances, and k-Ward uses all attributes. A set is not cut if it has fewer than 2k
+records, or if its parts would have fewer than k. If J does not divide n, the first (n mod J) parts
+have one record more; the source does not specify this.
 
 Source: E. Fayyoumi and B. J. Oommen, "On optimizing the k-Ward micro-aggregation technique for
 secure statistical databases", ACISP 2006, LNCS 4058.
 Classes: k to 2k-1.
-Cost: O(n log n) to sort, then O(m^2) for each set of m records left to k-Ward.
+Cost: O(n log n) to sort, plus O(m^2) for each set of m records that k-Ward partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, project, sort_records
 from dbanon.methods.kward import kward
-from dbanon.methods.registry import Method, Tick, on_parts
+from dbanon.methods.registry import Method, Tick, run_on_parts
 from dbanon.spaces.numeric import Space
 
 
@@ -40,7 +40,7 @@ def recursive_kward(
     record_sets = cut_into_kward_sets(
         space.points, sort_records(project(space, axis)), k, theta, parts
     )
-    return on_parts(
+    return run_on_parts(
         space, record_sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
     )
 
@@ -52,12 +52,14 @@ def cut_into_kward_sets(
 
     Parameters
     ----------
-    points : float64 (n, p).
+    points : float64 (n, p), all records.
     order : int64 (m,), the records to cut, sorted along the axis.
     theta : a set is cut if the summed variance of its parts is at least theta times its own.
     parts : the number of parts that a set is cut into.
 
-    Returns the records of each set, int64, ascending, so that ties go to the smaller index.
+    Returns
+    -------
+    The records of each set, int64, ascending, so that ties go to the smaller index.
     """
     if len(order) >= 2 * k and len(order) // parts >= k:
         part_orders = np.array_split(order, parts)
@@ -73,9 +75,9 @@ def cut_into_kward_sets(
 
 
 def _variance(points: NDArray[np.float64]) -> float:
-    """The sum of the variances of the attributes of points, float64 (m, p)."""
-    # Reduce each attribute on its own contiguous array: a reduction over rows would round
-    # differently depending on the number of attributes.
+    """Return the sum of the variances of the attributes of points, float64 (m, p)."""
+    # Compute each variance on a contiguous array: a sum over rows would be rounded differently
+    # depending on the number of attributes.
     return float(np.ascontiguousarray(points.T).var(axis=1).sum())
 
 

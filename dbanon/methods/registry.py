@@ -23,6 +23,7 @@ from dbanon.methods.forecast import UNKNOWN, MethodForecast
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 from dbanon.spaces.numeric import Space, numeric_space
 
+# Called with the share of the work that is done, 0 to 1; an exception from it ends the run.
 Tick = Callable[[float], None]
 
 ROW_GUARANTEE = "row-wise k-anonymity"
@@ -33,9 +34,9 @@ RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """Prepares records for a method, given microdata and the measures of its table.
+    """Builds the spaces of a method, given microdata and the measures of its table.
 
-    Returns a function that takes record indices, int64 (m,), and returns the space of these
+    It returns a function that takes record indices, int64 (m,), and returns the space of these
     records, which is the first argument of ``RunMethod``.
     """
 
@@ -51,7 +52,7 @@ class SpaceBuilder(Protocol):
 
 
 def below_2k(k: int) -> int:
-    """The largest class size of a method that splits all classes of 2k or more records."""
+    """Return the largest class size of a method that splits all classes of 2k or more records."""
     return 2 * k - 1
 
 
@@ -62,30 +63,30 @@ class Method:
     Parameters
     ----------
     name : its name in calls, commands and SQL.
-    run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
-        A method that returns ``Levels`` gets all strata at once, as ``strata``, int64 (n,).
-        The method calls ``tick`` with the share done, 0 to 1, at least five times a second; an
-        exception of ``tick`` ends the run. ``rng`` is the only source of randomness; it is None
-        unless ``random`` is True.
+    run : the function that runs it, ``(space, k, *, tick, rng, **options)``, and returns a
+        ``Partition``, ``AttributePartition`` or ``Levels``. A method that returns ``Levels`` gets
+        all strata at once, as ``strata``, int64 (n,). The method calls ``tick`` with the share
+        done, 0 to 1, at least five times a second; an exception from ``tick`` ends the run. ``rng``
+        is the only source of randomness; it is None unless ``random`` is True.
     summary : a one-line description.
     cost : how the time grows with n records.
-    reference : the publication that defines it.
-    data : a description of the attributes it accepts.
-    class_sizes : a description of the sizes its classes may have.
+    reference : the publication that defines the method.
+    data : a description of the attributes that the method accepts.
+    class_sizes : a description of the sizes that its classes may have.
     max_size : returns the largest possible class size for a k; None if there is no bound.
     sentence : the guarantee of its releases, including any restriction of row-wise k-anonymity.
     recoding : the default recoding of its classes.
     standardize : the default way to make its columns comparable.
-    max_attributes : the largest number of attributes it accepts; None if there is no bound.
-    takes_categories : True if it measures attributes that are not numeric by distances between
-        their values. Other methods treat such attributes as points, if ``takes_points`` and the
+    max_attributes : the largest number of attributes that it accepts; None if there is no bound.
+    takes_categories : True if the method measures distances between the values of attributes that
+        are not numeric. Other methods treat such attributes as points, if ``takes_points`` and the
         recoding allow that.
     result_type : the class of its result.
     space : builds the representation of the records that it clusters.
-    refine : the local search that may follow it: ``points`` (on the sum of squares, after which
-        ``max_size`` does not hold), ``generalized`` (on iloss), or None if there is none.
+    refine : the local search that may follow: ``points`` (reduces the sum of squares; after it
+        ``max_size`` does not hold), ``generalized`` (reduces iloss), or None if there is none.
     random : True if the result depends on the seed.
-    options : its own parameters.
+    options : the parameters that only this method has.
     forecast : the CPU seconds that it takes, as far as they were measured.
     """
 
@@ -169,7 +170,7 @@ class Kernel(Protocol):
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
-    """Run a kernel to its end in short steps, so that ``tick`` can end it within 0.2 s."""
+    """Run a kernel to its end in short steps; an exception from ``tick`` ends it within 0.2 s."""
     while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
@@ -183,6 +184,7 @@ def on_points(
 
     Parameters
     ----------
+    kernel : the method's kernel for points.
     settings : further arguments of the kernel.
     mixed_kernel : the method's kernel for mixed data, which needs no coordinates; None if it has
         none.
@@ -195,7 +197,13 @@ def on_points(
 
 
 def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """Return a function that runs a kernel, with these further arguments, on a mixed space."""
+    """Return a function that runs a kernel on a mixed space.
+
+    Parameters
+    ----------
+    kernel : the method's kernel for tables of mixed data.
+    settings : further arguments of the kernel.
+    """
 
     def run(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         return drive(kernel(space.table(), k, *settings), tick)
@@ -203,7 +211,7 @@ def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Par
     return run
 
 
-def on_parts(
+def run_on_parts(
     space: Space,
     parts: Sequence[NDArray[np.int64]],
     run: Callable[[Space, Tick], Partition],
@@ -213,7 +221,7 @@ def on_parts(
 
     Parameters
     ----------
-    parts : the record indices of each part, int64 (m,); every record is in one part.
+    parts : the record indices of each part, int64 (m,); every record is in exactly one part.
     run : partitions the space of a part, and reports its progress.
     """
     n = space.n_records

@@ -1,16 +1,16 @@
 """Secure-k-Ward: k-Ward, with released values that are far enough from most original values.
 
-A released value close to the originals of a class reveals them. The security ratio of a value is
-the share of the class's records at distance epsilon or more from it. If the ratio of the class mean
-is below gamma0, the recoding ``secure`` (the default of this method) releases another value. The
-classes are those of k-Ward, so ``epsilon`` and ``gamma0`` only affect the recoding. The source
-treats a single attribute; with several, k-Ward uses all of them, and the values of each attribute
-are made secure separately.
+A released value that is close to the originals of a class reveals them. The security ratio of a
+released value is the share of the class's records at distance epsilon or more from it. If the ratio
+of the class mean is below gamma0, the recoding ``secure`` (the default of this method) releases
+another value. The classes are those of k-Ward, so ``epsilon`` and ``gamma0`` only affect the
+recoding. The source treats a single attribute. With several attributes, k-Ward uses all of them,
+and the released values of each attribute are made secure separately.
 
 Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
 2002, LNCS 2284.
 Classes: k to 2k-1.
-Cost: that of k-Ward, and O(m^2) for the values of a class of m records.
+Cost: that of k-Ward, plus O(m^2) for the values of each class of m records.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The number is the sum of the standardized values (the default), the first principal component, or
 one attribute. Classes of k records are formed from both ends of the order. If k does not divide n,
-the class that holds the median takes the leftover records (only this class is larger than k). With
-an even number of classes, two classes meet at the median, and the lower one takes the leftovers.
+the class that contains the median takes the leftover records; only this class is larger than k. If
+the number of classes is even, the median lies between two classes, and the lower one takes the
+leftover records.
 
 Source: D. Defays and P. Nanopoulos, "Panels of enterprises and confidentiality: the small
 aggregates method" (1993); J. Domingo-Ferrer and J. M. Mateo-Sanz, IEEE TKDE 14 (2002), section

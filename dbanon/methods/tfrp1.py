@@ -1,9 +1,9 @@
 """TFRP-1: two fixed reference points, first stage.
 
-The corners of the attributes' minima and of their maxima are used alternately: while k records
-remain, the one farthest from the corner forms a class with its k-1 nearest records. Each leftover
-record, fewer than k, is then added to the class with the nearest centroid, without updating
-centroids.
+The reference points are the corner with the minimum of each attribute and the corner with each
+maximum; they are used alternately. While k records remain, the record farthest from the reference
+point forms a class with its k-1 nearest records. Each leftover record, fewer than k, is then added
+to the class with the nearest centroid, without updating centroids.
 
 Source: C.-C. Chang, Y.-C. Li and W.-H. Huang, "TFRP: An efficient microaggregation algorithm for
 statistical disclosure control", Journal of Systems and Software 80 (2007).

@@ -1,12 +1,12 @@
 """TFRP-2: two fixed reference points, both stages.
 
-Runs TFRP-1, then visits the classes in descending order of their sum of squares. A class is
-dissolved if moving each of its records to the class with the nearest centroid adds less to the sums
-of squares there than the class itself had.
+Runs TFRP-1, then visits the classes in descending order of their sum of squares. If a class is
+dissolved, each of its records moves to the class with the nearest centroid. A class is dissolved if
+this adds less to the sums of squares of the other classes than its own sum of squares.
 
 Source: C.-C. Chang, Y.-C. Li and W.-H. Huang, "TFRP: An efficient microaggregation algorithm for
 statistical disclosure control", Journal of Systems and Software 80 (2007).
-Classes: k or more records; a class may receive records of several dissolved ones.
+Classes: k or more records; a class may receive records of several dissolved classes.
 Cost: O(n^2/k) in the worst case.
 """
 

@@ -1,10 +1,11 @@
 """V-MDAV: variable-size maximum distance to average vector.
 
 While k records remain, the one farthest from the centroid of the whole table (computed once) forms
-a class with its k-1 nearest records. The class then grows up to 2k-1 records: the remaining record
-x nearest to any member is added while d_in < lambda * d_out, where d_in is that distance and d_out
-the distance from x to the nearest other remaining record (infinite if there is none). Each leftover
-record, fewer than k, is then added to the class with the nearest centroid.
+a class with its k-1 nearest records. The class then grows to at most 2k-1 records. Let x be the
+remaining record nearest to any member of the class, d_in the distance from x to that member, and
+d_out the distance from x to the nearest other remaining record (infinite if there is none). While
+d_in < lambda * d_out, x is added. Each leftover record, fewer than k, is then added to the class
+with the nearest centroid.
 
 Source: A. Solanas and A. Martinez-Balleste, "V-MDAV: a multivariate microaggregation with variable
 group size", COMPSTAT 2006.

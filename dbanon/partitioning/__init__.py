@@ -1,1 +1,1 @@
-"""Records into classes: strata, blocks, methods, refinement, privacy models."""
+"""Assign records to classes: strata, blocks, methods, refinement, privacy models."""

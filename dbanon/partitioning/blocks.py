@@ -2,7 +2,7 @@
 
 Blocks are cut repeatedly across a principal direction (``cuts``) or, if there are categories,
 between two values of an attribute (``mixed_cuts``), so that the records of a block are near each
-other. No class crosses the border of a block, which increases the loss, so blocks are only used on
+other. No class crosses the border of a block. This increases the loss, so blocks are only used on
 request. Refinement in blocks has several steps, each with different borders.
 """
 
@@ -31,11 +31,11 @@ _SMALL_BLOCK_DIVISOR = 20
 
 
 class _StoppedError(Exception):
-    """Another block failed, or the caller cancelled."""
+    """Ends the work on a block because another block failed or the caller cancelled."""
 
 
 class DivisibleSpace(Protocol):
-    """A space that can return the space of some of its records; see ``Space``, ``MixedSpace``."""
+    """A space that can return the space of some of its records, such as ``Space``."""
 
     @property
     def n_records(self) -> int: ...
@@ -45,15 +45,15 @@ class DivisibleSpace(Protocol):
 
 @dataclass(frozen=True)
 class DeferredSpace:
-    """The space of a stratum, built on demand for some of its records.
+    """The space of a stratum, which is built only for the records of a block at a time.
 
     Parameters
     ----------
-    space : builds the space of some records of the table, int64 (m,).
+    build_space : builds the space of some records of the table, int64 (m,).
     records : the records of the stratum, int64 (n,).
     """
 
-    space: Callable[[NDArray[np.int64]], Any]
+    build_space: Callable[[NDArray[np.int64]], Any]
     records: NDArray[np.int64]
 
     @property
@@ -62,18 +62,18 @@ class DeferredSpace:
         return len(self.records)
 
     def take(self, records: NDArray[np.int64]) -> Any:
-        """The space of some of the stratum's records, int64 (m,)."""
-        return self.space(self.records[records])
+        """Build the space of some of the stratum's records, int64 (m,)."""
+        return self.build_space(self.records[records])
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The sizes of blocks, and the methods that cut records into them.
+    """Cuts records into blocks of a given size.
 
     Parameters
     ----------
-    size : approximate number of records per block. Blocks of small tables of numbers are never
-        larger, other blocks by at most a third.
+    size : approximate number of records per block. If a table of numbers is small enough to fit the
+        cuts to all records, blocks are never larger; others are larger by at most a third.
     min_records : minimum number of records per block.
     """
 
@@ -82,13 +82,13 @@ class Blocks:
 
     @classmethod
     def of(cls, policy: Policy) -> Blocks | None:
-        """The blocks of a policy; None if it has none."""
+        """Return the blocks of a policy; None if the policy does not use blocks."""
         if policy.block_size is None:
             return None
         return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALL_BLOCK_DIVISOR))
 
     def block_count_for(self, n_records: int) -> int | None:
-        """The number of blocks for this many records; None if they are not cut."""
+        """Return the number of blocks for this many records; None if they are not cut."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
@@ -141,7 +141,9 @@ class Blocks:
         ----------
         space : the space of the n records.
         partition : the classes of these records; suppressed ones are in no block.
-        keys, direction : as for ``cut``.
+        keys : int64 (n,), the key of each record, ascending, all different.
+        direction : index of the principal direction to cut across, from 0; if there are fewer,
+            the last one is used.
         satisfies : returns True if counts of sensitive values, int64 (s,), satisfy the privacy
             models; None without models. Blocks that violate them join others.
         counts : returns the counts of sensitive values in groups, int64 (n_groups, s), from the
@@ -161,16 +163,17 @@ class Blocks:
             split_records(len(class_keys)),
         )
         block_numbers = np.concatenate(numbers_by_piece)
-        rows = np.bincount(block_numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
+        n_records = np.bincount(block_numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
         violates_models = None
         if satisfies is not None and counts is not None:
             block_of_record = np.append(block_numbers, -1)[partition.labels]
             violates_models = make_failure_check(satisfies, counts(block_of_record, cuts.n_blocks))
-        block_of_class = cuts.join_small(rows, self.min_records, violates_models)[block_numbers]
+        joined_blocks = cuts.join_small(n_records, self.min_records, violates_models)
+        block_of_class = joined_blocks[block_numbers]
         return _records_by_block(partition.labels, block_of_class)
 
     def block_count_for_classes(self, n_classes: int, n_records: int) -> int:
-        """The number of blocks for this many classes that contain this many records."""
+        """Return the number of blocks for classes that contain this many records in total."""
         return -(-n_classes // max(self.size * n_classes // n_records, 1))
 
 
@@ -188,10 +191,10 @@ def make_failure_check(
 
 
 def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
-    """The mean of each class, float64 (n_classes, p)."""
+    """Return the mean of each class, float64 (n_classes, p)."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
-    # Ranges of classes with about as many records as are processed at a time.
+    # Ranges of classes with at most ``PIECE_RECORDS`` records in total, or of a single class.
     class_ranges: list[slice] = []
     start = 0
     while start < len(sizes):
@@ -210,7 +213,7 @@ def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[
 
 
 def first_keys_of_classes(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The key of the first record of each class, int64 (n_classes,)."""
+    """Return the key of the first record of each class, int64 (n_classes,)."""
     return keys[partition.members[partition.starts]]
 
 
@@ -224,7 +227,7 @@ def _records_by_block(
     group_of_record : int32 (n,), the class or preliminary block of each record; -1 for none.
     block_of_group : int64 (m,), the block of each class or preliminary block, from 0 without gaps.
     """
-    # A group of -1 selects the last entry.
+    # Records without a group (-1) select the last entry.
     blocks_by_group = np.append(block_of_group, -1).astype(np.int32)
     block_of_record = np.empty(len(group_of_record), np.int32)
 

@@ -32,7 +32,7 @@ from dbanon.partitioning.entities import build_units
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_for_k, find_strata, too_few_error
 
-# The share of the progress that the method accounts for if a refinement follows.
+# The share of the progress bar for the method if a refinement follows.
 _METHOD_PROGRESS = 0.5
 
 
@@ -45,16 +45,17 @@ def find_classes(
 ) -> Partition:
     """Put the records into equivalence classes that satisfy the policy.
 
-    With entities, a class contains at least k of them, each with all of its records (in a stratum).
-    If full-domain levels withhold records, the levels are determined again without these records,
-    as for a table that never contained them.
+    With entities, a class contains at least k persons, each with all of their records in the
+    stratum. If the method ``full_domain`` withholds records, the levels are determined again
+    without these records, as for a table that never contained them.
 
     Parameters
     ----------
+    tick : called with the share that is done, 0 to 1; None for no progress.
     trees : builds the hierarchies for a table without the withheld records; None to use those of
         the policy.
     measures : measures of a larger table that contains the records; None if the records are the
-        whole table, so that they, or their units of entities, are measured.
+        whole table. Then the records, or with entities the units that are clustered, are measured.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def find_classes(
         clustered = units.microdata
         strata = find_strata(clustered, policy)
         if find_method(policy.method).result_type.sees_all_strata:
-            # The cells of the levels are released, so compute them from records rather than units.
+            # Intervals at the levels are released for records, so measure records instead of units.
             level_measures = measures or Measures.of(microdata)
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
@@ -108,8 +109,18 @@ def find_attribute_classes(
 ) -> AttributePartition:
     """Group the values of each attribute separately, so that rows have no classes.
 
-    Warns with ``RowsNotAnonymous``. Takes the same parameters and raises the same errors as
-    ``find_classes``; also raises InvalidParameter if records have entities.
+    Warns with ``RowsNotAnonymous``.
+
+    Parameters
+    ----------
+    tick : called with the share that is done, 0 to 1; None for no progress.
+    measures : measures of a larger table that contains the records; None if the records are the
+        whole table.
+
+    Raises
+    ------
+    InvalidParameter : the records have entities.
+    DbanonError : as ``find_classes``.
     """
     if microdata.entities is not None:
         raise InvalidParameter(
@@ -123,7 +134,7 @@ def find_attribute_classes(
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
-    """Find the strata; check that the method supports the attributes and each stratum has k."""
+    """Return the strata; check that each has k and that the method supports the attributes."""
     require_kinds(policy, microdata.attributes)
     strata = find_strata(microdata, policy)
     require_budget(policy, microdata.n_withheld, microdata.n_read)
@@ -143,8 +154,13 @@ def _run_strata(
 ) -> MethodResult:
     """Run the method on the strata, separately or all at once.
 
-    Consumes the list of strata, to free memory. ``measures`` and ``level_measures`` are as for
-    ``make_space_builder``.
+    Parameters
+    ----------
+    strata : the records of each stratum, int64 each; the list is consumed, to free memory.
+    measures : measures of the table, for standardization and distances; None to measure the
+        records.
+    level_measures : measures from which intervals of numbers are computed, for methods that choose
+        levels; None to use ``measures``.
     """
     n = microdata.n_records
     method = find_method(policy.method)
@@ -154,41 +170,49 @@ def _run_strata(
             covariance=policy.standardize == MAHALANOBIS,
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
-    space = make_space_builder(microdata, measures, policy, level_measures)
-    rng = _random_generator(method, policy.seed)
+    build_space = make_space_builder(microdata, measures, policy, level_measures)
+    rng = _make_generator(method, policy.seed)
     tick = tick or _ignore_progress
-    keys = microdata.ordered_keys
+    record_keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
-        # The whole table has the same levels, whatever its strata are.
+        # Such a method chooses one level per attribute for the whole table.
         records = np.concatenate(strata)
         stratum_of_record = np.repeat(np.arange(len(strata)), [len(stratum) for stratum in strata])
-        result = _run(
-            method, space(records), keys[records], policy, tick, rng, strata=stratum_of_record
+        result = _run_and_refine(
+            method,
+            build_space(records),
+            record_keys[records],
+            policy,
+            tick,
+            rng,
+            strata=stratum_of_record,
         )
         return method.result_type.join_results([(records, result)], n)
     results: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
-    done = 0
+    n_done = 0
     for i in range(len(strata)):
         records = strata[i]
-        share, progress_before = len(records) / n, done / n
+        share, progress_before = len(records) / n, n_done / n
 
-        def advance(
-            fraction: float, share: float = share, progress_before: float = progress_before
+        def stratum_tick(
+            stratum_progress: float,
+            share: float = share,
+            progress_before: float = progress_before,
         ) -> None:
-            tick(progress_before + share * fraction)
+            tick(progress_before + share * stratum_progress)
 
-        # If the stratum is cut, build its space block by block: it may not fit into memory.
+        # If the stratum is cut into blocks, build its space block by block to save memory.
         is_cut = blocks is not None and blocks.block_count_for(len(records)) is not None
-        stratum_space = DeferredSpace(space, records) if is_cut else space(records)
-        done += len(records)
+        stratum_space = DeferredSpace(build_space, records) if is_cut else build_space(records)
+        n_done += len(records)
         # A stratum with all records contains 0 to n - 1, so its array can be freed while the
         # method runs.
         has_all_records = len(records) == n
-        stratum_keys = keys if has_all_records else keys[records]
+        stratum_keys = record_keys if has_all_records else record_keys[records]
         if has_all_records:
             strata[i] = records = np.empty(0, np.int64)
-        result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
+        result = _run_and_refine(method, stratum_space, stratum_keys, policy, stratum_tick, rng)
         results.append((np.arange(n) if has_all_records else records, result))
     return method.result_type.join_results(results, n)
 
@@ -199,16 +223,17 @@ def make_space_builder(
     policy: Policy,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
-    """Return a function that builds the method's space of some records, int64 (m,).
+    """Return a function that builds the method's space of given records, int64 (m,).
 
     Parameters
     ----------
     measures : measures of the table, for standardization and distances.
-    level_measures : as for ``level_space``.
+    level_measures : measures from which intervals of numbers are computed, for methods that choose
+        levels; None to use ``measures``.
 
     Raises
     ------
-    DbanonError : as ``Method.space``.
+    DbanonError : the records cannot be represented, for example because of a bad option.
     """
     method = find_method(policy.method)
     extra_options: dict[str, Any] = {}
@@ -226,7 +251,7 @@ def make_space_builder(
     )
 
 
-def _run(
+def _run_and_refine(
     method: Method,
     space: Any,
     keys: NDArray[np.int64],
@@ -235,10 +260,22 @@ def _run(
     rng: np.random.Generator | None,
     **method_arguments: Any,
 ) -> MethodResult:
-    """Run the method on a stratum, check its classes, and refine them if the policy says so."""
-    share = 1.0 if policy.refine is None else _METHOD_PROGRESS
+    """Run the method on a stratum, check its classes, and refine them if the policy says so.
+
+    Parameters
+    ----------
+    keys : int64 (n,), the key of each record, ascending.
+    method_arguments : further arguments for the method, by name.
+    """
+    method_progress = 1.0 if policy.refine is None else _METHOD_PROGRESS
     result = _run_method(
-        method, space, keys, policy, lambda done: tick(share * done), rng, **method_arguments
+        method,
+        space,
+        keys,
+        policy,
+        lambda share: tick(method_progress * share),
+        rng,
+        **method_arguments,
     )
     max_size = method.max_size(policy.k) if method.max_size else None
     result.require(policy.k, max_size)
@@ -257,8 +294,8 @@ def _run(
     return Partition(refined.labels, result.method_counts)
 
 
-def _random_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
-    """Return a randomized method's generator; None for other methods, since loading it is slow."""
+def _make_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
+    """Return a generator for a randomized method; None for others, since loading it is slow."""
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
 
@@ -271,20 +308,26 @@ def _run_method(
     rng: np.random.Generator | None,
     **method_arguments: Any,
 ) -> MethodResult:
-    """Run the method on all records at once, or on blocks of them."""
+    """Run the method on all records of a stratum at once, or on blocks of them.
+
+    Parameters
+    ----------
+    keys : int64 (n,), the key of each record, ascending.
+    method_arguments : further arguments for the method, by name.
+    """
     blocks = Blocks.of(policy)
     if blocks is None:
         return method.run(
             space, int(policy.k), tick=tick, rng=rng, **policy.options, **method_arguments
         )
     if blocks.block_count_for(space.n_records) is None:
-        # Randomized methods use a new generator in each stratum, as in each block.
-        return run_block(method, space, policy, None, tick)
+        # With blocks, randomized methods use a new generator in each stratum that is not cut, too.
+        return run_block(method, space, policy, block_index=None, tick=tick)
 
-    def run(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+    def partition_block(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         return run_block(method, space.take(records), policy, block_index, tick)
 
-    return partition_blocks(blocks.cut(space, keys), run, tick)
+    return partition_blocks(blocks.cut(space, keys), partition_block, tick)
 
 
 def run_block(
@@ -298,7 +341,7 @@ def run_block(
     """
     # Use one generator per block, so that the order in which blocks end does not matter.
     seed = policy.seed if block_index is None else [policy.seed, block_index]
-    rng = _random_generator(method, seed)
+    rng = _make_generator(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result
@@ -309,8 +352,8 @@ def cluster_block(
 ) -> Partition:
     """Find the classes of a block, or of a stratum that is not cut.
 
-    A stratum that is not cut is also refined. Blocks are refined separately, once all of them have
-    classes (``refine_block``).
+    A stratum that is not cut is also refined. Blocks are refined later (``refine_block``), once all
+    of them have classes.
 
     Parameters
     ----------
@@ -319,8 +362,8 @@ def cluster_block(
     """
     method = find_method(policy.method)
     if block_index is None:
-        rng = _random_generator(method, policy.seed)
-        result = _run(method, space, keys, policy, tick, rng)
+        rng = _make_generator(method, policy.seed)
+        result = _run_and_refine(method, space, keys, policy, tick, rng)
         assert isinstance(result, Partition)
         return result
     result = run_block(method, space, policy, block_index, tick)
@@ -330,9 +373,14 @@ def cluster_block(
 def require_budget(policy: Policy, withheld: int, n_records: int) -> None:
     """Check that the share of withheld records does not exceed the policy's limit.
 
+    Parameters
+    ----------
+    withheld : the number of withheld records.
+    n_records : the number of all records, including withheld ones.
+
     Raises
     ------
-    SuppressionOverBudget : it does.
+    SuppressionOverBudget : the share exceeds the limit.
     """
     if policy.max_suppression is not None and withheld > max_count_of_share(
         policy.max_suppression, n_records

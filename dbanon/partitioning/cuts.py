@@ -22,30 +22,31 @@ from dbanon.kernels import block_of
 from dbanon.partitioning.mixed_cuts import MixedCuts, coordinates_along
 from dbanon.spaces.mixed import Axis
 
-# Records from which a direction is computed; that of more records is hardly better.
+# Number of records from which a direction is computed; more records hardly improve it.
 _DIRECTION_SAMPLE = 10_000
 
-# Points per block to which borders are fitted; lower and upper limit of their total.
+# Number of sampled records per block, to which borders are fitted; lower and upper limit of the
+# number of all sampled records.
 _SAMPLED_PER_BLOCK = 500
 _MIN_SAMPLED = 100_000
 _MAX_SAMPLED = 2_000_000
 
-# A bound on hashes is chosen so that more than the sample size are expected below it, by this many
-# standard deviations of their number.
+# Only hashes up to a bound are sorted. The number expected below the bound exceeds the sample size
+# by this many standard deviations, so that there are almost surely enough.
 _MARGIN_DEVIATIONS = 8.0
 _MAX_HASH = 2**64 - 1
 
-# As the key of a border: no record on the border is below.
+# With this as the key of a cut, no record on the border is below the cut.
 _MIN_KEY = np.iinfo(np.int64).min
 
-# Up to this number of points, one thread processes both sides of a cut.
+# Up to this number of points, one thread makes all further cuts.
 _MIN_PARALLEL_POINTS = 20_000
 
 
 def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A pseudorandom hash for each key, uint64 (n,); injective.
+    """Return a pseudorandom hash of each key, uint64 (n,); different keys have different hashes.
 
-    The finalizer of splitmix64: G. Steele, D. Lea & C. Flood, OOPSLA 2014.
+    Uses the finalizer of splitmix64 (G. Steele, D. Lea & C. Flood, OOPSLA 2014).
     """
     mixed: NDArray[np.uint64] = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -56,11 +57,12 @@ def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def sample_positions(keys: NDArray[np.int64], n_blocks: int) -> NDArray[np.int64]:
-    """Return the positions of the sample for fitting the borders of this many blocks, ascending.
+    """Return the positions of the sample for fitting the borders of blocks, int64, ascending.
 
     Parameters
     ----------
     keys : int64 (n,), the key of each record, all different.
+    n_blocks : the number of blocks to cut the records into.
     """
     n_sampled = sample_size(n_blocks)
     if n_sampled >= len(keys):
@@ -68,14 +70,16 @@ def sample_positions(keys: NDArray[np.int64], n_blocks: int) -> NDArray[np.int64
     # Hashes are uniform, so the smallest ones are almost surely below this bound.
     share = (n_sampled + _MARGIN_DEVIATIONS * n_sampled**0.5) / len(keys)
     for bound in (min(int(share * _MAX_HASH), _MAX_HASH), _MAX_HASH):
-        below = on_all_cores(
+        hashes_below_bound = on_all_cores(
             partial(_hashes_up_to, keys, np.uint64(bound)), split_records(len(keys))
         )
-        positions, hashes = (np.concatenate(arrays) for arrays in zip(*below, strict=True))
+        positions, hashes = (
+            np.concatenate(arrays) for arrays in zip(*hashes_below_bound, strict=True)
+        )
         if len(positions) >= n_sampled:
             break
-    last = np.partition(hashes, n_sampled - 1)[n_sampled - 1]
-    sample: NDArray[np.int64] = positions[hashes <= last]
+    largest_sampled_hash = np.partition(hashes, n_sampled - 1)[n_sampled - 1]
+    sample: NDArray[np.int64] = positions[hashes <= largest_sampled_hash]
     return sample
 
 
@@ -84,12 +88,15 @@ def _hashes_up_to(
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Return positions and hashes of the keys in a slice whose hashes do not exceed a bound."""
     hashes = hash_keys(keys[piece])
-    below = np.flatnonzero(hashes <= bound)
-    return below + piece.start, hashes[below]
+    positions_in_piece = np.flatnonzero(hashes <= bound)
+    return positions_in_piece + piece.start, hashes[positions_in_piece]
 
 
 def sample_size(n_blocks: int) -> int:
-    """The sample size for fitting the borders of this many blocks, if there are enough records."""
+    """Return the sample size for fitting the borders of this many blocks.
+
+    There may be fewer records than that.
+    """
     n_sampled = max(_SAMPLED_PER_BLOCK * n_blocks, _MIN_SAMPLED)
     return max(min(n_sampled, _MAX_SAMPLED), n_blocks)
 
@@ -101,10 +108,12 @@ class Cuts:
     Parameters
     ----------
     directions : float64 (m, p), the direction of each cut.
-    borders : float64 (m,), the coordinate along it of the first record that is not below the cut.
-    keys : int64 (m,), that record's key.
-    targets : int64 (m, 2), where records below the cut go next, and where others do: the index of
-        a cut, or -1 - b for block b.
+    borders : float64 (m,), the coordinate, along the direction, of the first record that is not
+        below the cut.
+    keys : int64 (m,), the key of this record. Of the records on the border, those with smaller keys
+        are below.
+    targets : int64 (m, 2), where records below the cut go next (column 0) and where others go
+        (column 1): the index of a cut, or -1 - b for block b.
     """
 
     directions: NDArray[np.float64]
@@ -134,9 +143,9 @@ class Cuts:
         ----------
         points : float64 (n, p), the points of all records or of a sample.
         n_blocks : number of blocks, at most n.
-        direction : index of the principal direction to cut across, from 0; the last one if p is
-            not larger.
-        keys : int64 (n,), all different; None to use the positions.
+        direction : index of the principal direction to cut across, from 0, the one with the
+            largest variance; indices from p are replaced by p - 1.
+        keys : int64 (n,), the key of each point, all different; None to use the positions.
         axes : the axes of the p columns; empty for points without hierarchies. If some have a
             hierarchy, cuts are between values (``mixed_cuts``) as long as that gives blocks of
             about the intended size.
@@ -155,7 +164,7 @@ class Cuts:
             np.zeros(m, np.int64),
             np.zeros((m, 2), np.int64),
         )
-        mixed_cuts = MixedCuts.of(axes, len(points) / n_blocks, _first_principal)
+        mixed_cuts = MixedCuts.of(axes, len(points) / n_blocks, _first_principal_direction)
         fitting = _Fitting(cuts, points, keys, direction, mixed_cuts)
         fitting.run()
         return cuts
@@ -168,8 +177,8 @@ class Cuts:
     ) -> NDArray[np.int64]:
         """Join small blocks with others, and return the final block of each, int64 (n_blocks,).
 
-        A block with too few records joins the smallest block on the other side of its last cut, as
-        does one that violates the privacy models. The final blocks are renumbered in order.
+        A block joins the smallest block on the other side of its last cut if it has too few records
+        or violates the privacy models. The final blocks are numbered anew, in the same order.
 
         Parameters
         ----------
@@ -191,15 +200,19 @@ class Cuts:
                 [[-1 - target]] if target < 0 else blocks_below.pop(target)
                 for target in self.targets[cut].tolist()
             ]
-            for side, other in (sides, sides[::-1]):
+            for side, other_side in (sides, sides[::-1]):
                 # Several blocks on a side are all large enough: cuts below have joined small ones.
-                while len(side) == 1 and other and must_join(side[0]):
-                    smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
+                while len(side) == 1 and other_side and must_join(side[0]):
+                    smallest = min(other_side, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
                     smallest.sort()
-                    if len(other) > 1 and violates_models is not None and violates_models(smallest):
-                        # Only the joined block violates the models: try the next one.
-                        other.remove(smallest)
+                    if (
+                        len(other_side) > 1
+                        and violates_models is not None
+                        and violates_models(smallest)
+                    ):
+                        # The joined block violates the models; join it with the next smallest one.
+                        other_side.remove(smallest)
                         side.append(smallest)
             blocks_below[cut] = sides[0] + sides[1]
         block_numbers = np.zeros(self.n_blocks, np.int64)
@@ -214,8 +227,8 @@ class Cuts:
 
         Parameters
         ----------
-        points : float64 (n, p).
-        keys : int64 (n,), keys like those passed to ``fit``; None to use the positions.
+        points : float64 (n, p), the point of each record.
+        keys : int64 (n,), the key of each record, as in ``fit``; None to use the positions.
         """
         keys = np.arange(len(points)) if keys is None else keys
         return block_of(
@@ -237,9 +250,9 @@ class _UncutRecords:
     records : int64 (c,), positions of points.
     n_blocks : number of blocks to cut them into.
     first_block : index of the first of these blocks.
-    first_cut : index of the first cut. Cuts and blocks are numbered in preorder, the lower side
-        first, so b blocks take b - 1 cuts from this one on.
-    near_pairs : int64 (m, 2), known pairs of near records among them; None if none are known.
+    first_cut : index of the first cut of these records. Cuts and blocks are numbered in preorder,
+        the lower side first, so cutting b blocks takes b - 1 consecutive indices from this one.
+    near_pairs : int64 (m, 2), known pairs of near records among these; None before the first cut.
     """
 
     records: NDArray[np.int64]
@@ -250,7 +263,7 @@ class _UncutRecords:
 
     @property
     def target(self) -> int:
-        """The cut or block that these records go to, as in ``Cuts.targets``."""
+        """The cut or block for these records, encoded as in ``Cuts.targets``."""
         return self.first_cut if self.n_blocks > 1 else -1 - self.first_block
 
 
@@ -260,8 +273,10 @@ class _Fitting:
 
     Parameters
     ----------
-    cuts : the cuts, to be filled.
-    points, keys, direction : as for ``Cuts.fit``.
+    cuts : the cuts; their arrays are filled in.
+    points : float64 (n, p), the points to fit the cuts to.
+    keys : int64 (n,), the key of each point, all different.
+    direction : index of the principal direction to cut across.
     mixed_cuts : finds borders between values; None for points without hierarchies.
     """
 
@@ -274,8 +289,8 @@ class _Fitting:
     def run(self) -> None:
         """Find all cuts."""
         all_records = np.arange(len(self.points))
-        pending = [_UncutRecords(all_records, self.cuts.n_blocks, 0, 0)]
-        # Process large sets of records level by level, in parallel; then finish each in one thread.
+        pending = [_UncutRecords(all_records, self.cuts.n_blocks, first_block=0, first_cut=0)]
+        # Cut large sets of records level by level, in parallel; then finish each in one thread.
         while any(self._is_large(uncut) for uncut in pending):
             sides_by_cut = on_all_cores(self._cut, pending)
             pending = [side for sides in sides_by_cut for side in sides]
@@ -300,10 +315,11 @@ class _Fitting:
         if self.mixed_cuts is not None and (sides := self._cut_between(uncut, self.mixed_cuts)):
             return sides
         split = len(records) * (n_blocks // 2) // n_blocks
-        cuts.directions[first_cut] = _principal(self.points, records, self.direction)
+        cuts.directions[first_cut] = _principal_direction(self.points, records, self.direction)
         coordinates = coordinates_along(self.points, records, cuts.directions[first_cut])
         order = np.argpartition(coordinates, split)
         border = coordinates[order[split]]
+        # Order the records on the border by key.
         ties = np.flatnonzero(coordinates[order] == border)
         order[ties] = order[ties][np.argsort(keys[records[order[ties]]])]
         cuts.borders[first_cut], cuts.keys[first_cut] = border, keys[records[order[split]]]
@@ -318,16 +334,15 @@ class _Fitting:
         border = mixed_cuts.find_best_border(points, records, pairs, uncut.n_blocks)
         if border is None:
             return ()
-        cuts.directions[uncut.first_cut], cuts.borders[uncut.first_cut] = (
-            border.direction,
-            border.border,
-        )
-        cuts.keys[uncut.first_cut] = _MIN_KEY
-        below = coordinates_along(points, records, border.direction) < border.border
-        ends = coordinates_along(points, pairs, border.direction) < border.border
-        near_pairs = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
+        cut = uncut.first_cut
+        cuts.directions[cut] = border.direction
+        cuts.borders[cut] = border.coordinate
+        cuts.keys[cut] = _MIN_KEY
+        is_below = coordinates_along(points, records, border.direction) < border.coordinate
+        pair_is_below = coordinates_along(points, pairs, border.direction) < border.coordinate
+        near_pairs = pairs[pair_is_below.all(axis=1)], pairs[~pair_is_below.any(axis=1)]
         return self._split(
-            uncut, records[below], records[~below], border.n_blocks_below, near_pairs
+            uncut, records[is_below], records[~is_below], border.n_blocks_below, near_pairs
         )
 
     def _split(
@@ -338,13 +353,13 @@ class _Fitting:
         n_blocks_below: int,
         near_pairs: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
     ) -> tuple[_UncutRecords, ...]:
-        """Return the two sides of a cut, and store where the cut leads.
+        """Return the two sides of a cut, and store them as the targets of the cut.
 
         Parameters
         ----------
         below, not_below : the records of either side, int64.
         n_blocks_below : the number of blocks to cut the records below into.
-        near_pairs : the known near pairs of either side.
+        near_pairs : the known pairs of near records of either side; None if none were searched.
         """
         sides = (
             _UncutRecords(
@@ -362,19 +377,20 @@ class _Fitting:
         return sides
 
 
-def _first_principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _first_principal_direction(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the first principal direction of points, float64 (p,)."""
-    return _principal(points, np.arange(len(points)), 0)
+    return _principal_direction(points, np.arange(len(points)), direction=0)
 
 
-def _principal(
+def _principal_direction(
     points: NDArray[np.float64], records: NDArray[np.int64], direction: int
 ) -> NDArray[np.float64]:
     """Return a principal direction of some records, float64 (p,), estimated from a sample.
 
     Parameters
     ----------
-    direction : index of the direction, from 0; the last one if p is not larger.
+    direction : index of the direction, from 0, the one with the largest variance; indices from p
+        are replaced by p - 1.
     """
     step = max(len(records) // _DIRECTION_SAMPLE, 1)
     sample = points[records[::step]]

@@ -1,10 +1,11 @@
 """Persons with several records: cluster persons instead of records, so that k counts persons.
 
-All records of a person become one unit, with the mean of each number and the most frequent of other
-values (the first in order if several are). Units are in the order of their first records, and every
-record gets the class of its unit. So each class contains k persons whatever the method, and no
-person is in two classes: an attacker cannot intersect several records of a person. Records of
-different strata, or with different patterns of NULLs, belong to different units.
+All records of a person become one unit. It has the mean of each number, and the most frequent of
+other values (the first in order if several are equally frequent). Units are in the order of their
+first records, and every record gets the class of its unit. So each class contains k persons
+whatever the method, and no person is in two classes: an attacker cannot intersect the classes of a
+person's records. A person's records in different strata, or with different patterns of NULLs,
+belong to different units, though.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Selects the records to count if privacy models count persons; all records otherwise.
+    """Tells which records to count so that privacy models count persons; otherwise counts all.
 
     Parameters
     ----------
-    units : as ``Microdata.units``.
+    units : int64 (n,), the unit of each record (``Microdata.units``); None if models count records.
     is_first : by sensitive attribute, bool (n,): True for the first record of each unit and value.
     """
 
@@ -51,7 +52,7 @@ class Persons:
 
     @classmethod
     def of(cls, microdata: Microdata, codes: Mapping[str, NDArray[np.int32]]) -> Persons:
-        """Select records of microdata, from value codes by sensitive attribute, int32 (n,)."""
+        """Build from microdata and, by sensitive attribute, the code of each value, int32 (n,)."""
         units = microdata.units
         if units is None:
             return cls(None, {})
@@ -60,15 +61,18 @@ class Persons:
         )
 
     def units_of_records(self, records: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """The units of the records that are True, bool (n,); None if each record is a person."""
+        """The units of records, selected by bool (n,); None if models count records."""
         return None if self.units is None else self.units[records]
 
-    def codes_of_first_records(self, name: str, codes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Replace value codes, int32 (n,), by -1 in all but the first record of a unit and value.
+    def codes_counted_once(self, name: str, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the value codes with -1 in all but the first record of each unit and value.
+
+        So each person counts once per value. If models count records, all codes are unchanged.
 
         Parameters
         ----------
         name : the sensitive attribute.
+        codes : int32 (n,), its value codes.
         """
         if self.units is None:
             return codes
@@ -78,14 +82,14 @@ class Persons:
     def counting_columns(self) -> list[NDArray[np.int32]]:
         """A column for counting persons, int32 (n,): 0 in each person's first record, -1 in others.
 
-        The list is empty if each record is a person.
+        The list is empty if models count records.
         """
         if self.units is None:
             return []
         return [np.where(first_record_mask(self.units), 0, -1).astype(np.int32)]
 
     def persons_per_class(self, partition: Partition) -> NDArray[np.int64] | None:
-        """The number of persons per class, int64 (n_classes,); None if each record is a person."""
+        """The number of persons per class, int64 (n_classes,); None if models count records."""
         if self.units is None:
             return None
         labels = partition.labels[first_record_mask(self.units)]
@@ -93,12 +97,12 @@ class Persons:
 
 
 def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
-    """Return the entity column as it is read: as a category, so that equal values have equal codes.
+    """Return the entity column as a category, so that equal values are read as equal codes.
 
     Parameters
     ----------
-    normalize : how texts are normalized before they are compared, one of ``NORMALIZE``; None for
-        no normalization.
+    normalize : how texts are normalized before they are compared, one of ``NORMALIZE``; None if
+        they are compared as they are.
 
     Raises
     ------
@@ -118,8 +122,8 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
 
     Parameters
     ----------
-    as_categories : names of numeric attributes whose units get the most frequent value, since a
-        mean may not be a leaf of their hierarchy.
+    as_categories : names of numeric attributes with a hierarchy. Their units get the most frequent
+        value, since a mean may not be a leaf of the hierarchy.
     """
     units = microdata.units
     assert units is not None
@@ -163,7 +167,8 @@ def _means(
 
     Parameters
     ----------
-    values, unit_numbers : of each record, (n,).
+    values : float64 (n,), the value of each record.
+    unit_numbers : int64 (n,), the unit of each record.
     first_records : the first record of each unit, int64 (m,).
     """
     first_values = values[first_records]

@@ -21,9 +21,9 @@ from dbanon.methods.forecast import (
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
-# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. Those of ``thorough`` follow
-# from how many more steps and rounds it has than ``fast``. Those of mixed attributes lie between
-# the extremes that were measured.
+# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. Those of ``thorough`` are
+# scaled from ``fast`` by the numbers of steps and rounds of both. Those of mixed attributes lie
+# between the measured extremes.
 REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
@@ -62,7 +62,7 @@ MIN_SECONDS = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 @dataclass(frozen=True)
 class ClusteringSeconds:
-    """CPU seconds for clustering, by method and refinement."""
+    """CPU seconds for clustering: those of the method, and those of the refinement."""
 
     method: float
     refinement: float
@@ -73,7 +73,7 @@ class ClusteringSeconds:
         return self.method + self.refinement
 
     def to_dict(self) -> dict[str, float]:
-        """Return all seconds and those of the refinement, rounded to two digits."""
+        """Return the seconds in total and for the refinement, rounded to two digits."""
         return {
             "seconds": round_to_two_digits(self.seconds),
             "refinement_seconds": round_to_two_digits(self.refinement),
@@ -116,7 +116,13 @@ def fastest_method(
 ) -> str:
     """Return the first of these methods that takes at most ``max_seconds``.
 
-    If none does, returns the fastest of all methods. Other parameters are as for ``forecast``.
+    If none does, returns the fastest of all methods.
+
+    Parameters
+    ----------
+    names : names of methods, in order of preference.
+    shape : the number of attributes of each kind.
+    distinct_share : the share of records that differ from all earlier ones; 1 if unknown.
     """
 
     def seconds(name: str) -> float:
@@ -130,7 +136,7 @@ def fastest_method(
     for name in names:
         if seconds(name) <= max_seconds:
             return name
-    # Methods that only take points are no alternative for attributes with categories.
+    # Methods that only take numbers are no alternative for attributes with categories.
     supported = [
         name for name in METHODS if not shape.is_mixed or find_method(name).takes_categories
     ]
@@ -138,7 +144,7 @@ def fastest_method(
 
 
 def _power_law(method: Method, shape: Shape) -> PowerLaw | None:
-    """Return a method's power law for attributes of a shape; None if unknown or unsupported."""
+    """Return a method's power law; None if it is unknown or the method takes fewer attributes."""
     if shape.is_mixed:
         return method.forecast.mixed
     max_attributes = method.max_attributes or shape.numbers

@@ -1,4 +1,4 @@
-"""Describe feasible levels if no partition satisfies the privacy models."""
+"""Build the error for privacy models that no partition satisfies, with their feasible levels."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def infeasible_error(
 
     Parameters
     ----------
+    models : all models of the policy.
     counts : by sensitive attribute, the frequency of each of its s values in each of the m strata,
         int64 (m, s).
     table_shares : by sensitive attribute, the share of each value in the table, float64 (s,).
-    sizes : the number of records in each stratum, int64 (m,).
-    persons : the number of persons in each stratum, int64 (m,); None if models count records.
+    sizes : int64 (m,), the number of records in each stratum.
+    persons : int64 (m,), the number of persons in each stratum; None if models count records.
     n_table : the number of records in the table, including withheld ones.
-    n_failing : the number of records in the stratum that fails.
-    remedies : parts of the hint that may help if strata are too small.
+    n_failing : the number of records in the failing stratum.
+    remedies : what else may help if there are several strata, as phrases for the hint.
     """
 
     def satisfied_strata(model: Model) -> NDArray[np.bool_]:
@@ -77,30 +78,32 @@ def _withholding_hint(
 ) -> str:
     """Return a hint with the ``max_suppression`` that allows withholding the failing strata.
 
-    It is empty if models compare classes with the table, which withholding would change.
+    The hint is empty if models compare classes with the table: withholding would change the table.
 
     Parameters
     ----------
     models : the violated models.
-    satisfied_strata : returns True for each of the m strata that satisfies a model, bool (m,).
-    sizes, n_table : as for ``infeasible_error``.
+    satisfied_strata : returns, for a model, bool (m,): True for each stratum that satisfies it.
+    sizes : int64 (m,), the number of records in each stratum.
+    n_table : the number of records in the table, including withheld ones.
     """
     if any(model.compares_with_table for model in models):
         return ""
-    has_satisfied = np.logical_and.reduce([satisfied_strata(model) for model in models])
-    if not has_satisfied.any():
+    # Strata that satisfy all of these models.
+    is_kept = np.logical_and.reduce([satisfied_strata(model) for model in models])
+    if not is_kept.any():
         return ""
-    withheld = n_table - int(sizes[has_satisfied].sum())
+    withheld = n_table - int(sizes[is_kept].sum())
     needed = required_share_text(withheld, n_table)
     return f"use `withhold_failing=true` with `max_suppression={needed}` or more, "
 
 
 def _feasible_levels(model: Model, best_level: float) -> str:
-    """Return a text with the feasible levels of a model, rounded to the safe side.
+    """Describe the feasible levels of a model; rounds towards levels that are surely feasible.
 
     Parameters
     ----------
-    best_level : the level of the stratum that satisfies the model least.
+    best_level : the best level that all strata reach, each as one class.
     """
     description = f'{model.kind} of "{model.attribute}"'
     if not np.isfinite(best_level):

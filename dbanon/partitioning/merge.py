@@ -1,13 +1,18 @@
 """Merge or withhold classes until all satisfy the privacy models.
 
-Runs two strategies and uses the result with the smaller loss (iloss), the first one's if the losses
-are equal. In the first, the largest failing class merges with the class that increases the loss
-least among those with which it satisfies the models, or among all classes if there is none. In the
-second, the smallest failing class merges with the class with the smallest increase of the loss per
-record by which the merged class is closer to satisfying the models. The first strategy takes few
-steps if one more class is enough. If many classes have to be merged, it lets one class absorb all
-others, which the second avoids. The merged class keeps the other class's number; ties go to the
-smaller number. Merging ends with all records in one class at the latest.
+Runs two strategies and uses the result with the smaller information loss (iloss), or that of the
+first strategy if the losses are equal.
+
+1. The largest failing class merges with the class that increases the loss least, among the classes
+   with which it would satisfy the models, or among all classes if there are none.
+2. The smallest failing class merges with the class for which the loss increases least in relation
+   to the progress: the number of records by which the merged class is closer to satisfying the
+   models.
+
+The first strategy takes few steps if merging with one class is enough. If many classes have to be
+merged, it lets one class absorb all others, which the second avoids. The merged class keeps the
+number of the class that the failing class merged with; ties go to the smaller number. Merging ends
+at the latest when all records are in one class.
 
 If records may be withheld, a class is withheld instead of merged when merging would increase the
 loss by more than withholding its records.
@@ -32,8 +37,9 @@ class Guard:
 
     Parameters
     ----------
-    values : int32 (n, m), C order: the value code of each record in the m sensitive attributes. If
-        the models count persons, the last column is 0 in one record per person. -1 is not counted.
+    values : int32 (n, m), C order: the value code of each record in each sensitive attribute; -1 is
+        not counted. If the models count persons, there is one more column, which is 0 in the first
+        record of each person and -1 in others.
     models : the models that the values of a class must satisfy.
     """
 
@@ -41,11 +47,13 @@ class Guard:
     models: Models
 
     def take(self, records: NDArray[np.int64]) -> Guard:
-        """The guard of some of the records, int64 (m,)."""
+        """Return the guard of some of the records, given as indices, int64 (m,)."""
         return Guard(np.ascontiguousarray(self.values[records]), self.models)
 
     def counts(self, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-        """Count the values in each group, int64 (n_groups, s), attribute by attribute.
+        """Count the values in each group, int64 (n_groups, s).
+
+        The s counts of a group are those of the first attribute's values, then the second's, etc.
 
         Parameters
         ----------
@@ -54,8 +62,8 @@ class Guard:
         columns = []
         for column, n_values in zip(self.values.T, self.models.widths, strict=True):
             is_counted = (groups >= 0) & (column >= 0)
-            cells = groups[is_counted] * n_values + column[is_counted]
-            counts = np.bincount(cells, minlength=n_groups * n_values)
+            flat_indices = groups[is_counted] * n_values + column[is_counted]
+            counts = np.bincount(flat_indices, minlength=n_groups * n_values)
             columns.append(counts.reshape(n_groups, n_values))
         return np.concatenate(columns, axis=1).astype(np.int64, copy=False)
 
@@ -71,11 +79,13 @@ def merge_classes(
 
     Parameters
     ----------
+    partition : the classes to merge, of the records of the space.
+    guard : the models, with the sensitive values of all records of the partition.
     max_withheld : the maximum number of records to withhold.
 
     Raises
     ------
-    ModelInfeasible : the table as one class violates a model.
+    ModelInfeasible : all records with classes, as one class, violate a model.
     """
     if not partition.n_classes:
         return partition
@@ -91,7 +101,10 @@ def merge_classes(
 def merge_block(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, max_withheld: int = 0
 ) -> Partition:
-    """Like ``merge_classes``, but leaves a single class that violates the models unchanged."""
+    """Merge classes as ``merge_classes`` does, but return a single class that violates the models.
+
+    Raises no error if no partition satisfies the models.
+    """
     kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, max_withheld)
     return drive(kernel, tick)
 
@@ -101,8 +114,8 @@ def split_classes(
 ) -> Partition:
     """Split classes in two, repeatedly, if both halves have k records and satisfy the models.
 
-    Uses the cut between two values of a column that gives the least loss, if that is less than the
-    loss of the class; ties go to the first column and value.
+    Cuts each class between the two values of a column that give the least loss of both halves, if
+    that is less than the loss of the class; ties go to the first column and value.
     """
     if not partition.n_classes:
         return partition

@@ -1,10 +1,12 @@
 """Cut records with categories into blocks, between two values of one attribute.
 
-Principal directions mean little for values without an order. Similar records usually have the same
-sex, but rarely the same of 5,000 postcodes, so a border between the sexes separates few of them. Of
+Principal directions mean little for values without an order, so borders are searched between
+values. Some attributes suit better than others: similar records usually have the same sex, but
+rarely the same of 5,000 postcodes, so a border between the sexes separates few similar records. Of
 all borders that leave blocks of about the intended size, the best one separates the fewest pairs of
-near records per bit of information, which is the entropy of the side that a record is on. Pairs are
-taken from a sample. All numeric attributes count as one: their first principal direction.
+near records per bit of information. The information is the entropy of the side that a record is on.
+Pairs are taken from a sample. All numeric attributes together count as one attribute, whose values
+are the coordinates along their first principal direction.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from dbanon.spaces.mixed import Axis
 # Largest and smallest allowed size of a block, as multiples of the mean size.
 MAX_SIZE_RATIO, MIN_SIZE_RATIO = 1.3, 0.5
 
-# Near pairs consist of a query record and one of its nearest neighbours among candidates. A part of
-# the table reuses the pairs of the larger part; if they are too few, it searches again, with fewer
-# queries.
+# Near pairs consist of a query record and one of its nearest neighbours among candidates. After a
+# cut, each side reuses the pairs that lie within it; if there are fewer than ``_MIN_PAIRS``, they
+# are searched again, with fewer queries.
 _N_CANDIDATES, _N_NEIGHBOURS = 10_000, 5
 _N_QUERIES_OF_TABLE, _N_QUERIES_OF_PART = 2_000, 250
 _MIN_PAIRS = 250
@@ -41,43 +43,44 @@ class Border:
 
     Parameters
     ----------
-    direction : float64 (p,), the direction that it is across.
-    border : the coordinate along the direction of the first records that are not below the cut.
+    direction : float64 (p,), the direction that the cut is across.
+    coordinate : the smallest coordinate, along the direction, of the records that are not below.
     n_blocks_below : the number of blocks for the records below the cut.
-    cost : the share of near pairs that it separates, per bit of information.
+    cost : the share of near pairs that the cut separates, per bit of information.
     """
 
     direction: NDArray[np.float64]
-    border: float
+    coordinate: float
     n_blocks_below: int
     cost: float
 
 
 @dataclass(frozen=True, eq=False)
 class MixedCuts:
-    """Finds the best cuts of points with these axes.
+    """Finds the best cuts of points, some of whose columns have hierarchies.
 
     Parameters
     ----------
     axes : the axis of each of the p columns of the points.
-    levels : the result of ``ancestors_by_height``, by column, for columns with a hierarchy.
+    levels : by index of the column, the result of ``ancestors_by_height`` for its hierarchy.
     mean_size : the mean number of records per block.
-    principal : returns the first principal direction, float64 (q,), of points, float64 (n, q).
+    principal_direction : returns the first principal direction, float64 (q,), of points, float64
+        (n, q).
     """
 
     axes: tuple[Axis, ...]
     levels: dict[int, NDArray[np.int64]]
     mean_size: float
-    principal: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    principal_direction: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
     @classmethod
     def of(
         cls,
         axes: tuple[Axis, ...],
         mean_size: float,
-        principal: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        principal_direction: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     ) -> MixedCuts | None:
-        """Build the cuts for these axes; None if no axis of positive width has a hierarchy."""
+        """Build the search for these axes; None if no axis of positive width has a hierarchy."""
         trees = {
             column_index: axis.tree for column_index, axis in enumerate(axes) if axis.width > 0
         }
@@ -86,35 +89,36 @@ class MixedCuts:
             for column_index, tree in trees.items()
             if tree is not None
         }
-        return cls(axes, levels, mean_size, principal) if levels else None
+        return cls(axes, levels, mean_size, principal_direction) if levels else None
 
     def find_near_pairs(
         self,
         points: NDArray[np.float64],
         records: NDArray[np.int64],
-        larger_pairs: NDArray[np.int64] | None,
+        earlier_pairs: NDArray[np.int64] | None,
     ) -> NDArray[np.int64]:
         """Find pairs of near records, int64 (m, 2), among some of the points.
 
         Parameters
         ----------
-        records : int64 (n,), positions of these points.
-        larger_pairs : the pairs found among more points that are also among these; None if these
-            are all points.
+        points : float64 (N, p), all points.
+        records : int64 (n,), the positions of the points to search.
+        earlier_pairs : int64 (m, 2), the pairs found before the last cut that lie within these
+            records; None before the first cut.
         """
-        if larger_pairs is not None and len(larger_pairs) >= _MIN_PAIRS:
-            return larger_pairs
+        if earlier_pairs is not None and len(earlier_pairs) >= _MIN_PAIRS:
+            return earlier_pairs
         candidates = records[:: max(len(records) // _N_CANDIDATES, 1)]
-        n_queries = _N_QUERIES_OF_TABLE if larger_pairs is None else _N_QUERIES_OF_PART
+        n_queries = _N_QUERIES_OF_TABLE if earlier_pairs is None else _N_QUERIES_OF_PART
         queries = np.arange(0, len(candidates), max(len(candidates) // n_queries, 1))
-        per_batch = max(_DISTANCES_PER_BATCH // len(candidates), 1)
+        queries_per_batch = max(_DISTANCES_PER_BATCH // len(candidates), 1)
         pairs = [
-            self._nearest(points[candidates], queries[start : start + per_batch])
-            for start in range(0, len(queries), per_batch)
+            self._nearest_pairs(points[candidates], queries[start : start + queries_per_batch])
+            for start in range(0, len(queries), queries_per_batch)
         ]
         return candidates[np.concatenate(pairs)]
 
-    def _nearest(
+    def _nearest_pairs(
         self, points: NDArray[np.float64], queries: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Find pairs of a query and one of its nearest neighbours among all points, int64 (m, 2).
@@ -127,7 +131,7 @@ class MixedCuts:
         for column_index, axis in enumerate(self.axes):
             column = points[:, column_index]
             if column_index in self.levels:
-                leaves = self._leaves(column_index, column)
+                leaves = self._find_leaves(column_index, column)
                 height = len(self.levels[column_index])
                 for step, nodes in enumerate(self.levels[column_index][:, leaves]):
                     weight = axis.width**2 * (2 * step + 1) / height**2
@@ -141,7 +145,9 @@ class MixedCuts:
         ]
         return np.column_stack([np.repeat(queries, n_neighbours), nearest.reshape(-1)])
 
-    def _leaves(self, column_index: int, coordinates: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _find_leaves(
+        self, column_index: int, coordinates: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         """Return the leaf of each coordinate of a column with a hierarchy, int64."""
         steps = max(self.levels[column_index].shape[1] - 1, 1)
         leaves: NDArray[np.int64] = np.rint(
@@ -156,18 +162,20 @@ class MixedCuts:
         pairs: NDArray[np.int64],
         n_blocks: int,
     ) -> Border | None:
-        """Find the best cut of some of the points; None if none leaves blocks of allowed sizes.
+        """Find the best cut of some of the points; None if no cut leaves blocks of allowed sizes.
 
         Parameters
         ----------
-        records : int64 (n,), positions of these points.
-        pairs : int64 (m, 2), pairs of near records among them.
+        points : float64 (N, p), all points.
+        records : int64 (n,), the positions of the points to cut.
+        pairs : int64 (m, 2), pairs of near records among these points.
         n_blocks : the number of blocks to cut these points into.
         """
         borders = [
             border
             for direction in self._directions(points, records)
-            if (border := self._border(direction, points, records, pairs, n_blocks)) is not None
+            if (border := self._find_border_across(direction, points, records, pairs, n_blocks))
+            is not None
         ]
         return min(borders, key=lambda border: border.cost, default=None)
 
@@ -175,17 +183,19 @@ class MixedCuts:
         self, points: NDArray[np.float64], records: NDArray[np.int64]
     ) -> Iterator[NDArray[np.float64]]:
         """Yield the directions that may be cut across, float64 (p,) each."""
-        numbers = np.flatnonzero([axis.tree is None for axis in self.axes])
-        if len(numbers):
+        number_columns = np.flatnonzero([axis.tree is None for axis in self.axes])
+        if len(number_columns):
             direction = np.zeros(len(self.axes))
-            direction[numbers] = self.principal(points[np.ix_(records, numbers)])
+            direction[number_columns] = self.principal_direction(
+                points[np.ix_(records, number_columns)]
+            )
             yield direction
         for column_index in self.levels:
             direction = np.zeros(len(self.axes))
             direction[column_index] = 1.0
             yield direction
 
-    def _border(
+    def _find_border_across(
         self,
         direction: NDArray[np.float64],
         points: NDArray[np.float64],
@@ -193,7 +203,7 @@ class MixedCuts:
         pairs: NDArray[np.int64],
         n_blocks: int,
     ) -> Border | None:
-        """Find the best border across a direction; None if none leaves blocks of allowed sizes."""
+        """Find the best border across a direction, as ``find_best_border`` does across all."""
         values, counts = np.unique(
             coordinates_along(points, records, direction), return_counts=True
         )
@@ -213,12 +223,12 @@ class MixedCuts:
         value_indices = np.sort(
             np.searchsorted(values, coordinates_along(points, pairs, direction)), axis=1
         ).T
-        separated = np.bincount(value_indices[0], minlength=len(values)).cumsum()
-        separated -= np.bincount(value_indices[1], minlength=len(values)).cumsum()
+        n_separated_pairs = np.bincount(value_indices[0], minlength=len(values)).cumsum()
+        n_separated_pairs -= np.bincount(value_indices[1], minlength=len(values)).cumsum()
         shares = np.array([n_below, n_above]) / len(records)
         bits = -(shares * np.log2(shares)).sum(axis=0)
         # Add one pair, so that among borders that separate none, the one with more bits is best.
-        cost = np.where(is_allowed, (separated[:-1] + 1) / (len(pairs) + 1) / bits, np.inf)
+        cost = np.where(is_allowed, (n_separated_pairs[:-1] + 1) / (len(pairs) + 1) / bits, np.inf)
         best = int(np.argmin(cost))
         return Border(
             direction,
@@ -233,8 +243,8 @@ def coordinates_along(
 ) -> NDArray[np.float64]:
     """Return coordinates of points along a direction, float64, in the shape of ``records``.
 
-    Terms are added in column order: the sums of a linear algebra library depend on the number of
-    points, so a record could change sides.
+    Terms are added in column order. A linear algebra library would round the same point's sum
+    differently depending on the number of points, which could move a record across a cut.
     """
     coordinates = np.zeros(records.shape)
     for column_index, factor in enumerate(direction.tolist()):
@@ -244,7 +254,11 @@ def coordinates_along(
 
 
 def ancestors_by_height(tree: Hierarchy) -> NDArray[np.int64]:
-    """Return for each height below the root's the highest ancestor of each leaf, int64 (H, L)."""
+    """Return the highest ancestor of each leaf that is not above each height, int64 (H, L).
+
+    Row h holds, for each of the L leaves, the highest ancestor (or the leaf itself) whose height is
+    at most h. H is the height of the root.
+    """
     nodes = tree.leaves.astype(np.int64)
     levels: list[NDArray[np.int64]] = []
     for height in range(tree.height):

@@ -1,7 +1,7 @@
-"""Merge rare patterns of NULLs into patterns with more NULLs, by suppressing the additional cells.
+"""Merge rare patterns of NULLs into patterns with more NULLs, by suppressing further values.
 
 A pattern is the set of quasi-identifiers that are NULL in a record. Classes do not cross patterns,
-so a pattern with fewer than k records or persons has no class.
+so a pattern with fewer than k records or persons cannot have a class.
 """
 
 from __future__ import annotations
@@ -18,43 +18,47 @@ from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes
 
-Bools = NDArray[np.bool_]
+BoolArray = NDArray[np.bool_]
 
 
 def merge_patterns(
-    is_null: Bools, count_units: Callable[[Sequence[int]], int], k: int
-) -> tuple[Bools, Bools]:
+    is_null: BoolArray, count_units: Callable[[Sequence[int]], int], k: int
+) -> tuple[BoolArray, BoolArray]:
     """Find the pattern with which each pattern of NULLs of one stratum is released.
 
-    Makes two passes over the patterns, by number of NULLs and then by their NULLs in column order.
+    Makes two passes over the patterns, in ascending order of the number of NULLs. Patterns with
+    equally many NULLs are ordered by which columns are NULL, in column order.
 
-    1. A pattern that has fewer than k records, including those that joined it, joins another one
-       whose NULLs are a strict superset of its own. Patterns with which it has k are preferred,
-       then the fewest additional NULLs, then the most records, then the first pattern.
-    2. Patterns without a superset join each other: the pattern that suppresses the fewest cells is
-       added to the first one, and so on until there are k records; the first is used if several
-       suppress as few. They are released with the union of their NULLs. If the last ones have fewer
-       than k, they join the union that is a superset of theirs with the fewest additional NULLs, or
-       are withheld if there is none.
+    1. A pattern with fewer than k records, including the patterns that joined it, joins a pattern
+       whose NULLs are a strict superset of its own. Patterns are preferred if both together have k
+       records, then those with the fewest additional NULLs, then those with the most records, then
+       the first one.
+    2. Patterns without a superset join each other. The pattern whose addition suppresses the fewest
+       values (the first of several) is added to the first pattern, and so on until there are k
+       records. These patterns are released with the union of their NULLs. If the last patterns have
+       fewer than k records together, they join a union that is a superset of theirs, the one with
+       the fewest additional NULLs, or are withheld if there is none.
 
-    Each released pattern has k records or more. Proof: pass 1 moves a pattern with all that joined
-    it, and only to a later pattern, since a strict superset has more NULLs. So no pattern gains
-    records after its turn: it has k or more, or has moved as a whole, or is left for pass 2. Pass 2
-    releases a union once it has k, and then only adds to it. If two released patterns have the same
-    NULLs, both have k, and so do they together. The same holds for persons, since ``count_units``
-    of more patterns is never smaller. Withheld records keep their own pattern. If that has k
-    together with others, it has a class; if not, all of its records are in a stratum below k, which
+    Each released pattern has k records or more. Proof: pass 1 moves a pattern with all patterns
+    that joined it, and only to a later pattern, since a strict superset has more NULLs. So no
+    pattern gains records after pass 1 has processed it: it has k or more, or has moved as a whole,
+    or is left for pass 2. Pass 2 releases a union once it has k, and then only adds to it. If two
+    released patterns have the same NULLs, each has k, and so have both together. The same holds for
+    persons, since ``count_units`` never becomes smaller with more patterns. Withheld records keep
+    their own pattern. If other records are released with the same pattern, it has k together with
+    them, and has a class. If not, all of its records are in a stratum below k, which
     ``rare_records`` removes or ``find_classes`` refuses.
 
     Parameters
     ----------
     is_null : bool (m, d), the distinct patterns: True where NULL.
-    count_units : returns the number of records or persons with any of some patterns.
+    count_units : returns the number of records or persons that have any of the given patterns
+        (indices).
 
     Returns
     -------
-    bool (m, d), the pattern with which each is released, or its own if it is withheld; bool (m,),
-    True if it is withheld.
+    bool (m, d), the pattern with which each pattern is released, or its own if it is withheld; bool
+    (m,), True for each pattern that is withheld.
     """
     order = np.array(
         sorted(range(len(is_null)), key=lambda i: (int(is_null[i].sum()), *~is_null[i])), np.intp
@@ -71,15 +75,15 @@ def merge_patterns(
             unmerged.append(i)
             continue
         n_added_nulls = (is_null[supersets] & ~is_null[i]).sum(axis=1).tolist()
-        ranks = []
-        for rank, j in enumerate(supersets.tolist()):
+        preferences = []
+        for index, j in enumerate(supersets.tolist()):
             # Persons may have records of both patterns.
             is_below_k = (
                 unit_counts[i] + unit_counts[j] < k
                 or count_units(members_by_pattern[i] + members_by_pattern[j]) < k
             )
-            ranks.append((is_below_k, n_added_nulls[rank], -unit_counts[j], rank))
-        superset = int(supersets[min(ranks)[-1]])
+            preferences.append((is_below_k, n_added_nulls[index], -unit_counts[j], index))
+        superset = int(supersets[min(preferences)[-1]])
         members_by_pattern[superset] += members_by_pattern.pop(i)
         unit_counts[superset] = count_units(members_by_pattern[superset])
     released, is_withheld = is_null.copy(), np.zeros(len(is_null), np.bool_)
@@ -96,17 +100,24 @@ def merge_patterns(
 def _unite_patterns(
     unmerged: list[int],
     members_by_pattern: dict[int, list[int]],
-    is_null: Bools,
+    is_null: BoolArray,
     count_units: Callable[[Sequence[int]], int],
     k: int,
-) -> list[tuple[list[int], Bools | None]]:
+) -> list[tuple[list[int], BoolArray | None]]:
     """Make pass 2 of ``merge_patterns``; removes the unmerged patterns from ``members_by_pattern``.
+
+    Parameters
+    ----------
+    unmerged : the patterns (indices) without a superset.
+    members_by_pattern : for each pattern, the patterns that have joined it, and itself.
+    is_null, count_units, k : as for ``merge_patterns``.
 
     Returns
     -------
-    Lists of patterns, each with the union of their NULLs, bool (d,); None if they are withheld.
+    Pairs of patterns that are released together and the union of their NULLs, bool (d,); None
+    instead of the union if they are withheld.
     """
-    unions: list[tuple[list[int], Bools | None]] = []
+    unions: list[tuple[list[int], BoolArray | None]] = []
     member_lists = [members_by_pattern.pop(i) for i in unmerged]
     patterns = is_null[unmerged]
     unit_counts = np.array([count_units(members) for members in member_lists], np.int64)
@@ -142,9 +153,8 @@ def _unite_patterns(
 def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     """Merge rare patterns of NULLs if the policy has ``nulls="merge"``.
 
-    Records of withheld patterns stay as they are, in a stratum below k. Suppressed cells keep their
-    values in ``before_suppression`` if the policy asks for an
-    evaluation.
+    Records of withheld patterns stay as they are, in a stratum below k. If the policy asks for an
+    evaluation, ``Microdata.before_suppression`` keeps the suppressed values.
     """
     if policy.nulls != MERGE or microdata.valid is None:
         return microdata
@@ -169,16 +179,16 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
             return count_for_k(microdata, np.concatenate([records_by_pattern[i] for i in patterns]))
 
         released, _ = merge_patterns(is_null, count, int(policy.k))
-        for pattern_records, row in zip(records_by_pattern, released, strict=True):
-            valid[pattern_records] = ~row
+        for pattern_records, released_is_null in zip(records_by_pattern, released, strict=True):
+            valid[pattern_records] = ~released_is_null
     suppressed = microdata.valid & ~valid
     if not suppressed.any():
         return microdata
-    numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
+    is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # The values that stores return for NULL.
-    numbers[suppressed[:, numeric]] = 0.0
-    codes[suppressed[:, np.logical_not(numeric)]] = -1
+    # Arrays that stores read have the same values for NULL.
+    numbers[suppressed[:, is_numeric]] = 0.0
+    codes[suppressed[:, np.logical_not(is_numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
     merged_microdata = take_records(merged, np.arange(n))
     return (

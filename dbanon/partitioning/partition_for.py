@@ -37,15 +37,16 @@ def partition_for(
 ) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
 
-    First withholds the records of strata below k, if the policy allows that, and then those whose
-    sets of columns (``also_k``) cannot be k-anonymous. ``coarsen_for_sets`` later finds the classes
-    that release these sets.
+    First withholds the records of strata below k, if the policy allows that, and then the records
+    that prevent sets of columns (``also_k``) from being k-anonymous. Later, ``coarsen_for_sets``
+    coarsens the classes for these sets.
 
     Parameters
     ----------
     trees : builds the hierarchies for a subset of the records; None to use those of the policy.
     sensitive : the sensitive attributes of the policy's models, by name.
-    memory_limit : bytes that counts of their values may use; None for no limit.
+    memory_limit : the bytes that counts of sensitive values may use; None for no limit.
+    tick : called with the share that is done, 0 to 1.
     measures : measures of the released records of a larger table; None if the records are the whole
         table, as policies with sets require.
 
@@ -73,7 +74,7 @@ def partition_for(
         return _cluster_and_protect(microdata, policy, measures=measures, **options)
     records = np.arange(n)
     while True:
-        # Records that were withheld no longer count in the sets of other records, so check again.
+        # Once records are withheld, fewer records share the copied values of others: check again.
         records = feasible_records(microdata, policy, records)
         require_feasible_sets(microdata, policy, len(records))
         remaining = microdata
@@ -98,7 +99,10 @@ def _select_records(
 def _expand_to_table(
     clustering: ClusteringResult, records: NDArray[np.int64], n: int
 ) -> ClusteringResult:
-    """Extend the classes of some records, int64 (m,), to all n; the others are withheld."""
+    """Extend the classes of some records, int64 (m,), to a table of n records.
+
+    The other records are withheld.
+    """
     positions = positions_among(records, n)
     levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
@@ -116,6 +120,7 @@ def _cluster_and_protect(
     tick: Tick,
     measures: Measures | None = None,
 ) -> ClusteringResult:
+    """Run the method, then enforce the models. For the parameters see ``partition_for``."""
     table_measures = measures
     if measures is None:
         measures = Measures.of(
@@ -156,7 +161,7 @@ def _cluster_and_protect(
 
 
 def partition_of(clustering: ClusteringResult) -> Partition:
-    """Return the classes of rows of a clustering."""
+    """Return the classes of a clustering by a method that puts rows into classes."""
     assert isinstance(clustering.classes, Partition)
     return clustering.classes
 
@@ -176,9 +181,10 @@ def protect_classes(
     Parameters
     ----------
     clustering : the classes, with the measures of the table.
-    sensitive, memory_limit : as for ``partition_for``.
-    compared_columns : for sensitive columns whose classes are compared with another table: value
-        codes by record, int32 (n,), and the frequencies of the codes in that table.
+    sensitive : the sensitive attributes of the policy's models, by name.
+    memory_limit : the bytes that counts of sensitive values may use; None for no limit.
+    compared_columns : by sensitive column whose models compare classes with another table: the
+        value code of each record, int32 (n,), and the frequencies of the codes in that table.
 
     Raises
     ------
@@ -188,12 +194,15 @@ def protect_classes(
     assert measures is not None
     compared_columns = compared_columns or {}
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
-    positions, table = code_released_values(
+    codes_by_column, frequencies_by_column = code_released_values(
         microdata, partition, own_models, sensitive, measures, memory_limit
     )
-    positions |= {name: codes for name, (codes, _) in compared_columns.items()}
-    table |= {name: distribution for name, (_, distribution) in compared_columns.items()}
-    merged = protect(microdata, partition, policy, positions, tick, measures, table)
+    for name, (codes, frequencies) in compared_columns.items():
+        codes_by_column[name] = codes
+        frequencies_by_column[name] = frequencies
+    merged = protect(
+        microdata, partition, policy, codes_by_column, tick, measures, frequencies_by_column
+    )
     return replace(clustering, classes=merged)
 
 
@@ -210,13 +219,15 @@ def join_equal_classes(
     """Join classes with the same released values if they violate the models as one class.
 
     Readers cannot tell such classes apart, and together they may violate a model that each of them
-    satisfies (``Model.is_union_closed``). Joined classes are merged or withheld as in ``protect``.
-    Returns ``clustering`` itself if no model is violated.
+    satisfies (see ``Model.is_union_closed``). Joined classes are then merged or withheld as in
+    ``protect``. Returns ``clustering`` itself if no model is violated.
 
     Parameters
     ----------
-    group_of_class : int32 (n_classes,), numbers classes with the same released values, from 0
-        without gaps.
+    group_of_class : int32 (n_classes,), the group of each class, from 0 without gaps; classes with
+        the same released values are in one group.
+    sensitive : the sensitive attributes of the policy's models, by name.
+    memory_limit : the bytes that counts of sensitive values may use; None for no limit.
 
     Raises
     ------
@@ -231,17 +242,17 @@ def join_equal_classes(
     measures = clustering.measures or Measures.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
-    positions, table = code_released_values(
+    codes_by_column, frequencies_by_column = code_released_values(
         microdata, joined_partition, policy.models, sensitive, measures, memory_limit
     )
     merged = protect(
         microdata,
         joined_partition,
         policy,
-        positions,
+        codes_by_column,
         tick,
         measures,
-        table,
+        frequencies_by_column,
         split_and_refine=False,
     )
     if (merged.n_classes, merged.n_suppressed) == (

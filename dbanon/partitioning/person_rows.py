@@ -1,10 +1,10 @@
 """Put the rows of one person into different layers, so that they may be in different classes.
 
 The rows of each person are ordered by the quasi-identifier that varies most within persons, and the
-j-th row goes to layer j. No class crosses layers, so a class with k units has k persons, whatever
-the method: no kernel has to count distinct persons. The last layer is the last one for which k
-persons of a stratum or pattern of NULLs have a row. The rows of a person with more rows than layers
-are spread over the layers in order; those in the same layer are one unit.
+j-th row goes to layer j. No class crosses layers, so every class with k units has k persons,
+whatever the method: no kernel has to count distinct persons. In each stratum and pattern of NULLs,
+there are as many layers as k persons have rows for. If a person has more rows than there are
+layers, the rows are spread over the layers in order, and those in the same layer are one unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.partitioning.strata import group_positions, stratum_numbers
 
-# Each layer is a separate run of the method.
+# The maximum number of layers; the method runs once for each layer.
 MAX_LAYERS = 1000
 
 
@@ -26,22 +26,30 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
 
     Parameters
     ----------
-    microdata : with entities; without them it is returned unchanged.
-    k : the minimum number of persons in a layer, if the stratum and pattern of NULLs has as many.
+    microdata : the records; returned unchanged if they have no entities.
+    k : the minimum number of persons in a layer. A stratum and pattern of NULLs with fewer persons
+        is a single layer.
     """
     if microdata.entities is None or not microdata.n_records:
         return microdata
     persons = microdata.entities.astype(np.int64)
-    order = _rank_records(microdata, persons)
+    ranks = _rank_records(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
     for records in group_positions(stratum_numbers(replace(microdata, layers=None))):
-        ordered_records = records[np.lexsort((order[records], persons[records]))]
+        ordered_records = records[np.lexsort((ranks[records], persons[records]))]
         layers[ordered_records] = _assign_layers(persons[ordered_records], k)
     return replace(microdata, layers=layers)
 
 
 def _assign_layers(persons: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Return the layer of each record, int64 (m,); ``persons`` is sorted, with records in order."""
+    """Return the layer of each record, int64 (m,), from 0.
+
+    Parameters
+    ----------
+    persons : int64 (m,), the person of each record: records are sorted by person, and within a
+        person by rank.
+    k : the minimum number of persons in a layer, if there are as many.
+    """
     starts = np.flatnonzero(np.diff(persons, prepend=persons[0] - 1))
     row_counts = np.diff(np.append(starts, len(persons)))
     # The last layer is the last one in which k persons have a row.
@@ -58,7 +66,7 @@ def _rank_records(microdata: Microdata, persons: NDArray[np.int64]) -> NDArray[n
     """Return the rank of each record, int64 (n,), by which the rows of a person are ordered.
 
     Records are sorted by the attribute with the largest share of variance within persons, then by
-    the next one, and at last by position.
+    the one with the next largest share, and so on; ties are sorted by position.
     """
     columns: list[NDArray[np.float64]] = []
     for j in range(microdata.numbers.shape[1]):
@@ -80,10 +88,10 @@ def _variance_share_within_persons(
     values: NDArray[np.float64], persons: NDArray[np.int64]
 ) -> float:
     """Return the share of the variance of a column's ranks that is within persons, 0 to 1."""
-    person_ids = np.unique(persons, return_inverse=True)[1].reshape(-1)
+    person_numbers = np.unique(persons, return_inverse=True)[1].reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         ranks = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.float64)
         centered = ranks - ranks.mean()
-        means = np.bincount(person_ids, centered) / np.bincount(person_ids)
+        means = np.bincount(person_numbers, centered) / np.bincount(person_numbers)
         total = float((centered**2).sum())
-        return float(((centered - means[person_ids]) ** 2).sum()) / total if total else 0.0
+        return float(((centered - means[person_numbers]) ** 2).sum()) / total if total else 0.0

@@ -1,4 +1,9 @@
-"""Enforce privacy models on sensitive attributes by changing classes."""
+"""Enforce privacy models on sensitive attributes by merging, withholding and splitting classes.
+
+A model is enforced in each stratum separately. Here a stratum is a set of records that classes must
+not cross: those with the same values of the strata columns, the same layer and the same pattern of
+NULLs. A ``Guard`` holds the models with the sensitive values of the records that they check.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +39,8 @@ from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import group_positions, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
-# Larger than the number of distinct values of any column.
-_LARGEST_L = 2**31 - 1
+# The kernels' largest l of l-diversity; no column has as many distinct values.
+_MAX_L = 2**31 - 1
 
 
 def protect(
@@ -60,25 +65,27 @@ def protect(
     Parameters
     ----------
     codes : by sensitive attribute, int32 (n,), the value code of each record, from 0; NULL is a
-        value. For t-closeness with order or hierarchy, codes are positions in the order or of the
-        leaf.
-    measures : measures of a larger table that contains the records; None if they are the table.
-    table_frequencies : frequencies of these codes among the released records of the table; None if
-        those are the records with classes.
+        value. For t-closeness with an order or a hierarchy, codes are positions in the order, or
+        of leaves in the hierarchy.
+    measures : measures of a larger table that contains the records; None if the records are the
+        whole table.
+    table_frequencies : by sensitive attribute, the frequencies of the codes among the released
+        records of the table; None to count the codes of the records that have a class.
     split_and_refine : False to only merge or withhold classes.
 
     Raises
     ------
-    ModelInfeasible : the table as one class, or a pattern of NULLs, violates a model.
+    ModelInfeasible : the whole table as one class violates a model, or so many strata do that
+        withholding them is not allowed.
     """
     if not policy.models or not partition.n_classes:
         return partition
     measures = measures or Measures.of(microdata)
     if table_frequencies is None:
         released = partition.labels >= 0
-        units = Persons.of(microdata, codes).units_of_records(released)
+        released_units = Persons.of(microdata, codes).units_of_records(released)
         table_frequencies = {
-            name: ValueFrequencies.of(column[released], units=units)
+            name: ValueFrequencies.of(column[released], units=released_units)
             for name, column in codes.items()
         }
     try:
@@ -116,20 +123,20 @@ def _protect(
 ) -> Partition:
     n_records = microdata.n_records
     build_space = make_cost_space_builder(microdata, measures, policy)
-    persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
+    persons, record_keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
-        before = partition
-        counted_codes, table_shares = _count_values(
-            policy.models, codes, before.labels >= 0, table_frequencies, persons
+        partition_before = partition
+        counted_codes, table_shares = _codes_and_shares(
+            policy.models, codes, partition_before.labels >= 0, table_frequencies, persons
         )
-        guard = _guard(policy.models, counted_codes, table_shares, persons)
-        strata = _strata(microdata, before)
-        budget = _budget(policy, microdata, before)
+        guard = _guard_from_codes(policy.models, counted_codes, table_shares, persons)
+        strata = _released_strata(microdata, partition_before)
+        max_withheld = _max_further_withheld(policy, microdata, partition_before)
         failing_strata = [
             records for records in strata if not satisfies_models(guard.take(records))
         ]
         for records in failing_strata:
-            if len(records) > budget or len(failing_strata) == len(strata):
+            if len(records) > max_withheld or len(failing_strata) == len(strata):
                 raise _infeasible_error(
                     policy.models,
                     counted_codes,
@@ -139,40 +146,48 @@ def _protect(
                     microdata,
                     len(records),
                 )
-            budget -= len(records)
+            max_withheld -= len(records)
         parts = []
         for records in strata:
-            stratum_space, guarded = build_space(records), guard.take(records)
-            if not satisfies_models(guarded):
+            stratum_space, stratum_guard = build_space(records), guard.take(records)
+            if not satisfies_models(stratum_guard):
                 continue
-            _, labels = np.unique(before.labels[records], return_inverse=True)
+            _, labels = np.unique(partition_before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
-            if not budget:
-                part = merge_by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
-            merged = merge_classes(stratum_space, part, guarded, tick, budget)
-            budget -= merged.n_suppressed
+            if not max_withheld:
+                part = merge_by_blocks(
+                    stratum_space, part, record_keys[records], stratum_guard, policy, tick
+                )
+            merged = merge_classes(stratum_space, part, stratum_guard, tick, max_withheld)
+            max_withheld -= merged.n_suppressed
             parts.append((records, merged))
         partition = combine(parts, n_records)
         # Withholding records changes the table, and models compare classes with the table.
-        if partition.n_suppressed == before.n_suppressed:
+        if partition.n_suppressed == partition_before.n_suppressed:
             break
-        withheld = (before.labels >= 0) & (partition.labels < 0)
-        units = persons.units_of_records(withheld)
+        withheld = (partition_before.labels >= 0) & (partition.labels < 0)
+        withheld_units = persons.units_of_records(withheld)
         table_frequencies = {
-            name: table_frequencies[name].after_withholding(codes[name][withheld], units)
+            name: table_frequencies[name].after_withholding(codes[name][withheld], withheld_units)
             for name in counted_codes
         }
     if not split_and_refine or not _can_refine(microdata, policy):
         return partition
     k, refined_parts = int(policy.k), []
     for records, part in parts:
-        stratum_space, guarded = build_space(records), guard.take(records)
-        part = split_classes(stratum_space, part, k, guarded, tick)
+        stratum_space, stratum_guard = build_space(records), guard.take(records)
+        part = split_classes(stratum_space, part, k, stratum_guard, tick)
         if policy.refine is not None:
             part = refine_classes(
-                "generalized", stratum_space, part, keys[records], policy, tick, guarded
+                "generalized",
+                stratum_space,
+                part,
+                record_keys[records],
+                policy,
+                tick,
+                stratum_guard,
             ).require(k)
-            part = split_classes(stratum_space, part, k, guarded, tick)
+            part = split_classes(stratum_space, part, k, stratum_guard, tick)
         refined_parts.append((records, part))
     return combine(refined_parts, n_records)
 
@@ -180,7 +195,7 @@ def _protect(
 def make_cost_space_builder(
     microdata: Microdata, measures: Measures, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """Return a function that builds the space of some records that measures costs of merging."""
+    """Return a function that builds, for given records, the space that measures merging costs."""
     return mixed_space(
         microdata,
         measures,
@@ -197,7 +212,7 @@ def build_guard(
     codes: Mapping[str, NDArray[np.int32]],
     table_frequencies: Mapping[str, ValueFrequencies],
 ) -> Guard:
-    """Build the guard of the policy's models, for records that all have classes.
+    """Build the guard of the policy's models for records all of which have a class.
 
     Parameters
     ----------
@@ -205,18 +220,19 @@ def build_guard(
     """
     persons = Persons.of(microdata, codes)
     released = np.ones(microdata.n_records, np.bool_)
-    counted_codes, table_shares = _count_values(
+    counted_codes, table_shares = _codes_and_shares(
         policy.models, codes, released, table_frequencies, persons
     )
-    return _guard(policy.models, counted_codes, table_shares, persons)
+    return _guard_from_codes(policy.models, counted_codes, table_shares, persons)
 
 
 def protect_block(
     space: MixedSpace, partition: Partition, guard: Guard, policy: Policy, tick: Tick
 ) -> Partition:
-    """Merge the classes of a block, which satisfies the models, until each of them does.
+    """Merge the classes of a block until each satisfies the models; then split classes.
 
-    Then splits classes if both halves satisfy the models, as ``protect`` does without refinement.
+    The whole block, as one class, must satisfy the models. A class is split if both halves satisfy
+    them, under the same conditions as in ``protect``.
     """
     merged = merge_classes(space, partition, guard, tick)
     if guard.models.persons or find_method(policy.method).refine != "generalized":
@@ -224,20 +240,24 @@ def protect_block(
     return split_classes(space, merged, int(policy.k), guard, tick)
 
 
-def _count_values(
+def _codes_and_shares(
     models: Sequence[Model],
     codes: Mapping[str, NDArray[np.int32]],
     released: NDArray[np.bool_],
     table_frequencies: Mapping[str, ValueFrequencies],
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
-    """Return value codes to count, int32 (n,), and value shares in the table, by attribute."""
+    """Return two dicts by sensitive attribute: the codes to count, and shares of values.
+
+    The codes, int32 (n,), are -1 in records that are not counted. The shares, float64 (s,), are
+    those of each value in the table.
+    """
     counted_codes, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
-        positions, table_shares[name] = _codes_as_recounted(
+        recounted_codes, table_shares[name] = _codes_as_recounted(
             models, name, codes[name], released, table_frequencies[name]
         )
-        counted_codes[name] = persons.codes_of_first_records(name, np.maximum(positions, 0))
+        counted_codes[name] = persons.codes_counted_once(name, np.maximum(recounted_codes, 0))
     return counted_codes, table_shares
 
 
@@ -250,18 +270,23 @@ def _infeasible_error(
     microdata: Microdata,
     n_records: int,
 ) -> ModelInfeasible:
-    """Build the error with the feasible levels, which are those of each stratum as one class."""
+    """Build the error with the feasible levels, which each stratum satisfies as one class.
+
+    Parameters
+    ----------
+    n_records : the number of records in the failing stratum.
+    """
     one_class_strata = _one_class_per_stratum(strata, len(next(iter(counted_codes.values()))))
     stratum_counts = {
         name: sensitive_counts(one_class_strata, codes, len(table_shares[name]))
         for name, codes in counted_codes.items()
     }
     persons_per_class = persons.persons_per_class(one_class_strata)
-    can_leave_out_by = microdata.strata is not None or microdata.valid is None
-    remedies = [
-        *['use `nulls="suppress"`'] * (microdata.valid is not None),
-        *["leave out `by`"] * can_leave_out_by,
-    ]
+    remedies = []
+    if microdata.valid is not None:
+        remedies.append('use `nulls="suppress"`')
+    if microdata.strata is not None or microdata.valid is None:
+        remedies.append("leave out `by`")
     return infeasible_error(
         models,
         stratum_counts,
@@ -274,18 +299,22 @@ def _infeasible_error(
     )
 
 
-def _guard(
+def _guard_from_codes(
     models: Sequence[Model],
     counted_codes: Mapping[str, NDArray[np.int32]],
     table_shares: Mapping[str, NDArray[np.float64]],
     persons: Persons,
 ) -> Guard:
-    """Build a guard from value codes by sensitive attribute, and a column for counting persons."""
+    """Build a guard from the results of ``_codes_and_shares``.
+
+    If the models count persons, the guard has one more column, which counts them.
+    """
     columns = [*counted_codes.values(), *persons.counting_columns]
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(
-        values, compile_models(models, list(counted_codes), table_shares, persons.units is not None)
+    compiled_models = compile_models(
+        models, list(counted_codes), table_shares, counts_persons=persons.units is not None
     )
+    return Guard(values, compiled_models)
 
 
 def _codes_as_recounted(
@@ -295,23 +324,23 @@ def _codes_as_recounted(
     released: NDArray[np.bool_],
     table_frequencies: ValueFrequencies,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return codes, int32 (n,), and shares of values as a recount of the release sees them.
+    """Return codes, int32 (n,), and shares of values, float64 (s,), as a recount would find them.
 
-    A recount counts all leaves of a hierarchy. Otherwise it only counts released values, or all
-    values of another table that classes are compared with.
+    A recount reads the written release. With a hierarchy it counts all leaves. Otherwise it counts
+    the released values only, or, if classes are compared with another table, all of its values.
     """
     if table_frequencies.is_fixed:
         return codes, table_frequencies.shares
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
         shares = table_frequencies.shares
-        leaves = count_values(models, name, codes)
-        return codes, np.pad(shares, (0, max(leaves - len(shares), 0)))
-    places = np.zeros_like(codes)
-    places[released] = table_frequencies.occurring_positions[codes[released]]
-    return places, table_frequencies.occurring_values().shares
+        n_leaves = count_values(models, name, codes)
+        return codes, np.pad(shares, (0, max(n_leaves - len(shares), 0)))
+    released_codes = np.zeros_like(codes)
+    released_codes[released] = table_frequencies.occurring_positions[codes[released]]
+    return released_codes, table_frequencies.occurring_values().shares
 
 
-def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
+def _max_further_withheld(policy: Policy, microdata: Microdata, partition: Partition) -> int:
     """Return the number of further records that may be withheld to satisfy the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
@@ -320,7 +349,7 @@ def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
 
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:
-    """Return True if refinement minimizes the generalization loss, and each record is a person."""
+    """Return True if the refinement minimizes generalization loss and records have no entities."""
     return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
@@ -337,12 +366,14 @@ def merge_by_blocks(
     if blocks is None or blocks.block_count_for(space.n_records) is None:
         return partition
 
-    def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+    def merge_in_block(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         _, labels = np.unique(partition.labels[records], return_inverse=True)
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
-    block_positions = blocks.cut_classes(space, partition, keys, 0, guard.allows, guard.counts)
-    return partition_blocks(block_positions, run, tick)
+    block_positions = blocks.cut_classes(
+        space, partition, keys, satisfies=guard.allows, counts=guard.counts
+    )
+    return partition_blocks(block_positions, merge_in_block, tick)
 
 
 def compile_models(
@@ -351,15 +382,16 @@ def compile_models(
     table_shares: Mapping[str, NDArray[np.float64]],
     counts_persons: bool = False,
 ) -> Models:
-    """Compile models for the kernels, with one more column if they count persons.
+    """Convert models to the form that the kernels use.
 
     Parameters
     ----------
     names : the sensitive attributes, in the order of the columns.
     table_shares : by sensitive attribute, the share of each value in the table, float64 (s,).
+    counts_persons : True if a last column of values counts persons.
     """
-    widths = [len(table_shares[name]) for name in names] + [1] * counts_persons
-    compiled_models = Models(np.array(widths, np.int32), counts_persons)
+    n_values_by_column = [len(table_shares[name]) for name in names] + [1] * counts_persons
+    compiled_models = Models(np.array(n_values_by_column, np.int32), counts_persons)
     for model in models:
         kind, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
         if isinstance(model.distance, Hierarchy):
@@ -371,7 +403,7 @@ def compile_models(
             kind,
             names.index(model.attribute),
             model.level,
-            min(model.l, _LARGEST_L),
+            min(model.l, _MAX_L),
             table_shares[model.attribute],
             np.ascontiguousarray(parents, np.int32),
             np.ascontiguousarray(ranges, np.int32),
@@ -380,7 +412,7 @@ def compile_models(
 
 
 def add_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
-    """Add a last leaf for NULL below the root of the hierarchy of each model that has one."""
+    """Add a leaf for NULL, as the last one below the root, to the hierarchies of the models."""
     return tuple(
         replace(model, distance=_add_null_leaf(model.distance))
         if isinstance(model.distance, Hierarchy)
@@ -398,18 +430,23 @@ def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
 
 
-def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
-    """Return the released records of each stratum, layer and pattern of NULLs."""
+def _released_strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
+    """Return the released records of each stratum, int64 (m,) each."""
     released = np.flatnonzero(partition.labels >= 0)
     if not len(released):
         return []
-    if all(part is None for part in (microdata.strata, microdata.layers, microdata.valid)):
+    if all(division is None for division in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
     return [released[group] for group in group_positions(stratum_numbers(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
-    """Return the partition with each stratum as one class: no other satisfies the models better."""
+    """Return the partition whose classes are the strata; none comes closer to the models.
+
+    Parameters
+    ----------
+    n : the number of records.
+    """
     labels = np.full(n, -1, np.int32)
     for index, records in enumerate(strata):
         labels[records] = index

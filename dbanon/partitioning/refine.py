@@ -1,25 +1,28 @@
 """Refine partitions by a local search after the method, which never increases the loss.
 
 After methods on points, the search minimizes the sum of squares (SSE) of the points that the method
-used. It takes pools of neighbouring classes out of the partition, and applies all moves and swaps
-of records that reduce the loss. ``pass`` searches the pool of each class and its seven nearest
-classes, until nothing improves in any pool, at most eight times.
+used. A pool is a set of neighbouring classes. In each pool, the search applies all moves and swaps
+of records between its classes that reduce the loss. The effort ``pass`` searches the pool of each
+class and its seven nearest classes, until nothing improves in any pool, at most eight times.
 
-The other efforts then destroy and repair: the classes of a random pool are rebuilt, as many or one
-more or less, or a few records near each other are exchanged. The pool is searched again, and the
-result is kept if it reduces the loss. Classes with a larger loss are chosen more often.
-``thorough`` also accepts some increases (threshold accepting: Dueck & Scheuer 1990), in two runs
-with decreasing thresholds, each from the best partition so far, and returns the best one. After
-each run it combines the best partition of all classes that it has seen, even those of rejected
-partitions: a set partitioning problem, solved exactly in regions of about ten to eighty classes
-(kernels/points/recombine.hpp). For k above 32 this is skipped, because regions would hold too few
-classes.
+The other efforts then destroy and repair. They rebuild the classes of a random pool, into as many
+classes or one more or less, or exchange a few records near each other. The pool is searched again,
+and the result is kept if it reduces the loss. Classes with a larger loss are chosen more often.
+``thorough`` also accepts some increases (threshold accepting: Dueck & Scheuer 1990). It makes two
+runs with decreasing thresholds, each from the best partition so far, and returns the best one.
+After each run it forms the best partition from all classes that occurred in the run, even in
+rejected partitions. This is a set partitioning problem, which is solved exactly in regions of about
+ten to eighty classes (kernels/points/recombine.hpp). For k above 32 this is skipped, because
+regions would hold too few classes.
 
-Refined classes have k to 2k-1 records whatever the method returned: a class of 2k or more is cut
-where that reduces the loss most; cutting never increases it. Measures other than the minimized loss
-may increase. The search ends after a number of elementary steps that is the same on every machine:
-about 0.2 s for ``fast`` and 20 s for ``thorough``, more for many records and less for very few
-(``_EffortBudget``).
+Refined classes have k to 2k-1 records, even if the method returned larger ones: a class of 2k or
+more is cut where that reduces the loss most; cutting never increases the loss. Measures other than
+the minimized loss may increase. The search ends after a number of elementary steps that is the same
+on every machine: about 0.2 s for ``fast`` and 20 s for ``thorough``, more for many records and less
+for very few (``_EffortBudget``).
+
+For methods on mixed attributes, the search minimizes the information loss of generalized values
+(``refine_generalized``).
 """
 
 from __future__ import annotations
@@ -41,11 +44,11 @@ from dbanon.spaces.codes import CodeSpace
 from dbanon.spaces.mixed import MixedSpace
 from dbanon.spaces.numeric import Space
 
-# Maximum number of rounds, as a multiple of n / k. With models, which make classes larger, as a
-# multiple of the number of classes.
+# Maximum number of rounds by effort, as a multiple of n / k. If classes may be larger because of
+# models or an earlier step, it is a multiple of the number of classes.
 ROUNDS_PER_CLASS = {"pass": 4, "fast": 42, "thorough": 1200}
-# Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this; 0:
-# never.
+# Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this number;
+# with 0 they never do.
 _STOP_DIVISOR = {"pass": 3000, "fast": 3000, "thorough": 0}
 # Up to this number of records, the swaps that precede the rounds are skipped, except in blocks. For
 # few records rounds take little time, and reach a smaller loss without swaps, especially if classes
@@ -66,15 +69,16 @@ def refine_generalized(
     share: float = 1.0,
     guard: Guard | None = None,
 ) -> Partition:
-    """Reduce the loss of classes of k or more; suppressed records stay suppressed.
+    """Reduce the information loss of classes of k or more; suppressed records stay suppressed.
 
     Parameters
     ----------
     effort : ``pass``, ``fast`` or ``thorough``.
-    iterations : number of rounds; None for a number that depends on the effort, or fewer if they
+    iterations : number of rounds; None for a number that depends on the effort, or fewer if rounds
         no longer reduce the loss enough.
-    share : the share of these rounds to run, if the records are a block and this is one of several
-        steps; 1 for all.
+    seconds : must be None.
+    share : the share of the effort's rounds to run, if a block is refined in several steps; 1 to
+        run all of them.
     guard : privacy models that the classes satisfy before and afterwards; None without models.
 
     Raises
@@ -89,8 +93,7 @@ def refine_generalized(
     stop_divisor = 0
     if iterations is None:
         stop_divisor = _STOP_DIVISOR[effort]
-        # In later steps many classes have more than k records: classes of equal records were
-        # joined.
+        # Steps of blocks join classes of equal records, so that many have more than k records.
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
         iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
@@ -118,56 +121,58 @@ _NO_LIMIT = 2**63 - 1
 
 @dataclass(frozen=True)
 class _EffortBudget:
-    """A budget for an effort, in elementary steps of the kernel of about a nanosecond each.
+    """The budget of an effort, in elementary steps of the kernel of about a nanosecond each.
 
     Parameters
     ----------
-    n_steps : the number of steps, within the limits per record.
-    max_heat : upper limit of ``heat``.
+    n_steps : the number of steps, unless a limit per record applies.
+    max_steps_per_record : upper limit of steps, as a multiple of the number of records.
+    min_steps_per_record : lower limit of steps, as a multiple of the number of records.
+    max_threshold : upper limit of ``initial_threshold``, a share of a pool's loss.
     max_pool_classes : maximum number of classes in a pool.
     """
 
     n_steps: int
     max_steps_per_record: int
     min_steps_per_record: int
-    max_heat: float
+    max_threshold: float
     max_pool_classes: int
 
-    def steps(self, n: int) -> int:
-        """The number of steps for n records: ``n_steps``, within the limits per record."""
+    def steps_for(self, n: int) -> int:
+        """Return the number of steps for n records: ``n_steps``, within the limits per record."""
         return max(min(self.n_steps, self.max_steps_per_record * n), self.min_steps_per_record * n)
 
-    def heat(self, k: int) -> float:
-        """The largest increase that is accepted initially, as a share of a pool's loss.
+    def initial_threshold(self, k: int) -> float:
+        """Return the largest increase that is accepted initially, as a share of a pool's loss.
 
         It is smaller for larger classes, where one record contributes a smaller share of the loss;
         tuned for k = 3, 4, 5 and 10 on the CASC tables.
         """
-        return min(self.max_heat, 0.4 / k)
+        return min(self.max_threshold, 0.4 / k)
 
 
-# Budgets by effort. ``pass`` has none: it only consists of the local search, which always
-# completes.
+# Budgets by effort. ``pass`` has none: it consists only of the local search, which always runs to
+# its end.
 _EFFORT_BUDGETS = {
     "fast": _EffortBudget(
         n_steps=150_000_000,
         max_steps_per_record=250_000,
         min_steps_per_record=8_000,
-        max_heat=0.0,
+        max_threshold=0.0,
         max_pool_classes=6,
     ),
     "thorough": _EffortBudget(
         n_steps=17_000_000_000,
         max_steps_per_record=20_000_000,
         min_steps_per_record=2_000_000,
-        max_heat=0.09,
+        max_threshold=0.09,
         max_pool_classes=7,
     ),
 }
 
 
 def max_points_size(k: int) -> int:
-    """The maximum class size after refinement of points."""
+    """Return the maximum class size after refinement of points."""
     return 2 * k - 1
 
 
@@ -193,18 +198,21 @@ def refine_points(
     seed : the same seed gives the same classes, unless ``seconds`` is given.
     iterations : number of pools to rebuild; None for as many as the budget of the effort allows.
     seconds : time limit; None for no limit.
-    share : the share of the budget to use.
+    share : the share of the effort's budget to use.
     """
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
     budget = _EFFORT_BUDGETS[effort]
+    max_iterations, max_steps = iterations, _NO_LIMIT
+    if max_iterations is None:
+        max_iterations, max_steps = _NO_LIMIT, int(share * budget.steps_for(space.n_records))
     kernel = space.kernel(Refine, MixedRefine)(
         k,
         partition.labels,
-        _NO_LIMIT if iterations is None else iterations,
-        int(share * budget.steps(space.n_records)) if iterations is None else _NO_LIMIT,
+        max_iterations,
+        max_steps,
         seconds or 0.0,
-        budget.heat(k),
+        budget.initial_threshold(k),
         budget.max_pool_classes,
         seed,
     )
@@ -212,7 +220,7 @@ def refine_points(
 
 
 class Refinement(Protocol):
-    """A local search that never increases the loss, nor makes a class smaller than k."""
+    """A local search that never increases the loss and never makes a class smaller than k."""
 
     def __call__(
         self,
@@ -242,9 +250,9 @@ class RefinementStep:
 
     Parameters
     ----------
-    number : the index of the step.
-    direction : the principal direction that blocks are cut across, as in ``Blocks.cut_classes``.
-    share : its share of the effort.
+    number : the index of the step, from 0.
+    direction : the index of the principal direction that blocks are cut across, from 0.
+    share : the step's share of the effort.
     """
 
     number: int
@@ -252,17 +260,23 @@ class RefinementStep:
     share: float
 
 
-# Principal directions that blocks are cut across, by step.
+# Indices of the principal directions that blocks are cut across, for each step, by the value of
+# ``Method.refine``.
 _DIRECTIONS = {"points": (1, 0), "generalized": (0, 1)}
 
 
 def max_refined_size(name: str, k: int) -> int | None:
-    """The maximum class size after refinement; None without a limit."""
+    """Return the maximum class size after a refinement; None without a limit.
+
+    Parameters
+    ----------
+    name : the value of ``Method.refine``.
+    """
     return max_points_size(k) if name == "points" else None
 
 
 def refinement_steps(name: str) -> tuple[RefinementStep, ...]:
-    """The steps of a refinement, by the value of ``Method.refine``, in blocks."""
+    """Return the steps of a refinement in blocks, for a value of ``Method.refine``."""
     directions = _DIRECTIONS[name]
     return tuple(
         RefinementStep(i, direction, 1 / len(directions)) for i, direction in enumerate(directions)
@@ -304,7 +318,7 @@ def refine_classes(
     steps = refinement_steps(name)
     for step in steps:
 
-        def run(
+        def refine_in_block(
             block_index: int,
             records: NDArray[np.int64],
             tick: Tick,
@@ -318,11 +332,11 @@ def refine_classes(
                 name, space.take(records), part, policy, step, block_index, n, tick, block_guard
             )
 
-        def advance(share: float, step: RefinementStep = step) -> None:
+        def step_tick(share: float, step: RefinementStep = step) -> None:
             tick((step.number + share) * step.share)
 
         block_positions = blocks.cut_classes(space, partition, keys, step.direction)
-        partition = partition_blocks(block_positions, run, advance)
+        partition = partition_blocks(block_positions, refine_in_block, step_tick)
     return partition
 
 

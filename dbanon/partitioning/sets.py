@@ -1,13 +1,13 @@
-"""Make sets of columns k-anonymous by themselves: withhold rows and coarsen values.
+"""Make sets of columns (``also_k``) k-anonymous by themselves: withhold rows and coarsen values.
 
 A set has quasi-identifiers, columns that are copied unchanged, or both. Copied values cannot be
-changed, so rows are withheld before clustering if fewer than k rows of a stratum or pattern of
-NULLs share their combination. Then classes are joined into coarser ones until each contains every
-such combination in at least k rows or not at all. The quasi-identifiers of the set are released
-with the coarser classes; other columns keep the original classes and lose nothing. Sets that share
-quasi-identifiers are processed by ascending k, each starting from the coarser classes of the
-previous set. A column is therefore released with the coarsest classes of its sets, and earlier sets
-remain k-anonymous.
+changed, so rows are withheld before clustering if fewer than k rows of their stratum and pattern of
+NULLs share their combination of copied values. After clustering, classes are joined into coarser
+ones until each contains every such combination in at least k rows or not at all. The
+quasi-identifiers of the set are released with the coarser classes; other columns keep the original
+classes and lose nothing. Sets that share quasi-identifiers are processed by ascending k, each
+starting from the coarser classes of the previous set. A column is therefore released with the
+coarsest classes of its sets, and earlier sets remain k-anonymous.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ from dbanon.spaces.mixed import MixedSpace
 
 
 @dataclass(frozen=True, eq=False)
-class CoarserColumns(Partition):
-    """Classes of rows, some of which share the released value of an attribute.
+class CoarsenedPartition(Partition):
+    """Classes of rows, with coarser classes for some attributes.
 
     As in every partition, the rows of a class share their released values. Classes in the same
     coarser class of an attribute also share the value of that attribute.
 
     Parameters
     ----------
-    labels, method_counts : as in ``Partition``.
+    labels : int32 (n,), the class of each record, before joining; -1 if suppressed.
+    method_counts : counts that the method reports, by name.
     coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
         gaps. Other attributes are released with the classes themselves.
     """
@@ -75,13 +76,18 @@ class CoarserColumns(Partition):
         return groupings
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
-        """The classes of rows, and int32 (n_classes, w), their coarser class in each grouping."""
+        """The partition into classes, and their coarser classes, int32 (n_classes, n_groupings)."""
         return Partition(self.labels, self.method_counts), np.column_stack(
             self._distinct_groupings()
         )
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attributes, possibly none, and the classes with which they are released."""
+        """For each grouping, its attributes (possibly none) and the classes they are released with.
+
+        Parameters
+        ----------
+        names : the attributes to group.
+        """
         groupings = self._distinct_groupings()
         names_by_grouping: list[list[str]] = [[] for _ in groupings]
         for name in names:
@@ -95,31 +101,39 @@ class CoarserColumns(Partition):
             for grouped_names, grouping in zip(names_by_grouping, groupings, strict=True)
         ]
 
-    def take(self, records: NDArray[np.int64]) -> CoarserColumns:
-        """As ``Partition.take``; classes without records are left out."""
+    def take(self, records: NDArray[np.int64]) -> CoarsenedPartition:
+        """Build a partition from the classes of some records, as ``Partition.take`` does.
+
+        Classes without records are left out.
+
+        Parameters
+        ----------
+        records : int64 (m,), for each new record, the index of the record here whose class it gets;
+            -1 to suppress it.
+        """
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         released = labels >= 0
-        remaining, class_numbers = np.unique(labels[released], return_inverse=True)
+        remaining_classes, class_numbers = np.unique(labels[released], return_inverse=True)
         labels[released] = class_numbers.reshape(-1)
         coarser = {
-            name: np.unique(coarser_classes[remaining], return_inverse=True)[1]
+            name: np.unique(coarser_classes[remaining_classes], return_inverse=True)[1]
             .reshape(-1)
             .astype(np.int32)
             for name, coarser_classes in self.coarser.items()
         }
-        return CoarserColumns(labels, coarser, self.method_counts)
+        return CoarsenedPartition(labels, coarser, self.method_counts)
 
 
 def feasible_records(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the records, int64 (m,) ascending, whose sets of columns can be k-anonymous.
+    """Return the records for which all sets of columns can be k-anonymous, int64 (m,), ascending.
 
-    With entities, counts persons and leaves out all records of a person in a stratum.
+    With entities, it counts persons, and leaves out all records of a person in a stratum together.
 
     Parameters
     ----------
-    records : the records to choose from, int64, ascending.
+    records : int64 (r,), ascending, the records to choose from.
     """
     units = microdata.units
     copied_codes = [
@@ -147,7 +161,11 @@ def feasible_records(
 
 
 def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) -> None:
-    """Check that enough records are feasible (``feasible_records``).
+    """Check that enough records remain for sets of columns to be k-anonymous.
+
+    Parameters
+    ----------
+    n_records : the number of ``feasible_records``; all others would be withheld.
 
     Raises
     ------
@@ -183,12 +201,13 @@ def coarsen_for_sets(
 
     Parameters
     ----------
-    clustering : the classes of feasible records.
-    memory_limit : bytes that counts per class and combination may use; None for no limit.
+    clustering : the classes of the ``feasible_records``; others are suppressed.
+    memory_limit : the bytes that counts per class and combination of copied values may use; None
+        for no limit.
 
     Raises
     ------
-    MemoryLimit : the counts would need more.
+    MemoryLimit : these counts would need more memory.
     """
     if not policy.also_k:
         return clustering
@@ -210,16 +229,19 @@ def coarsen_for_sets(
                 [name for name in column_set.columns if name in names], coarser_classes
             )
     return replace(
-        clustering, classes=CoarserColumns(partition.labels, coarser, partition.method_counts)
+        clustering, classes=CoarsenedPartition(partition.labels, coarser, partition.method_counts)
     )
 
 
 def _k_of_set(column_set: ColumnSet, policy: Policy) -> int:
+    """Return the k of a set, which is that of the policy unless the set has its own."""
     return int(policy.k if column_set.k is None else column_set.k)
 
 
 def _link_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
-    """Group the sets that share quasi-identifiers, each group by ascending k; leaves out others.
+    """Group the sets that share quasi-identifiers, each group by ascending k.
+
+    A set that shares none is a group by itself. Sets without quasi-identifiers are left out.
 
     Parameters
     ----------
@@ -246,9 +268,14 @@ def _link_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
 
 
 def _copied_codes(microdata: Microdata, column_set: ColumnSet) -> list[NDArray[np.int32]]:
-    """Display codes of the set's copied columns, without strata columns, which no class crosses."""
+    """Return codes of the texts that readers see in the set's copied columns, int32 (n,) each.
+
+    Columns of strata are left out: their values are equal in each class.
+    """
     return [
-        microdata.sensitive[n].display_codes for n in column_set.columns if n in microdata.sensitive
+        microdata.sensitive[name].display_codes
+        for name in column_set.columns
+        if name in microdata.sensitive
     ]
 
 
@@ -268,18 +295,19 @@ def _merge_for_set(
     }
     trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
     set_policy = replace(policy, weights=weights, hierarchies=trees)
-    space = make_cost_space_builder(set_microdata, measures, set_policy)
+    build_space = make_cost_space_builder(set_microdata, measures, set_policy)
     released = np.flatnonzero(partition.labels >= 0)
-    codes = np.column_stack(
+    # The column of zeros serves sets that have no copied columns.
+    copied_codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
     )
-    units, keys = microdata.units, microdata.ordered_keys
+    units, record_keys = microdata.units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
     n_classes_done = 0
     for records in (
         released[group] for group in group_positions(stratum_numbers(microdata)[released])
     ):
-        _, combinations = np.unique(codes[records], axis=0, return_inverse=True)
+        _, combinations = np.unique(copied_codes[records], axis=0, return_inverse=True)
         _, class_labels = np.unique(partition.labels[records], return_inverse=True)
         partition_in_stratum = Partition(class_labels.reshape(-1))
         guard = _each_k_guard(
@@ -288,19 +316,19 @@ def _merge_for_set(
             None if units is None else units[records],
         )
         require_memory(
-            4,
-            partition_in_stratum.n_classes,
-            int(guard.models.widths[0]),
-            f"({', '.join(column_set.columns)})",
-            "combinations of copied values",
-            memory_limit,
+            count_bytes=4,
+            n_classes=partition_in_stratum.n_classes,
+            n_values=int(guard.models.widths[0]),
+            columns=f"({', '.join(column_set.columns)})",
+            counted_noun="combinations of copied values",
+            memory_limit=memory_limit,
         )
-        cost_space = space(records)
+        cost_space = build_space(records)
         partition_in_stratum = _join_same_ranges(
             cost_space, partition_in_stratum, guard, _k_of_set(column_set, policy)
         )
         partition_in_stratum = merge_by_blocks(
-            cost_space, partition_in_stratum, keys[records], guard, policy, tick
+            cost_space, partition_in_stratum, record_keys[records], guard, policy, tick
         )
         merged = merge_block(cost_space, partition_in_stratum, guard, tick)
         labels[records] = merged.labels + np.int32(n_classes_done)
@@ -309,9 +337,13 @@ def _merge_for_set(
 
 
 def _join_same_ranges(space: MixedSpace, partition: Partition, guard: Guard, k: int) -> Partition:
-    """Join classes with the same ranges in all attributes, if one of them fails the guard.
+    """Join classes with the same ranges in all attributes if one of them violates the models.
 
     This loses no information, and leaves few classes if there are few distinct values.
+
+    Parameters
+    ----------
+    guard : the result of ``_each_k_guard``.
     """
     counts = guard.counts(partition.labels.astype(np.int64), partition.n_classes)[
         :, : guard.models.widths[0]
@@ -345,19 +377,20 @@ def _each_k_guard(
     Parameters
     ----------
     combinations : int32 (n,), the combination of copied values of each record.
-    units : the person of each record, int64 (n,); None if rows are counted.
+    units : int64 (n,), the unit of each record (``Microdata.units``), to count persons; None to
+        count rows.
     """
     n_combinations, columns = int(combinations.max(initial=0)) + 1, [combinations]
-    widths = [n_combinations]
+    n_values_by_column = [n_combinations]
     if units is not None:
         columns = [
             np.where(first_record_mask(units, combinations), combinations, np.int32(-1)),
             np.where(first_record_mask(units), np.int32(0), np.int32(-1)),
         ]
-        widths.append(1)
-    models = Models(np.array(widths, np.int32), units is not None)
-    no_parents = np.empty(0, np.int32)
-    models.add(
-        "each_k", 0, float(k), 1, np.zeros(n_combinations), no_parents, np.empty((0, 2), np.int32)
-    )
+        n_values_by_column.append(1)
+    models = Models(np.array(n_values_by_column, np.int32), units is not None)
+    # The model has no hierarchy, and ignores l and the shares of values in the table.
+    l_of_diversity, table_shares = 1, np.zeros(n_combinations)
+    no_parents, no_ranges = np.empty(0, np.int32), np.empty((0, 2), np.int32)
+    models.add("each_k", 0, float(k), l_of_diversity, table_shares, no_parents, no_ranges)
     return Guard(np.ascontiguousarray(np.column_stack(columns), np.int32), models)

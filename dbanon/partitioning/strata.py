@@ -20,12 +20,13 @@ from dbanon.measures.recount import count_values, positions_of_codes
 
 
 def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
-    """Return the strata: sets of records that classes must not cross.
+    """Return the strata: sets of records that classes must not cross, int64 (m,) each.
+
+    If the policy withholds records with NULLs, they must have been removed before.
 
     Raises
     ------
-    NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them. Records
-        to be withheld for NULLs have been removed before.
+    NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     """
     n = microdata.n_records
     divisions = (microdata.strata, microdata.layers, microdata.valid)
@@ -34,13 +35,15 @@ def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
         return group_positions(stratum_numbers(microdata))
     null_counts = (~microdata.valid).sum(axis=0).tolist()
-    raise null_error({a.name: n for a, n in zip(microdata.attributes, null_counts, strict=True)})
+    names = [attribute.name for attribute in microdata.attributes]
+    raise null_error(dict(zip(names, null_counts, strict=True)))
 
 
 def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | None:
-    """Return the records of strata and patterns of NULLs below k, int64 (m,), to be withheld.
+    """Return the records to withhold because their stratum has fewer than k; int64 (m,), ascending.
 
-    Returns None if there are none, if the policy withholds nothing, or if no stratum has k.
+    Strata include patterns of NULLs. Returns None if there are no such records, if the policy does
+    not allow withholding, or if no stratum has k.
 
     Raises
     ------
@@ -54,39 +57,46 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
 
 
 def stratum_numbers(microdata: Microdata) -> NDArray[np.int64]:
-    """Number the combinations of stratum, layer and pattern of NULLs; int64 (n,), by record."""
+    """Number the combinations of strata columns, layer and pattern of NULLs; int64 (n,)."""
     n = microdata.n_records
     strata = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     numbers: NDArray[np.int64] = np.asarray(strata, np.int64)
     patterns = None if microdata.valid is None else pattern_codes(microdata.valid)
     for division in (microdata.layers, patterns):
         if division is not None:
-            both = numbers * (int(division.max(initial=0)) + 1) + division
-            numbers = np.unique(both, return_inverse=True)[1].reshape(-1)
+            combinations = numbers * (int(division.max(initial=0)) + 1) + division
+            numbers = np.unique(combinations, return_inverse=True)[1].reshape(-1)
     return numbers
 
 
 def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Number the patterns of NULLs; int64 (n,), by record, in the order of rows of bool (n, d)."""
+    """Number the patterns of NULLs, in ascending order of the distinct rows; int64 (n,), by record.
+
+    Parameters
+    ----------
+    valid : bool (n, d), False where NULL.
+    """
     packed = np.packbits(valid, axis=1)
     if packed.shape[1] > 8:
         return np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    # Write each pattern as one number, with the first attribute as its highest bit.
-    wide = np.zeros((len(valid), 8), np.uint8)
-    wide[:, : packed.shape[1]] = packed
-    numbers = wide.view(">u8").reshape(-1).astype(np.uint64)
+    # Pack each pattern into one number, with the first attribute as its highest bit.
+    pattern_bytes = np.zeros((len(valid), 8), np.uint8)
+    pattern_bytes[:, : packed.shape[1]] = packed
+    numbers = pattern_bytes.view(">u8").reshape(-1).astype(np.uint64)
     codes: NDArray[np.int64] = np.unique(numbers, return_inverse=True)[1].reshape(-1)
     return codes
 
 
-def null_error(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
+def null_error(null_counts: Mapping[str, int]) -> NullInQuasiIdentifier:
     """Build the error for NULLs if no option says how to treat them.
 
     Parameters
     ----------
-    rows : number of rows with NULL, by quasi-identifier.
+    null_counts : the number of rows with NULL, by quasi-identifier.
     """
-    null_texts = [f'"{name}" in {pluralize(count, "row")}' for name, count in rows.items() if count]
+    null_texts = [
+        f'"{name}" in {pluralize(count, "row")}' for name, count in null_counts.items() if count
+    ]
     return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(null_texts)}.",
         hint='Choose `nulls="category"` (classes within each pattern of NULLs) or `nulls="merge"`'
@@ -116,12 +126,19 @@ def too_few_error(
     records: NDArray[np.int64],
     n_strata: int,
 ) -> TooFewRecords:
-    """Build the error for a stratum of too few records, int64 (r,)."""
+    """Build the error for a stratum with too few records or persons.
+
+    Parameters
+    ----------
+    records : int64 (r,), the records of the stratum.
+    n_strata : the number of all strata.
+    """
     null_columns = None
     if microdata.valid is not None and n_strata > 1:
-        present = microdata.valid[records[0]]
-        presence = zip(microdata.attributes, present, strict=True)
-        null_columns = [attribute.name for attribute, is_present in presence if not is_present]
+        attribute_validity = zip(microdata.attributes, microdata.valid[records[0]], strict=True)
+        null_columns = [
+            attribute.name for attribute, is_valid in attribute_validity if not is_valid
+        ]
     return too_few_error_for_count(
         policy.k,
         count_for_k(microdata, records),
@@ -149,10 +166,12 @@ def too_few_error_for_count(
 
     Parameters
     ----------
-    count, unit : the number of records or persons, and which of the two.
+    count : the number of records or persons in the stratum.
+    unit : the counted items as a plural noun, "records" or "persons".
+    n_strata : the number of all strata.
     withheld : number of records that are withheld because of a NULL.
     null_columns : quasi-identifiers that are NULL in the whole stratum; None if there are no NULLs.
-    has_columns : True if strata are those of columns, not only of patterns of NULLs.
+    has_columns : True if columns define strata, so that they are not only patterns of NULLs.
     is_merged : True if rare patterns of NULLs have joined larger ones where possible.
     """
     if n_strata == 1:
@@ -194,16 +213,26 @@ def code_released_values(
     measures: Measures,
     memory_limit: int | None,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
-    """Encode the values of released records, int32 (n,), by sensitive column, and count the codes.
+    """Encode and count the values of the models' sensitive columns in released records.
 
-    A code is the position of a value among the released ones, or that of its leaf; NULL comes last.
-    So a recount of the release finds the same codes. The frequencies are those of the table's
-    released records or persons.
+    A code is the position of the value among the released values or, with a hierarchy, that of its
+    leaf; NULL comes last. So a recount of the release finds the same codes.
+
+    Parameters
+    ----------
+    attributes : the sensitive attributes, by name.
+    measures : the measures of the table.
+    memory_limit : the bytes that counts per class and value may use; None for no limit.
+
+    Returns
+    -------
+    Two dicts by sensitive column: the code of each record, int32 (n,), and the frequencies of the
+    codes among the table's released records or persons.
 
     Raises
     ------
     HierarchyBroken : a released value is not a leaf.
-    MemoryLimit : counts per class and value would need more than ``memory_limit`` bytes.
+    MemoryLimit : counts per class and value would need more memory.
     """
     released = partition.labels >= 0
     units = microdata.units if microdata.sensitive else None
@@ -223,16 +252,23 @@ def code_released_values(
         np.add.at(counts, position_of_code, frequencies.counts)
         frequencies_by_column[name] = ValueFrequencies(counts, share_base=frequencies.share_base)
         n_values = count_values(models, name, positions[name])
-        require_memory(8, partition.n_classes, n_values, f'"{name}"', "values", memory_limit)
+        require_memory(
+            count_bytes=8,
+            n_classes=partition.n_classes,
+            n_values=n_values,
+            columns=f'"{name}"',
+            counted_noun="values",
+            memory_limit=memory_limit,
+        )
     return positions, frequencies_by_column
 
 
 def _codes_in_table(frequencies: ValueFrequencies, column: CodedColumn) -> NDArray[np.int64]:
-    """Return the code in the table of each value of a column, int64."""
+    """Return, for each distinct value of a column, its code in the table's frequencies, int64."""
     if column.values == frequencies.values:
         return np.arange(len(column.values))
-    code_of = {value: code for code, value in enumerate(frequencies.values)}
-    return np.array([code_of[value] for value in column.values], np.int64)
+    code_by_value = {value: code for code, value in enumerate(frequencies.values)}
+    return np.array([code_by_value[value] for value in column.values], np.int64)
 
 
 def require_memory(
@@ -254,7 +290,7 @@ def require_memory(
 
     Raises
     ------
-    MemoryLimit : they would need more than ``memory_limit`` bytes.
+    MemoryLimit : the counts would need more than ``memory_limit`` bytes.
     """
     needed = _COPIES_OF_COUNTS * count_bytes * n_classes * n_values
     if memory_limit is not None and needed > memory_limit:

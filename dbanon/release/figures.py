@@ -167,7 +167,7 @@ def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _S
         if column is None:
             columns.append(original_column)
             continue
-        has_value = pairs.cells([column])
+        has_value = pairs.valid_cells([column])
         is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
         rows = column.released[pairs.labels]
         original, exponent = np.array(rows, np.float64), column.scale.exponent
@@ -259,7 +259,7 @@ def _publish_loss(
             figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
         )
     if name == "direct_loss":
-        has_value = pairs.cells(pairs.columns)
+        has_value = pairs.valid_cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if has_value is None else int(has_value.sum())
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
@@ -267,7 +267,7 @@ def _publish_loss(
 
 def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
     """Compute the public sums of squared deviations in a number column."""
-    has_value = pairs.cells([column])
+    has_value = pairs.valid_cells([column])
     power = -column.scale.exponent
     original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
     is_present = None if has_value is None else has_value[:, 0]

@@ -434,7 +434,7 @@ def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[
 def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
     """Compute the public sums of the distances between originals and released values."""
     numbers = as_numbers(column)
-    has_value = pairs.cells([column if numbers is None else numbers])
+    has_value = pairs.valid_cells([column if numbers is None else numbers])
     is_present = None if has_value is None else has_value[:, 0]
     if numbers is not None:
         power = -numbers.scale.exponent
@@ -451,7 +451,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         if column.suppressed is None:
             return sums
         # Here suppressed cells count as cells of the column.
-        all_cells = pairs.cells([column])
+        all_cells = pairs.valid_cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if is_present is None else int(is_present.sum())

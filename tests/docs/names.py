@@ -83,7 +83,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("data/counts", "data/partition", "doors/jobfile/models", "partitioning/sets"),
             *("release/private_report", "run/outlook"),
         ),
-        "way": ("bounds/certificate",),
+        "way": ("extensions/bounds/certificate",),
         # The result of clustering: too many places use it.
         "Found": ("data/partition",),
         # The name of a staging table.

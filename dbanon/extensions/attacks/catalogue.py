@@ -12,7 +12,7 @@ from dbanon.extensions.attacks.task import AttackData
 
 
 class Attack(NamedTuple):
-    """An attack: its function, and a description in one line."""
+    """An attack: the function that runs it, and a description in one line."""
 
     run: Callable[[AttackData], AttackResult]
     summary: str

@@ -1,8 +1,9 @@
 """attribute_inference: the nearest released row reveals a person's value in a column.
 
-The attacker knows all columns but one, picks a nearest row by these, and guesses its value. A guess
-is right if it is a label or interval that covers the person's value, or a number close enough.
-Random guesses are values of any row, so a label that covers everything is not a risk.
+The attacker knows all columns of a person except one. They find the nearest row by the known
+columns, and guess that the person has this row's value in the secret column. A guess is right if it
+is a label or interval that covers the person's value, or a number close enough. Random guesses use
+the value of a random row, so a label that covers all values is no risk.
 
 Source: Giomi et al. 2023, section 4.3.
 """
@@ -15,15 +16,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.rates import NO_GUESSES, AttackResult, Rate
 from dbanon.extensions.attacks.task import TIE_TOLERANCE, AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import Numbers
 
 NAME = "attribute_inference"
-SUMMARY = "The nearest released row tells a column of a person whose others are known"
-ONE_COLUMN_NOTE = "a record of one column has no others to infer it from"
+SUMMARY = "The nearest released row reveals a column of a person whose other columns are known"
+ONE_COLUMN_NOTE = "there is only one column, and no other to infer it from"
 
-# Two arrays: the record of each guess, int64 (g,), and whether the guess is right, bool (g,).
+# Two arrays: the record of each guess, int64 (g,), and True for right guesses, bool (g,).
 Guesses: TypeAlias = "tuple[Ints, NDArray[np.bool_]]"
 
 
@@ -31,26 +32,26 @@ def attack(data: AttackData) -> AttackResult:
     """Guess each column of sampled records; ``columns`` of the result has one result per column."""
     p = len(data.columns)
     if p < 2:
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN_NOTE)
-    by_column = {}
-    # For all secrets: guesses about originals, random ones, and about control records.
+        return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
+    result_by_column = {}
+    # By secret column: guesses about originals, random guesses, and guesses about control records.
     attack_guesses: list[Guesses] = []
     random_guesses: list[Guesses] = []
     control_guesses: list[Guesses] = []
     for secret, column in enumerate(data.columns):
         rng = data.rng(f"{NAME} {secret}")
         known_columns = [index for index in range(p) if index != secret]
-        targets = data.targets(rng)
+        targets = data.sample_targets(rng)
         tolerance = _guess_tolerance(data, secret)
         # Without control records there is only one array of targets.
         for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
-            rows, _ = data.nearest(records, known_columns, rng)
+            rows, _ = data.find_nearest_rows(records, known_columns, rng)
             guesses.append((records, _is_right(data, secret, records, rows, tolerance)))
             data.tick(secret / p)
-        random_rows = data.random_rows(rng, len(targets[0]))
+        random_rows = data.draw_rows(rng, len(targets[0]))
         is_right = _is_right(data, secret, targets[0], random_rows, tolerance)
         random_guesses.append((targets[0], is_right))
-        by_column[column.name] = AttackResult(
+        result_by_column[column.name] = AttackResult(
             _rate(attack_guesses[-1:]),
             _rate(random_guesses[-1:]),
             _rate(control_guesses[-1:]) if control_guesses else None,
@@ -59,18 +60,25 @@ def attack(data: AttackData) -> AttackResult:
         _rate(attack_guesses),
         _rate(random_guesses),
         _rate(control_guesses) if control_guesses else None,
-        by_column,
+        result_by_column,
     )
 
 
 def _rate(guesses: Sequence[Guesses]) -> Rate:
-    """The rate of right guesses over several columns."""
+    """Compute the rate of right guesses over several columns."""
     records, is_right = zip(*guesses, strict=True)
     return Rate.of_records(np.concatenate(records), np.concatenate(is_right))
 
 
 def _guess_tolerance(data: AttackData, secret: int) -> float:
-    """The distance up to which a guess is right; only rounding errors for labels and intervals."""
+    """Return the distance up to which a guess is right.
+
+    For labels and intervals it only allows for rounding errors.
+
+    Parameters
+    ----------
+    secret : index of the guessed column.
+    """
     column = data.columns[secret]
     if not isinstance(column, Numbers) or column.ordinal:
         return TIE_TOLERANCE
@@ -84,6 +92,14 @@ def _guess_tolerance(data: AttackData, secret: int) -> float:
 def _is_right(
     data: AttackData, secret: int, records: Ints, rows: Ints, tolerance: float
 ) -> NDArray[np.bool_]:
-    """bool (g,), True if the row's value is a right guess of the record's secret column."""
+    """Return bool (g,), True if the row's value is a right guess of the record's secret column.
+
+    Parameters
+    ----------
+    secret : index of the guessed column.
+    records : int64 (g,), the record of each guess.
+    rows : int64 (g,), the released row of each guess.
+    tolerance : the distance up to which a guess is right.
+    """
     distances = distances_with_nulls(data.columns[secret], records, rows)
     return np.asarray(distances <= tolerance)

@@ -140,7 +140,7 @@ def _select_outliers(
     candidates = rng.choice(
         attack_data.n_members, min(_MAX_SAMPLE_RECORDS, attack_data.n_members), replace=False
     )
-    rows = attack_data.random_rows(rng, min(_MAX_SAMPLE_RECORDS, len(attack_data.weights)))
+    rows = attack_data.draw_rows(rng, min(_MAX_SAMPLE_RECORDS, len(attack_data.weights)))
     distances = np.zeros((len(candidates), len(rows)))
     for column in attack_data.columns:
         distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])

@@ -1,8 +1,8 @@
 """linkability: released rows connect two parts of a person's record.
 
-The attacker has two sources with different columns of a person. They find a nearest row by the
-columns of each source, and link the two parts if it is the same row. Among k identical rows they
-choose one at random.
+The attacker has two sources with different columns of a person. They find the nearest row by the
+columns of each source, and link the two parts if both find the same row. Among k identical rows
+they choose one at random.
 
 Source: Giomi et al. 2023, section 4.2, with one neighbour.
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.rates import NO_GUESSES, AttackResult, Rate
 from dbanon.extensions.attacks.task import AttackData, Ints
 
 NAME = "linkability"
 SUMMARY = "Two parts of a person's record are found in the same released row"
-ONE_COLUMN_NOTE = "a record of one column has no two parts"
+ONE_COLUMN_NOTE = "there is only one column, so records have no two parts"
 
 
 def attack(data: AttackData) -> AttackResult:
     """Link the parts of sampled records."""
     if not all(data.source_columns):
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN_NOTE)
+        return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
     rng = data.rng(NAME)
-    targets = data.targets(rng)
+    targets = data.sample_targets(rng)
     rates = [_linkage_rate(data, records, rng) for records in targets]
-    random_rows = [data.random_rows(rng, len(targets[0])) for _ in range(2)]
+    random_rows = [data.draw_rows(rng, len(targets[0])) for _ in range(2)]
     copies = [rng.integers(data.weights[rows]) for rows in random_rows]
     is_linked = (random_rows[0] == random_rows[1]) & (copies[0] == copies[1])
     return AttackResult(
@@ -37,9 +37,9 @@ def attack(data: AttackData) -> AttackResult:
 
 
 def _linkage_rate(data: AttackData, records: Ints, rng: np.random.Generator) -> Rate:
-    """The rate of records whose nearest rows by both sources are the same copy of the same row."""
+    """Return the rate of records for which both sources find the same copy of the same row."""
     (first_rows, first_copies), (second_rows, second_copies) = (
-        data.nearest(records, columns, rng) for columns in data.source_columns
+        data.find_nearest_rows(records, columns, rng) for columns in data.source_columns
     )
     is_linked = (first_rows == second_rows) & (first_copies == second_copies)
     data.tick(1.0)

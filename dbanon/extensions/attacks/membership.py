@@ -4,7 +4,8 @@ The attacker can run the release method. They release tables of other persons, h
 with the target's record, and compute features of each release: the distances of its rows from the
 target, and overall means. On one half of the releases they choose the feature and threshold that
 classify best. The risk is Stadler's advantage on the other half: 2 (share of right guesses) - 1.
-With epsilon-differential privacy it is at most (e^epsilon - 1)/(e^epsilon + 1) for any features.
+With epsilon-differential privacy the advantage is at most (e^epsilon - 1)/(e^epsilon + 1), whatever
+the features are.
 
 Source: T. Stadler, B. Oprisanu and C. Troncoso, "Synthetic data – anonymisation groundhog day",
 USENIX Security 2022, with a threshold in place of their classifiers.
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.rates import NO_GUESSES, AttackResult, Rate
 from dbanon.extensions.attacks.task import AttackData, distances_with_nulls
 from dbanon.measures.attributes import Floats, Numbers
 
 NAME = "membership"
-SUMMARY = "Releases tell whether a person's record was in the input"
+SUMMARY = "Releases reveal whether a person's record was in the input"
 # Features use the mean distance of this many nearest rows.
 _N_NEAREST = 10
 
@@ -51,21 +52,25 @@ def release_features(data: AttackData, target: int) -> Floats:
 
 
 def membership_rate(with_target: Floats, without_target: Floats) -> Rate:
-    """The rate of right guesses on the second half, with the best threshold of the first half.
+    """Return the rate of right guesses about the second half of the releases.
+
+    Guesses use the feature and threshold that classify the first half best.
 
     Parameters
     ----------
-    with_target, without_target : float64 (r, f), features of r releases each; r is even.
+    with_target, without_target : float64 (r, f), features of r releases each, whose input had the
+        target's record or did not have it; r is even.
     """
     half = len(with_target) // 2
     # The feature, the threshold, and whether larger values suggest the target's presence.
     max_right, classifier = -1, (0, 0.0, True)
     for feature in range(with_target.shape[1]):
-        present, absent = with_target[:half, feature], without_target[:half, feature]
-        values = np.unique(np.concatenate((present, absent)))
+        values_with = with_target[:half, feature]
+        values_without = without_target[:half, feature]
+        values = np.unique(np.concatenate((values_with, values_without)))
         thresholds = (values[:-1] + values[1:]) / 2 if len(values) > 1 else values
-        n_right_above = (present[:, None] > thresholds).sum(axis=0)
-        n_right_above += (absent[:, None] <= thresholds).sum(axis=0)
+        n_right_above = (values_with[:, None] > thresholds).sum(axis=0)
+        n_right_above += (values_without[:, None] <= thresholds).sum(axis=0)
         for n_right, is_above in ((n_right_above, True), (2 * half - n_right_above, False)):
             best = int(n_right.argmax())
             if n_right[best] > max_right:
@@ -83,4 +88,4 @@ def membership_rate(with_target: Floats, without_target: Floats) -> Rate:
 def attack(rates: list[Rate]) -> AttackResult:
     """Combine the rates of all targets, each of which was attacked with separate releases."""
     total = Rate(sum(rate.right for rate in rates), sum(rate.guesses for rate in rates))
-    return AttackResult(total, Rate(0, 0), chance=0.5)
+    return AttackResult(attack=total, random=NO_GUESSES, chance=0.5)

@@ -6,9 +6,10 @@ the excess for originals over the rate in the population:
     (attack - reference) / (1 - reference)
 
 where the reference is the rate of the control group, or of random guesses if there is none. Each
-rate has a 97.5 % Wilson interval, so that both hold together with about 95 % or more even if they
-are dependent, unless guesses are few. The bounds of the risk combine the least favourable bounds of
-both. Several guesses about one record are dependent, so intervals use the effective sample size.
+rate has a 97.5 % Wilson interval. Both intervals together then hold with a probability of about
+95 % or more, even if the rates are dependent, unless there are few guesses. The interval of the
+risk combines the least favourable ends of both intervals. Several guesses about one record are
+dependent, so intervals use the effective sample size.
 
 Sources: M. Giomi, F. Boenisch, C. Wehmeyer and B. Tasnádi, "A unified framework for quantifying
 privacy risk in synthetic data", PoPETs 2023; E. Wilson, "Probable inference, the law of succession,
@@ -25,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Two-sided quantiles of the normal distribution: 97.5 % for each of two rates, 95 % for one rate.
+# Quantiles of the normal distribution for two-sided intervals: 97.5 % for each of two rates, and
+# 95 % for a single rate.
 _Z_EACH_OF_TWO, _Z_SINGLE = 2.241402727604947, 1.959963984540054
 
 
@@ -46,11 +48,11 @@ class Rate:
 
     @classmethod
     def of_records(cls, records: NDArray[np.int64], right: NDArray[np.bool_]) -> Rate:
-        """Build the rate of guesses of which several may be about the same record.
+        """Build the rate of guesses, several of which may be about the same record.
 
-        Such guesses are correlated. The effective sample size (Kish) is the number of independent
-        guesses with the variance that results from sampling records. If all guesses are right, or
-        all wrong, it is the number of records.
+        Guesses about the same record are correlated. The effective sample size (Kish) is the number
+        of independent guesses whose rate would have the same variance. If all guesses are right, or
+        all are wrong, it is the number of records.
 
         Parameters
         ----------
@@ -75,18 +77,26 @@ class Rate:
         return self.right / self.guesses if self.guesses else None
 
     def interval(self, z: float = _Z_SINGLE) -> tuple[float, float]:
-        """The Wilson interval of the share, with normal quantile z; 0 to 1 without guesses."""
+        """Return the Wilson interval of the share of right guesses; 0 to 1 without guesses.
+
+        Parameters
+        ----------
+        z : the normal quantile of the interval's confidence.
+        """
         if not self.guesses:
             return 0.0, 1.0
         n, share = self.independent or self.guesses, self.right / self.guesses
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-        low = 0.0 if self.right == 0 else max(middle - half, 0.0)
-        return low, 1.0 if self.right == self.guesses else min(middle + half, 1.0)
+        half_width = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        low = 0.0 if self.right == 0 else max(middle - half_width, 0.0)
+        return low, 1.0 if self.right == self.guesses else min(middle + half_width, 1.0)
+
+
+NO_GUESSES = Rate(right=0, guesses=0)
 
 
 def _excess_rate(attack: float, reference: float) -> float:
-    """The excess of an attack's rate over the reference rate; 0 if the reference is 1."""
+    """Return the excess of an attack's rate over the reference rate; 0 if the reference is 1."""
     return 0.0 if reference >= 1 else (attack - reference) / (1 - reference)
 
 
@@ -96,11 +106,12 @@ class AttackResult:
 
     Parameters
     ----------
-    attack : guesses about originals.
-    random : guesses that ignore how released values are combined.
-    control : guesses about records that are not in the release; None without a control group.
-    columns : results by secret column, if there are several.
-    chance : the exact rate of random guesses, if known.
+    attack : the rate of guesses about originals.
+    random : the rate of guesses that ignore how values are combined in released rows.
+    control : the rate of guesses about records that are not in the release; None without a control
+        group.
+    columns : results by guessed column, if the attack guesses several columns.
+    chance : the exact rate of random guesses; None if unknown.
     note : why there is no figure, or a caveat.
     """
 
@@ -113,24 +124,24 @@ class AttackResult:
 
     @property
     def reference(self) -> Rate:
-        """The rate that attacks reach without the release: of controls, or of random guesses."""
+        """The rate without the release: that of the control group, or of random guesses."""
         return self.random if self.control is None else self.control
 
     @property
     def risk(self) -> float | None:
-        """The excess over the reference: 0 or less for none, at most 1; None without guesses."""
+        """The excess over the reference, at most 1; 0 or less is no risk. None without guesses."""
         attack = self.attack.value
         reference = self.reference.value if self.chance is None else self.chance
         return None if attack is None or reference is None else _excess_rate(attack, reference)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The confidence interval of the risk, about 95 % or more; may be below 0."""
+        """The ends of the risk's confidence interval of about 95 % or more; may be below 0."""
         if self.risk is None:
             return None
         if self.chance is not None:
-            ends = self.attack.interval()
-            return _excess_rate(ends[0], self.chance), _excess_rate(ends[1], self.chance)
+            low, high = self.attack.interval()
+            return _excess_rate(low, self.chance), _excess_rate(high, self.chance)
         (attack_low, attack_high), (reference_low, reference_high) = (
             rate.interval(_Z_EACH_OF_TWO) for rate in (self.attack, self.reference)
         )
@@ -141,7 +152,7 @@ class AttackResult:
         return low, _excess_rate(attack_high, reference_low)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain values, for JSON."""
+        """Return the result as plain values, for JSON."""
         interval = self.interval
         values: dict[str, Any] = {
             "risk": self.risk,

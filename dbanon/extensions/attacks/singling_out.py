@@ -1,10 +1,11 @@
 """singling_out: predicates from a released row that exactly one original satisfies.
 
-A predicate combines conditions on some columns of a released row. A number must be at least as
-extreme as the row's, on the same side of the released median; other values must be covered by the
-row's label or interval. The attacker uses predicates that only one distinct released row satisfies,
-at most one per row since those of the same row are correlated, and prefers rows with few copies.
-Random predicates take the value of each column from a random row, without this selection.
+A predicate combines conditions on some columns, made from the values of a released row. A number
+must be at least as extreme as the row's, on the same side of the released median; other values must
+be covered by the row's label or interval. The attacker uses predicates that only one distinct
+released row satisfies, and prefers rows with few copies. They use at most one predicate per row,
+since predicates from the same row are correlated. Random predicates take the value of each column
+from a random row, without this selection.
 
 Source: Giomi et al. 2023, section 4.1, multivariate.
 """
@@ -16,18 +17,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.extensions.attacks.rates import AttackResult, Rate
+from dbanon.extensions.attacks.rates import NO_GUESSES, AttackResult, Rate
 from dbanon.extensions.attacks.task import AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import ColumnPair, Floats, Numbers
 
 NAME = "singling_out"
-SUMMARY = "A predicate made of released rows holds for exactly one person"
+SUMMARY = "A predicate made from a released row holds for exactly one person"
+# The number of random predicates to try for each predicate needed.
 _TRIALS_PER_PREDICATE = 8
 # The smallest control group that is used, as a fraction of the number of originals.
 _MIN_CONTROL_FRACTION = 0.9
 NO_PREDICATE_NOTE = "no predicate is satisfied by exactly one distinct released row"
 SMALL_CONTROL_NOTE = (
-    "no rate for the control group: it has fewer records than the release was made of"
+    "no rate for the control group: it has fewer records than the input of the release"
 )
 
 
@@ -53,9 +55,9 @@ def attack(data: AttackData) -> AttackResult:
     n_predicates = data.affordable_guesses(max(data.n_members, len(data.weights)))
     predicates = _unique_predicates(data, medians, n_predicates, rng)
     if not predicates:
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE_NOTE)
+        return AttackResult(NO_GUESSES, NO_GUESSES, note=NO_PREDICATE_NOTE)
     random_predicates = [
-        _Predicate(predicate.columns, data.random_rows(rng, len(predicate.columns)))
+        _Predicate(predicate.columns, data.draw_rows(rng, len(predicate.columns)))
         for predicate in predicates
     ]
     members = np.arange(data.n_members)
@@ -75,24 +77,34 @@ def attack(data: AttackData) -> AttackResult:
 
 
 def _released_median(column: ColumnPair, weights: Ints) -> float:
-    """The weighted median of released coordinates; 0 for columns that are not numbers."""
+    """Return the median of released coordinates; 0 for columns that are not numbers.
+
+    Parameters
+    ----------
+    weights : int64 (m,), number of copies of each distinct released row.
+    """
     if not isinstance(column, Numbers):
         return 0.0
-    present = (
+    is_valid = (
         np.ones(len(weights), bool) if column.released_nulls is None else ~column.released_nulls
     )
-    if not present.any():
+    if not is_valid.any():
         return 0.0
-    order = np.argsort(column.released_coordinates[present])
-    cumulative = np.cumsum(weights[present][order])
-    index = np.searchsorted(cumulative, cumulative[-1] / 2)
-    return float(column.released_coordinates[present][order][index])
+    order = np.argsort(column.released_coordinates[is_valid])
+    cumulative_weights = np.cumsum(weights[is_valid][order])
+    index = np.searchsorted(cumulative_weights, cumulative_weights[-1] / 2)
+    return float(column.released_coordinates[is_valid][order][index])
 
 
 def _satisfying_records(
     column: ColumnPair, row: int, records: Ints, median: float
 ) -> NDArray[np.bool_]:
-    """bool (r,), True for records that satisfy the condition of ``row`` on a column."""
+    """Return bool (r,), True for records that satisfy the condition from ``row`` on a column.
+
+    Parameters
+    ----------
+    median : the median of the column's released coordinates.
+    """
     if not isinstance(column, Numbers):
         distances = distances_with_nulls(column, records, np.array(row))
         is_covered: NDArray[np.bool_] = distances == 0
@@ -102,36 +114,43 @@ def _satisfying_records(
         if column.original_nulls is None
         else column.original_nulls[records]
     )
-    return _on_side_of_median(column, row, column.coordinates[records], is_null, median)
+    return _is_as_extreme(column, row, column.coordinates[records], is_null, median)
 
 
-def _on_side_of_median(
+def _is_as_extreme(
     column: Numbers, row: int, coordinates: Floats, is_null: NDArray[np.bool_], median: float
 ) -> NDArray[np.bool_]:
-    """bool (v,), True for values at least as far from the median as that of ``row``, on its side.
+    """Return bool (v,), True for values at least as extreme as that of ``row``.
 
-    NULLs satisfy the condition only if the row's value is NULL.
+    They are on the same side of the median, and at least as far from it. NULLs satisfy the
+    condition only if the row's value is NULL.
 
     Parameters
     ----------
-    coordinates, is_null : float64 (v,) and bool (v,), the values to compare.
+    coordinates : float64 (v,), the values to compare.
+    is_null : bool (v,), True for values that are NULL.
     """
     if column.released_nulls is not None and column.released_nulls[row]:
         return is_null
     value = column.released_coordinates[row]
-    on_side: NDArray[np.bool_] = coordinates >= value if value >= median else coordinates <= value
-    return ~is_null & on_side
+    is_extreme: NDArray[np.bool_] = (
+        coordinates >= value if value >= median else coordinates <= value
+    )
+    return ~is_null & is_extreme
 
 
 def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.bool_]:
-    """bool (m,), True for released rows that satisfy the condition of ``row``; equal for labels."""
+    """Return bool (m,), True for released rows that satisfy the condition from ``row`` on a column.
+
+    Labels, intervals and categories satisfy it if they are equal to those of the row.
+    """
     if not isinstance(column, Numbers):
         return np.asarray(column.released_value_ids == column.released_value_ids[row])
     coordinates = column.released_coordinates
     is_null = (
         np.zeros(len(coordinates), bool) if column.released_nulls is None else column.released_nulls
     )
-    return _on_side_of_median(column, row, coordinates, is_null, median)
+    return _is_as_extreme(column, row, coordinates, is_null, median)
 
 
 def _unique_predicates(
@@ -174,7 +193,7 @@ def _unique_predicates(
 def _isolation_rate(
     data: AttackData, medians: dict[int, float], predicates: list[_Predicate], records: Ints
 ) -> Rate:
-    """The rate of predicates that exactly one of the records satisfies."""
+    """Return the rate of predicates that exactly one of the records satisfies."""
     n_isolating = 0
     for index, predicate in enumerate(predicates):
         matching_records = records

@@ -1,8 +1,8 @@
 """AttackData: originals, control records and released rows, as attackers compare them.
 
 Attackers do not know which record became which row, and synthetic rows have no original. Distances
-are those of ``ColumnPair``, 0 to 1 per column, and 0 from a label to values that it covers. NULL is
-a separate value.
+are those of ``ColumnPair``: 0 to 1 per column, and 0 between a label and the values that it covers.
+NULL is a separate value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dbanon.measures.figure import Tick, ignore_progress
 Ints = NDArray[np.int64]
 
 DEFAULT_MAX_GUESSES = 1000
-# The number of column distances to compute per attack, and to hold in memory at once.
+# The maximum number of column distances to compute per attack, and to hold in memory at once.
 _MAX_DISTANCES, _DISTANCES_PER_BATCH = 2_000_000_000, 1 << 22
-# Distances that differ by no more than this count as equal.
+# Distances that differ by at most this much count as equal.
 TIE_TOLERANCE = 1e-9
 
 
@@ -31,15 +31,19 @@ class AttackData:
 
     Parameters
     ----------
-    columns : pairs of the records, originals followed by control records, with m distinct released
-        rows.
+    columns : by column, the values of the records (originals, then control records) and of the m
+        distinct released rows.
     n_members : number of originals.
     n_controls : number of control records, which are not in the release.
-    weights : int64 (m,), number of copies of each released row.
-    source_columns : indices of the columns in each of the two sources of ``linkability``.
-    max_guesses : maximum per attack and column; fewer are made if they would take too long.
-    tolerance : how close a guess of a number must be, as a fraction of the range between the 5 %
-        and 95 % quantiles of the originals.
+    weights : int64 (m,), number of copies of each distinct released row.
+    source_columns : for ``linkability``, the indices of the columns that the attacker knows from
+        each of two sources.
+    max_guesses : maximum number of guesses per attack and column; fewer are made if they would take
+        too long.
+    tolerance : largest error of a right guess of a number, as a fraction of the range from the 5 %
+        to the 95 % quantile of the originals.
+    seed : the seed for random guesses and samples.
+    tick : called with the progress, 0 to 1.
     """
 
     columns: tuple[ColumnPair, ...]
@@ -53,18 +57,23 @@ class AttackData:
     tick: Tick = ignore_progress
 
     def affordable_guesses(self, n_rows: int) -> int:
-        """The number of guesses to make if each is compared with ``n_rows`` rows or records."""
+        """Return the number of guesses to make, if each is compared with n_rows rows or records."""
         n_affordable = _MAX_DISTANCES // max(n_rows * len(self.columns), 1)
         return max(min(self.max_guesses, n_affordable), 1)
 
     def rng(self, attack: str) -> np.random.Generator:
-        """A separate generator for each attack, so that results do not depend on other attacks."""
+        """Return a generator for an attack; its numbers do not depend on other attacks.
+
+        Parameters
+        ----------
+        attack : the name of the attack.
+        """
         return np.random.default_rng([self.seed, *attack.encode()])
 
-    def targets(self, rng: np.random.Generator) -> list[Ints]:
-        """Sample target records without replacement: originals, then any control records.
+    def sample_targets(self, rng: np.random.Generator) -> list[Ints]:
+        """Sample the records to guess about, without replacement.
 
-        Each array, int64 (t,), holds indices of records.
+        Returns the indices of originals, int64 (t,), and, if there are control records, theirs.
         """
         n_guesses = self.affordable_guesses(len(self.weights))
         targets = [rng.choice(self.n_members, min(n_guesses, self.n_members), replace=False)]
@@ -73,21 +82,23 @@ class AttackData:
             targets.append(self.n_members + controls)
         return [np.asarray(records, np.int64) for records in targets]
 
-    def random_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
-        """Draw released rows at random, int64 (n_rows,), as indices of distinct rows."""
+    def draw_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
+        """Draw random released rows, int64 (n_rows,), as indices of distinct rows."""
         return np.asarray(
             rng.choice(len(self.weights), n_rows, p=self.weights / self.weights.sum()), np.int64
         )
 
-    def nearest(
+    def find_nearest_rows(
         self, records: Ints, known_columns: Sequence[int], rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
-        """Find a nearest row of each record by the known columns; break ties at random.
+        """Find the nearest row of each record by the known columns; break ties at random.
 
-        Returns the indices of the distinct rows, int64 (r,), and which copy of each, int64 (r,).
+        Returns the index of each nearest distinct row, int64 (r,), and the index of a random one of
+        its copies, int64 (r,).
 
         Parameters
         ----------
+        records : int64 (r,), indices of records.
         known_columns : indices of the columns that the attacker knows.
         """
         nearest_rows = np.empty(len(records), np.int64)
@@ -106,18 +117,21 @@ class AttackData:
 
 
 def _batches(n_records: int, n_rows: int) -> Iterator[slice]:
-    """Slices of the records whose distances from all rows fit into memory."""
+    """Return slices of records such that the distances from all rows fit into memory."""
     step = max(1, _DISTANCES_PER_BATCH // max(n_rows, 1))
     return (slice(start, min(start + step, n_records)) for start in range(0, n_records, step))
 
 
 def _lookup_flags(flags: Flags | None, index: Ints) -> NDArray[np.bool_]:
-    """``flags[index]``; all False if ``flags`` is None."""
+    """Return ``flags[index]``; all False if ``flags`` is None."""
     return np.zeros(index.shape, bool) if flags is None else flags[index]
 
 
 def distances_with_nulls(column: ColumnPair, records: Ints, rows: Ints) -> Floats:
-    """``ColumnPair.distances``, with distance 0 between NULLs and 1 from NULL to other values."""
+    """Return distances as ``ColumnPair.distances`` does, with NULL as a separate value.
+
+    Two NULLs are at distance 0, and a NULL and another value at distance 1.
+    """
     distances = column.distances(records, rows)
     if column.original_nulls is None and column.released_nulls is None:
         return distances

@@ -15,7 +15,7 @@ TERMS = ("nearest_linkage_risk", "interval_risk")
 
 
 def disclosure_risk(task: EvaluationTask) -> Figure:
-    """The weighted sum of the two risks."""
+    """Compute the weighted sum of the two risks, or of DLD alone."""
     if task.pairs.is_all_numeric:
         return task.weighted(TERMS, task.parameters.taus)
     return replace(task.weighted(TERMS[:1], (1.0,)), note=task.figures[TERMS[0]].note)
@@ -25,7 +25,7 @@ MEASURE = Measure(
     name="disclosure_risk",
     symbol="DR",
     run=disclosure_risk,
-    summary="Of being linked (DLD) and guessed within narrow ranks (ID), weighted",
+    summary="Risk of being linked (DLD) and of being guessed within narrow ranks (ID), weighted",
     range="0 to 1",
     cost="none of its own",
     depends_on=TERMS,

@@ -1,11 +1,12 @@
 """interval_risk, ID: records whose originals lie in a rank interval around the released values.
 
 Let f(r) be the released value of rank r among n values of an attribute. A record counts for p
-percent if in **all** attributes its original lies from f(r - h) to f(r + h), where h =
-int(p/100 n/2) and ranks are clipped. Ties are treated as one block, from the lowest rank minus h to
-the highest plus h. (The source numbers ties by row order, which releases randomize.) ID is the mean
-over p = 1 to 10. ``columns`` has the figures of single attributes, as in J. Domingo-Ferrer and V.
-Torra, "Disclosure control methods and information loss for microdata", 2001.
+percent if in **all** attributes its original lies from f(r - h) to f(r + h). Here h = int(p/100
+n/2), and ranks are clipped to 1 and n. The interval of tied values reaches from their lowest rank
+minus h to their highest rank plus h. (The source numbers ties by row order, which releases
+randomize.) ID is the mean over p = 1 to 10. ``columns`` has the figures of single attributes, as in
+J. Domingo-Ferrer and V. Torra, "Disclosure control methods and information loss for microdata",
+2001.
 
 Records without any value are left out. A low figure does not imply safety: with many columns it is
 always close to 0.
@@ -33,7 +34,7 @@ from dbanon.measures.pairs import Pairs
 
 
 def interval_risk(task: EvaluationTask) -> Figure:
-    """The figure over released records and by column, and the share for each percentage."""
+    """Compute the figure over released records and by column, and the share for each percentage."""
     pairs, percents = task.pairs, task.parameters.interval_percents
     if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
@@ -42,17 +43,16 @@ def interval_risk(task: EvaluationTask) -> Figure:
     has_values = np.zeros(pairs.n, bool)
     columns = {}
     for index, column in enumerate(pairs.numeric_columns):
-        cells = pairs.cells([column])
-        present = None if cells is None else cells[:, 0]
-        n_present = pairs.n if present is None else int(present.sum())
+        is_valid = pairs.valid_cells_of(column)
+        n_valid = pairs.n if is_valid is None else int(is_valid.sum())
         shares = []
-        for i, is_inside in enumerate(_is_inside(pairs, column, present, half_widths)):
-            n_inside = int((is_inside if present is None else is_inside & present).sum())
-            shares.append(n_inside / max(n_present, 1))
-            is_inside_all[i] &= is_inside if present is None else is_inside | ~present
-        if n_present:
+        for i, is_inside in enumerate(_is_inside(pairs, column, is_valid, half_widths)):
+            n_inside = int((is_inside if is_valid is None else is_inside & is_valid).sum())
+            shares.append(n_inside / max(n_valid, 1))
+            is_inside_all[i] &= is_inside if is_valid is None else is_inside | ~is_valid
+        if n_valid:
             columns[column.name] = float(np.mean(shares))
-        has_values |= True if present is None else present
+        has_values |= True if is_valid is None else is_valid
         task.tick((index + 1) / len(pairs.numeric_columns))
     if not pairs.is_all_numeric:
         return Figure(None, columns, note=NOT_ALL_NUMBERS)
@@ -65,18 +65,21 @@ def interval_risk(task: EvaluationTask) -> Figure:
 
 
 def _is_inside(
-    pairs: Pairs, column: Numbers, present: Flags | None, half_widths: list[int]
+    pairs: Pairs, column: Numbers, is_valid: Flags | None, half_widths: list[int]
 ) -> Iterator[NDArray[np.bool_]]:
     """Yield bool (n,) for each half width in ranks: True if the original is in its interval.
 
-    Arbitrary for NULL.
+    The result is arbitrary for NULL.
 
     Parameters
     ----------
-    present : bool (n,), False for NULL before or after release; None for all True.
+    is_valid : bool (n,), False for NULL before or after release; None if there are no NULLs.
+    half_widths : half the width of an interval, in ranks.
     """
     labels = pairs.labels
-    counts = np.bincount(labels if present is None else labels[present], minlength=pairs.m)
+    counts = np.bincount(
+        labels if is_valid is None else labels[is_valid], minlength=pairs.n_classes
+    )
     classes = np.flatnonzero(counts)
     order = classes[np.argsort(column.released[classes], kind="stable")]
     values = column.released[order]
@@ -85,7 +88,7 @@ def _is_inside(
     # A tie spans the ranks of all its rows.
     lowest = (end_ranks - counts[order])[np.searchsorted(values, values, "left")]
     highest = end_ranks[np.searchsorted(values, values, "right") - 1] - 1
-    low, high = np.zeros(pairs.m), np.zeros(pairs.m)
+    low, high = np.zeros(pairs.n_classes), np.zeros(pairs.n_classes)
     for h in half_widths:
         if len(value_of_rank):
             low[order] = value_of_rank[np.maximum(lowest - h, 0)]
@@ -97,7 +100,7 @@ MEASURE = Measure(
     name="interval_risk",
     symbol="ID",
     run=interval_risk,
-    summary="Share of records whose originals lie within narrow ranks of what is released",
+    summary="Share of records whose originals have nearly the ranks of the released values",
     range="0 to 1",
     cost="n p log(n/k)",
 )

@@ -1,13 +1,12 @@
 """linkage_risk: the share of records re-identified by an attacker who holds the originals.
 
 For each original, the attacker finds the nearest released classes and guesses one of their rows.
-The figure is the mean of 1 / (rows of all nearest classes), or 0 for records whose own class is not
-among the nearest. Classes with equal values count as one. It is at most 1/k if all rows of a class
-are equal. With an entity
-column, the attacker guesses a person instead. Cells that are NULL only in the release are ignored
-in comparisons.
+The figure is the mean of 1 / (rows of all nearest classes) over the records, where records whose
+own class is not among the nearest count 0. Classes with equal values count as one. The figure is at
+most 1/k if all rows of a class are equal. With an entity column, the attacker guesses a person
+instead. Cells that are NULL only in the release are ignored in comparisons.
 
-``class_linkage`` is the share of records whose class is among the nearest.
+The part ``class_linkage`` is the share of records whose class is among the nearest.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SUPPRESSED_WEIGHTS = (1e-6, 1.0)
 
 
 def linkage_risk(task: EvaluationTask) -> Figure:
-    """The figure over released records, or a sample of them."""
+    """Compute the figure over released records, or over a sample of them."""
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
@@ -52,23 +51,23 @@ def linkage_risk(task: EvaluationTask) -> Figure:
 
 
 def _attack(task: EvaluationTask) -> Figure:
-    """The figure for one attacker."""
+    """Compute the figure for one attacker."""
     pairs = task.pairs
-    is_sampled = choose_sample(task, limits_cost=not pairs.is_all_numeric)
-    # The probability of a right guess, and whether the own class is among the nearest.
+    is_sampled = choose_sample(task)
+    # The probability of a right guess, and whether the record's class is among the nearest.
     probabilities, class_hits = np.zeros(pairs.n), np.zeros(pairs.n, bool)
     n_done = 0
     for group in comparison_groups(pairs):
         if is_sampled is not None:
             in_sample = is_sampled[group.records]
-            group = Group(group.records[in_sample], group.rows, group.own_row[in_sample])
+            group = Group(group.records[in_sample], group.rows, group.own_rows[in_sample])
         n_done += len(group.records)
         if not len(group.records) or not len(group.rows):
             continue
         weights = pairs.sizes[pairs.row_ids[group.rows]]
-        find_nearest = _nearest_by_scores if pairs.is_all_numeric else _nearest_by_sum
+        find_nearest = _nearest_by_squared_distance if pairs.is_all_numeric else _nearest_by_sum
         own_distances, nearest = find_nearest(task, group, weights)
-        is_hit = (group.own_row >= 0) & (own_distances <= nearest.distances * TIE_FACTOR)
+        is_hit = (group.own_rows >= 0) & (own_distances <= nearest.distances * TIE_FACTOR)
         class_hits[group.records] = is_hit
         probabilities[group.records] = is_hit / np.maximum(nearest.weights, 1)
         task.tick(n_done / pairs.n)
@@ -78,20 +77,20 @@ def _attack(task: EvaluationTask) -> Figure:
     return Figure(value, parts={"class_linkage": float(class_hits.mean()), **parts}, note=note)
 
 
-def _nearest_by_scores(
+def _nearest_by_squared_distance(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
-    """The squared distance of each record to its row, float64 (r,), and the nearest rows.
+    """Return the squared distance of each record from its row, float64 (r,), and the nearest rows.
 
-    The distance is to any row of the group if the record's row is in another one.
+    If the record's row is in another group, it is the distance from some row of this group.
 
     Parameters
     ----------
-    weights : int64 (c,), the number of rows or persons per distinct row of the group.
+    weights : int64 (c,), how many released rows, or persons, have each distinct row of the group.
     """
     points, released = task.pairs.points
     queries, rows = points[group.records], released[group.rows]
-    own_distances = squared_distances(queries, rows[np.maximum(group.own_row, 0)])
+    own_distances = squared_distances(queries, rows[np.maximum(group.own_rows, 0)])
     return own_distances, nearest_points(
         queries, rows, task.tick, limits=own_distances, weights=weights
     )
@@ -100,9 +99,9 @@ def _nearest_by_scores(
 def _nearest_by_sum(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
-    """``_nearest_by_scores`` with the sum of eq. (11)."""
+    """Do the same as ``_nearest_by_squared_distance``, with the sum of distances in all columns."""
     pairs, records = task.pairs, group.records
-    own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_row, 0)])
+    own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_rows, 0)])
     return own_distances, nearest_by_sum(
         pairs,
         records,
@@ -117,7 +116,7 @@ def _nearest_by_sum(
 MEASURE = Measure(
     name="linkage_risk",
     run=linkage_risk,
-    summary="Share of records that an attacker with the originals names rightly",
-    range="0 to 1/k where rows are k-anonymous, else to 1",
+    summary="Share of records that an attacker with the originals re-identifies",
+    range="0 to 1/k where rows are k-anonymous, else up to 1",
     cost="n log(n/k), more with many columns",
 )

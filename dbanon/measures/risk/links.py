@@ -1,12 +1,14 @@
 """Nearest-neighbour search shared by measures of record linkage.
 
-Attackers see strata and NULLs, so they only compare records and classes with equal ones. Numeric
-tables use Euclidean distances of z-scores. Other tables use the sum of eq. (11), which adds the
-distances of all columns (``ColumnPair.distances_ignoring_nulls``), on a sample if there are many
-records. Search trees give the same results as comparing all pairs.
+Attackers see strata and NULLs, so they only compare records and classes of the same stratum with
+the same NULLs. In numeric tables they compare squared Euclidean distances of z-scores. In other
+tables they compare the sum of the distances in all columns
+(``ColumnPair.distances_ignoring_nulls``), for a sample of the records if there are many. The sum is
+eq. (11) of J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
+microaggregation", 2010. Search trees give the same results as comparing all pairs.
 
-Distances count as ties if their squares (for eq. (11): the distances) differ by a factor of at most
-1 + 1e-9, because centroids are equally far from several records by construction.
+Nearly equal distances count as ties (``TIE_FACTOR``), because centroids are equally far from
+several records by construction.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import EvaluationTask, Tick
 from dbanon.measures.pairs import Pairs, combine_codes
 
+# Squared distances, or sums, that differ by a factor of at most this count as equal.
 TIE_FACTOR = 1.0 + 1e-9
 
-# Up to this many comparisons of attributes, all records are linked; else a sample of this many.
+# If linking all records takes more than this many comparisons of attributes, only a sample of
+# records is linked.
 MAX_ATTRIBUTE_COMPARISONS = 2_000_000_000
+# The number of records in this sample.
 SAMPLE_SIZE = 10_000
 
 
@@ -36,10 +41,10 @@ class NearestPoints:
 
     Parameters
     ----------
-    distances : float64 (q,), to the nearest point.
+    distances : float64 (q,), the distance of the nearest point.
     second_distances : float64 (q,), the smallest distance that is larger, or the nearest one again
         if there is none; empty if not requested.
-    weights : int64 (q,), total weight of all nearest points.
+    weights : int64 (q,), the total weight of all points at the nearest distance.
     """
 
     distances: Floats
@@ -53,19 +58,19 @@ class Group:
 
     Parameters
     ----------
-    records : int64 (r,), in the order of their classes.
-    rows : int64 (c,), a class for each distinct released row of the group.
-    own_row : int64 (r,), the index in ``rows`` of each record's released row; -1 if that row is in
-        another group.
+    records : int64 (r,), the records, in the order of their classes.
+    rows : int64 (c,), for each distinct released row, one of the classes that are released as it.
+    own_rows : int64 (r,), for each record, the index in ``rows`` of its released row; -1 if that
+        row is in another group.
     """
 
     records: NDArray[np.int64]
     rows: NDArray[np.int64]
-    own_row: NDArray[np.int64]
+    own_rows: NDArray[np.int64]
 
 
 def comparison_groups(pairs: Pairs) -> Iterator[Group]:
-    """Yield the groups that have records, each with its released rows."""
+    """Yield all groups that have records."""
     row_ids = pairs.row_ids
     # The first class of each distinct row.
     row_classes = np.unique(row_ids, return_index=True)[1]
@@ -89,10 +94,10 @@ def comparison_groups(pairs: Pairs) -> Iterator[Group]:
         group_ids, np.split(records_by_group, record_starts[1:]), strict=True
     ):
         ids = row_ids[pairs.partition.labels[records]]
-        own_row = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
+        own_rows = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
         # Groups without rows have ids after those of all rows.
         start, end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
-        yield Group(records, row_classes[rows_by_group[start:end]], own_row)
+        yield Group(records, row_classes[rows_by_group[start:end]], own_rows)
 
 
 def nearest_points(
@@ -104,11 +109,14 @@ def nearest_points(
     weights: NDArray[np.int64] | None = None,
     needs_second: bool = False,
 ) -> NearestPoints:
-    """The nearest of ``points``, float64 (m, p), to ``queries``, float64 (q, p).
+    """Find the nearest points of each query point, by squared Euclidean distance.
 
     Parameters
     ----------
-    limits : float64 (q,), upper bounds of squared distances, for speed; None if unknown.
+    queries : float64 (q, p), the query points.
+    points : float64 (m, p), the points to search.
+    limits : float64 (q,), upper bounds of the distances searched for, which speed up the search;
+        None if unknown.
     weights : int64 (m,), weights of the points; None if all are 1.
     needs_second : True to search the second distances, too.
     """
@@ -119,9 +127,13 @@ def nearest_points(
 
 
 def squared_distances(first: Floats, second: Floats) -> Floats:
-    """float64 (r,), squared distances of corresponding points, float64 (r, p).
+    """Return the squared distances of corresponding points, float64 (r,).
 
-    The kernels compute exactly the same numbers.
+    The numbers are exactly those that the kernels compute.
+
+    Parameters
+    ----------
+    first, second : float64 (r, p), points.
     """
     distances = np.zeros(len(first))
     for column in range(first.shape[1]):
@@ -141,19 +153,26 @@ def nearest_by_sum(
     weights: NDArray[np.int64] | None = None,
     needs_second: bool = False,
 ) -> NearestPoints:
-    """``nearest_points`` with the sum of eq. (11), within a group.
+    """Find the nearest points within a group, by the sum of distances in all columns.
 
     Parameters
     ----------
-    queries, points : int64 (q,) and (m,), records and released rows, or vice versa.
-    points_are_released : True if ``points`` are the released rows.
-    limits : upper bounds of the distance, or of the second distance if that is needed.
-    weights, needs_second : as in ``nearest_points``.
+    queries : int64 (q,), the records or the released rows to find neighbours of.
+    points : int64 (m,), the released rows or the records to search.
+    points_are_released : True if ``points`` are released rows; False if they are records.
+    limits : float64 (q,), upper bounds of the distances searched for; of the second distances if
+        they are needed. None if unknown.
+    weights : int64 (m,), weights of the points; None if all are 1.
+    needs_second : True to search the second distances, too.
     """
-    # All records of a group have NULL in the same columns, so these do not distinguish them.
+    # All records of a group have NULL in the same columns, which therefore do not distinguish them.
     records, rows = (queries, points) if points_are_released else (points, queries)
-    first = records[0]
-    columns = [c for c in pairs.columns if c.original_nulls is None or not c.original_nulls[first]]
+    any_record = records[0]
+    columns = [
+        column
+        for column in pairs.columns
+        if column.original_nulls is None or not column.original_nulls[any_record]
+    ]
     if not columns:
         return _all_nearest(len(queries), len(points), weights)
     values = [
@@ -162,7 +181,7 @@ def nearest_by_sum(
     ]
     parents = [column.parents for column in columns]
     if pairs.suppressed_cells:
-        # An extra column adds the distance of suppressed cells: 0 for originals.
+        # An additional column adds the distance of suppressed cells. It is 0 for originals.
         values[0].append(np.zeros((len(records), 2)))
         values[1].append(np.repeat(pairs.suppressed_distance[rows][:, None], 2, axis=1))
         parents.append(None)
@@ -187,26 +206,28 @@ def _stack_by_kind(values: list[NDArray[Any]]) -> tuple[Floats, NDArray[np.int32
 
 
 def _all_nearest(n_queries: int, n_points: int, weights: NDArray[np.int64] | None) -> NearestPoints:
-    """The result if no column distinguishes points: all are nearest, at distance 0."""
+    """Return the result if no column distinguishes points: all are nearest, at distance 0."""
     zeros = np.zeros(n_queries)
     total = n_points if weights is None else int(weights.sum())
     return NearestPoints(zeros, zeros, np.full(n_queries, total))
 
 
 def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> NearestPoints:
+    """Run a search to its end, reporting its progress."""
     while not kernel.step():
         tick(kernel.progress)
     return NearestPoints(kernel.distances(), kernel.seconds(), kernel.weights())
 
 
 def paired_distances(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.int64]) -> Floats:
-    """float64 (r,), the sum of eq. (11) between corresponding records and released rows.
+    """Return the sum of distances in all columns of records from released rows, float64 (r,).
 
     Suppressed cells add ``Pairs.suppressed_distance``.
 
     Parameters
     ----------
-    records, rows : int64 (r,).
+    records : int64 (r,), records.
+    rows : int64 (r,), the class of the released row to compare with each record.
     """
     distances = np.zeros(len(records))
     for column in pairs.columns:
@@ -217,7 +238,9 @@ def paired_distances(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.
 def distinct_combinations(
     codes: list[NDArray[np.int64]], n: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first index of each combination of codes, int64 (d,), and the inverse, int64 (n,).
+    """Return the first index of each of d distinct combinations, int64 (d,), and the inverse.
+
+    The inverse, int64 (n,), is the index of each row's combination, as in ``numpy.unique``.
 
     Parameters
     ----------
@@ -229,16 +252,19 @@ def distinct_combinations(
     return first_indices, inverse.reshape(-1)
 
 
-def choose_sample(task: EvaluationTask, limits_cost: bool) -> NDArray[np.bool_] | None:
-    """bool (n,), True for the records to link; None for all.
+def choose_sample(task: EvaluationTask) -> NDArray[np.bool_] | None:
+    """Choose the records to link, bool (n,); None to link all.
 
-    Parameters
-    ----------
-    limits_cost : True to sample large tables even if the task requests no sample.
+    Large tables are sampled even if the task requests no sample, unless all columns are numeric:
+    then search trees are fast enough.
     """
     pairs, sample_size = task.pairs, task.parameters.sample
-    if sample_size is None and limits_cost:
-        sample_size = SAMPLE_SIZE if _count_comparisons(pairs) > MAX_ATTRIBUTE_COMPARISONS else None
+    if (
+        sample_size is None
+        and not pairs.is_all_numeric
+        and _count_comparisons(pairs) > MAX_ATTRIBUTE_COMPARISONS
+    ):
+        sample_size = SAMPLE_SIZE
     if sample_size is None or sample_size >= pairs.n:
         return None
     is_sampled = np.zeros(pairs.n, bool)
@@ -248,7 +274,7 @@ def choose_sample(task: EvaluationTask, limits_cost: bool) -> NDArray[np.bool_] 
 
 
 def _count_comparisons(pairs: Pairs) -> int:
-    """The number of attribute distances between distinct records and rows."""
+    """Return the number of attribute distances between distinct records and distinct rows."""
     value_ids = [column.value_ids for column in pairs.columns]
     rows = np.unique(pairs.row_ids, return_index=True)[1]
     if pairs.groups is None:
@@ -268,13 +294,14 @@ def _count_comparisons(pairs: Pairs) -> int:
 
 
 def mean_hits(hits: Floats, is_sample: bool) -> tuple[float, dict[str, float], str]:
-    """The mean over linked records, parts of the figure, and a note.
+    """Return the mean over linked records, parts of the figure, and a note.
 
-    For a sample, the parts are the standard error and the note is the size of the sample.
+    For a sample, the parts hold the standard error, and the note says how large the sample is.
 
     Parameters
     ----------
     hits : float64 (r,), the probability that each record is linked correctly.
+    is_sample : True if the records are a sample.
     """
     if not is_sample:
         return float(hits.mean()), {}, ""

@@ -1,8 +1,9 @@
 """nearest_linkage_risk, DLD: released records whose original is nearest or second nearest.
 
-A released record is linked if its original is at the smallest or second smallest distance among all
-originals. For class means the figure is about 2/k and says little about attackers, since k rows are
-equal: see ``linkage_risk``. ``nearest`` is the share at the smallest distance.
+A released record is linked if its original is at the smallest or second smallest distance from it
+among all originals. For class means the figure is about 2/k. It says little about attackers, who
+cannot tell k equal rows apart: see ``linkage_risk``. The part ``nearest`` is the share of records
+whose original is at the smallest distance.
 
 Source: Chen and Han 2010, definition 4 and eq. (18).
 """
@@ -36,8 +37,8 @@ class _RowLinks:
 
     Parameters
     ----------
-    own_distances : float64 (r,), from each record to its row.
-    row_index : int64 (r,), the index of each record's row among the queries of ``nearest``.
+    own_distances : float64 (r,), the distance of each record from its row.
+    row_index : int64 (r,), the index of each record's row among the rows of ``nearest``.
     nearest : the nearest originals of each distinct row.
     """
 
@@ -47,27 +48,28 @@ class _RowLinks:
 
 
 def nearest_linkage_risk(task: EvaluationTask) -> Figure:
-    """The figure over released records, or a sample of them."""
+    """Compute the figure over released records, or over a sample of them."""
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
-    is_sampled = choose_sample(task, limits_cost=not pairs.is_all_numeric)
+    is_sampled = choose_sample(task)
     in_two_nearest, in_nearest = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
     n_done = 0
     for group in comparison_groups(pairs):
         n_done += len(group.records)
-        is_linked = group.own_row >= 0
+        is_linked = group.own_rows >= 0
         if is_sampled is not None:
             is_linked &= is_sampled[group.records]
         if not is_linked.any():
             continue
-        records, rows = group.records[is_linked], group.own_row[is_linked]
-        link = _link_by_scores if pairs.is_all_numeric else _link_by_sum
+        records, rows = group.records[is_linked], group.own_rows[is_linked]
+        link = _link_by_squared_distance if pairs.is_all_numeric else _link_by_sum
         links = link(task, group, records, rows)
         nearest, row_index = links.nearest, links.row_index
-        limits = nearest.distances[row_index], nearest.second_distances[row_index]
-        in_nearest[records] = links.own_distances <= limits[0] * TIE_FACTOR
-        in_two_nearest[records] = links.own_distances <= limits[1] * TIE_FACTOR
+        nearest_distances = nearest.distances[row_index]
+        second_distances = nearest.second_distances[row_index]
+        in_nearest[records] = links.own_distances <= nearest_distances * TIE_FACTOR
+        in_two_nearest[records] = links.own_distances <= second_distances * TIE_FACTOR
         task.tick(n_done / pairs.n)
     if is_sampled is not None:
         in_two_nearest, in_nearest = in_two_nearest[is_sampled], in_nearest[is_sampled]
@@ -77,14 +79,15 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
     return Figure(value, parts={"nearest": float(in_nearest.mean()), **parts}, note=note)
 
 
-def _link_by_scores(
+def _link_by_squared_distance(
     task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> _RowLinks:
-    """Link by squared Euclidean distances of z-scores, over distinct originals.
+    """Link by squared Euclidean distances of z-scores; equal originals count as one.
 
     Parameters
     ----------
-    records, rows : int64 (r,), records of the group, and the index of each one's row in it.
+    records : int64 (r,), the records to link.
+    rows : int64 (r,), the index in ``group.rows`` of each record's released row.
     """
     points, released = task.pairs.points
     row_ids, row_index = _distinct_rows(rows, len(group.rows))
@@ -104,7 +107,12 @@ def _link_by_scores(
 def _distinct_rows(
     rows: NDArray[np.int64], n_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct values of ``rows``, from 0 to n_rows - 1, and each row's index among them."""
+    """Return the distinct values of ``rows``, ascending, and the index of each value among them.
+
+    Parameters
+    ----------
+    rows : int64 (r,), values from 0 to n_rows - 1.
+    """
     occurs = np.zeros(n_rows, bool)
     occurs[rows] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[rows]
@@ -113,17 +121,26 @@ def _distinct_rows(
 def _second_own_distance(
     own_distances: Floats, row_index: NDArray[np.int64], n_rows: int
 ) -> Floats:
-    """float64 (n_rows,), the second smallest distance of each row to its own records."""
+    """Return the second smallest distance of each row from its own records, float64 (n_rows,).
+
+    The distance is infinite if a row's own records are all equally far.
+
+    Parameters
+    ----------
+    own_distances : float64 (r,), the distance of each record from its row.
+    row_index : int64 (r,), the row of each record, from 0 to n_rows - 1.
+    """
     order = np.argsort(row_index, kind="stable")
     starts = np.searchsorted(row_index[order], np.arange(n_rows))
-    ordered = own_distances[order]
-    smallest = np.minimum.reduceat(ordered, starts)
-    larger = np.where(ordered > smallest[row_index[order]] * TIE_FACTOR, ordered, np.inf)
+    distances_by_row = own_distances[order]
+    smallest = np.minimum.reduceat(distances_by_row, starts)
+    is_larger = distances_by_row > smallest[row_index[order]] * TIE_FACTOR
+    larger = np.where(is_larger, distances_by_row, np.inf)
     return np.asarray(np.minimum.reduceat(larger, starts))
 
 
 def _distinct_points(points: Floats) -> Floats:
-    """The distinct rows of ``points``, float64 (n, p), so that searches do not visit many ties."""
+    """Return the distinct points of float64 (n, p), so that searches do not visit many ties."""
     combined: NDArray[np.int64] | None = None
     for column in points.T:
         values, ids = np.unique(column, return_inverse=True)
@@ -142,7 +159,13 @@ def _distinct_points(points: Floats) -> Floats:
 def _link_by_sum(
     task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> _RowLinks:
-    """Link by the sum of eq. (11); arguments as in ``_link_by_scores``."""
+    """Link by the sum of distances in all columns (``nearest_by_sum``).
+
+    Parameters
+    ----------
+    records : int64 (r,), the records to link.
+    rows : int64 (r,), the index in ``group.rows`` of each record's released row.
+    """
     pairs = task.pairs
     own_distances = paired_distances(pairs, records, group.rows[rows])
     row_ids, row_index = _distinct_rows(rows, len(group.rows))

@@ -1,7 +1,7 @@
-"""score: the weighted sum of IL and DR. It is reported because the paper does, and not used.
+"""score: the weighted sum of IL and DR, which is reported because the paper reports it.
 
-On the tables of the paper it decreases over almost the entire range k = 3 to 10, far beyond the
-best trade-off between loss and risk.
+Do not choose k by this score: on the tables of the paper it decreases over almost the entire range
+k = 3 to 10, far beyond the best trade-off between loss and risk.
 
 Source: Chen and Han 2010, eq. (21).
 """
@@ -14,7 +14,7 @@ TERMS = ("overall_loss", "disclosure_risk")
 
 
 def score(task: EvaluationTask) -> Figure:
-    """The weighted sum; no value unless all columns are numeric, since IL needs numbers."""
+    """Compute the weighted sum; it needs numeric columns only, because IL does."""
     if not task.pairs.is_all_numeric:
         return Figure(None, note=NOT_ALL_NUMBERS)
     return task.weighted(TERMS, task.parameters.gammas)
@@ -23,7 +23,7 @@ def score(task: EvaluationTask) -> Figure:
 MEASURE = Measure(
     name="score",
     run=score,
-    summary="Loss (IL) and risk (DR) as one number, weighted; not a ground to choose by",
+    summary="Loss (IL) and risk (DR) as one number, weighted; do not choose k by it",
     range="0 up, without limit",
     cost="none of its own",
     depends_on=TERMS,

@@ -1,10 +1,9 @@
 """security_ratio: the share of a class's records that its released value does not approximate.
 
 The ratio of a class and column is the share of originals at distance epsilon or more from the
-released value. The figure is the minimum over classes and columns; ``columns`` has the minimum of
-each column.
-Epsilon is in sample standard deviations of the originals. Constant columns are left out, since they
-reveal nothing.
+released value. The figure is the minimum over classes and columns, and ``columns`` has the minimum
+of each column. Epsilon is in sample standard deviations of the originals. Constant columns are left
+out, since they reveal nothing.
 
 Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
 2002, definitions 3.1 and 3.2.
@@ -21,9 +20,10 @@ _ROUNDING_TOLERANCE = 1e-15
 
 
 def security_ratio(task: EvaluationTask) -> Figure:
-    """The minimum over classes and numeric columns.
+    """Compute the minimum over classes and numeric columns.
 
-    ``below half`` is the share of all pairs of a class and a column whose ratio is below 1/2.
+    The part ``below half`` is the share of all pairs of a class and a column whose ratio is below
+    1/2.
     """
     pairs, labels = task.pairs, task.pairs.labels
     if not pairs.numeric_columns:
@@ -32,20 +32,19 @@ def security_ratio(task: EvaluationTask) -> Figure:
     for column in pairs.numeric_columns:
         if column.scale.is_constant:
             continue
-        present = pairs.cells([column])
+        is_valid = pairs.valid_cells_of(column)
         exponent = -column.scale.exponent
-        # Scaling and tolerance ensure that results of the recoding ``secure`` pass.
+        # The recoding ``secure`` scales in the same way, so that its results are safe here, too.
         distances = np.abs(
             np.ldexp(column.original, exponent) - np.ldexp(column.released, exponent)[labels]
         )
         threshold = task.parameters.epsilon * column.scale.deviation - _ROUNDING_TOLERANCE
         is_safe = distances >= threshold
-        if present is not None:
-            is_safe &= present[:, 0]
-        counts = np.bincount(
-            labels if present is None else labels[present[:, 0]], minlength=pairs.m
-        )
-        safe_counts = np.bincount(labels, weights=is_safe, minlength=pairs.m)
+        if is_valid is not None:
+            is_safe &= is_valid
+        valid_labels = labels if is_valid is None else labels[is_valid]
+        counts = np.bincount(valid_labels, minlength=pairs.n_classes)
+        safe_counts = np.bincount(labels, weights=is_safe, minlength=pairs.n_classes)
         ratios = safe_counts[counts > 0] / counts[counts > 0]
         if ratios.size:
             columns[column.name] = float(ratios.min())
@@ -60,7 +59,7 @@ MEASURE = Measure(
     name="security_ratio",
     symbol="gamma",
     run=security_ratio,
-    summary="Least share of a class at epsilon or more from its released value",
+    summary="Smallest share of a class that is epsilon or more from its released value",
     range="0 to 1, higher is safer",
     lower_is_better=False,
 )

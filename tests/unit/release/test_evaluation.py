@@ -160,7 +160,7 @@ def test_attributes_by_themselves():
     # Rows are not classes: what an attacker finds is far above 1/k.
     assert evaluation.risks["linkage_risk"] > 0.8
     assert evaluation.risks["class_risk"] == 1
-    assert pairs.m > 40
+    assert pairs.n_classes > 40
 
 
 def test_nulls_make_groups():
@@ -206,7 +206,7 @@ def test_persons():
     assert evaluation_of(one_person).risks["class_risk"] == 1
     people = (np.arange(60) // 2).astype(np.int32)
     pairs = pairs_of(replace(microdata, entities=people), release.partition, release.columns)
-    counted = [len(set(people[release.partition.labels == c])) for c in range(pairs.m)]
+    counted = [len(set(people[release.partition.labels == c])) for c in range(pairs.n_classes)]
     assert sorted(pairs.sizes.tolist()) == sorted(counted)
     assert evaluation_of(pairs).risks["class_risk"] == pytest.approx(1 / min(counted))
 

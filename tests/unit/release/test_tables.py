@@ -43,7 +43,7 @@ def test_numbers_become_classes_where_they_are_equal():
 
 def test_noise_is_a_class_of_its_own_for_every_record():
     pairs = pairs_of_tables(microdata(age=AGES), {"age": np.array(AGES) + 0.5})
-    assert pairs.m == 6
+    assert pairs.n_classes == 6
     evaluation = evaluation_of(pairs)
     assert evaluation.risks["linkage_risk"] == 1
     assert evaluation.losses["sse_loss"] < 0.01
@@ -87,7 +87,7 @@ def test_nulls():
     table = microdata(age=[20.0, np.nan, 30.0, np.nan], city=["a", "b", None, "a"])
     released = {"age": np.array([21, np.nan, 30, np.nan]), "city": texts("a", "b", None, "b")}
     pairs = pairs_of_tables(table, released)
-    assert pairs.m == 3
+    assert pairs.n_classes == 3
     assert len(np.unique(pairs.groups[0])) == 3
     # The two without an age, "b" and "a", are both released as "b".
     assert evaluation_of(pairs).losses["direct_loss"] == pytest.approx((0.1 + 1) / (2 + 3))
@@ -99,7 +99,7 @@ def test_classes_of_the_caller():
     pairs = pairs_of_tables(table, released, classes=Partition([0, 0, -1, 1, 2, 2]))
     assert pairs.n_suppressed == 1
     # Records of the last class are not released alike.
-    assert pairs.m == 4
+    assert pairs.n_classes == 4
     assert evaluation_of(pairs).risks["class_risk"] == 1
 
 
