@@ -54,12 +54,16 @@ class _PathChecker:
         self.trusted_ids = trusted_ids
         self._checked_directories: set[str] = set()
 
-    def require_safe_parents(self, path: str, n_links: int = 0) -> str:
+    def require_safe_parents(
+        self, path: str, n_links: int = 0, *, may_be_missing: bool = False
+    ) -> str:
         """Check every directory from the root to a path, following links; return the real path.
 
         Parameters
         ----------
         n_links : number of links that were followed to this path.
+        may_be_missing : True to accept a path that does not exist, if no other account can create
+            it. The last directory that exists is then returned.
         """
         if n_links > _MAX_LINKS:
             raise UnsafeError(f"{path} has too many symbolic links.", "Name the directory itself.")
@@ -71,11 +75,14 @@ class _PathChecker:
                 directory = os.path.dirname(directory)
                 continue
             entry = os.path.join(directory, component)
+            if may_be_missing and not os.path.lexists(entry):
+                self._check_path(directory, is_end=True)
+                return directory
             status = self._check_path(entry, is_end=index == len(components) - 1)
             if stat.S_ISLNK(status.st_mode):
                 remainder = "/".join(components[index + 1 :])
                 target = os.path.join(directory, os.readlink(entry), remainder)
-                return self.require_safe_parents(target, n_links + 1)
+                return self.require_safe_parents(target, n_links + 1, may_be_missing=may_be_missing)
             directory = entry
         return directory
 
@@ -90,11 +97,23 @@ class _PathChecker:
             path = os.path.join(directory, name)
             status = self._check_path(path, is_end=True)
             if stat.S_ISLNK(status.st_mode):
-                # A dangling link imports nothing as long as its target does not exist.
                 if os.path.exists(path):
                     self.require_safe_tree(self.require_safe_parents(path))
+                else:
+                    self._require_nobody_can_create(path)
             elif stat.S_ISDIR(status.st_mode):
                 self.require_safe_tree(path)
+
+    def _require_nobody_can_create(self, link: str) -> None:
+        """Check that no other account could create the missing target of a link."""
+        try:
+            self.require_safe_parents(link, may_be_missing=True)
+        except UnsafeError:
+            raise UnsafeError(
+                f"{link} is a link to a file that does not exist, and another account could create"
+                " that file.",
+                "Remove the link.",
+            ) from None
 
     def _check_path(self, path: str, *, is_end: bool) -> os.stat_result:
         """Check owner and permissions of a path.

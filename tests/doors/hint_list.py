@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("untried_hints.txt")
 
 # The beginning of the name of a module, and why its hints cannot be tried as they are written.
 IMPOSSIBLE = {
-    "spark/": "they need a cluster; tests/spark has those that a local one raises",
+    "extensions/spark/": "they need a cluster; tests/spark has those that a local one raises",
     "doors/install.py": "they need an administrator's rights on a server that others use",
     "stores/exports/lake": "they need a catalog that fails in the middle of a commit",
 }

@@ -142,6 +142,22 @@ def test_links_in_a_circle_and_to_nothing(base: Path, site: Path) -> None:
         require_safe([str(base / "a")])
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=["writable", "sticky"])
+@pytest.mark.parametrize("target", ["open/evil.py", "open/later/evil.py", "link/evil.py"])
+def test_a_link_to_a_file_that_another_account_could_create(
+    base: Path, site: Path, target: str, mode: int
+) -> None:
+    """Once it is created, it is imported."""
+    (base / "open").mkdir()
+    (base / "open").chmod(mode)
+    (base / "link").symlink_to("open")
+    (site / "six.py").symlink_to(base / target)
+    with pytest.raises(UnsafeError, match=r"six\.py is a link to a file that does not exist"):
+        require_safe([str(site)])
+    (base / "open").chmod(0o755)
+    require_safe([str(site)])
+
+
 @AS_ROOT
 def test_a_link_of_another(base: Path, site: Path) -> None:
     (base / "link").symlink_to(site)
