@@ -19,7 +19,7 @@ PACKAGE = ROOT / "dbanon"
 # The one file that may know which guarantee applies.
 GUARANTEE = {PACKAGE / "job" / f"{name}.py" for name in ("guarantee", "guarantee_names")}
 # The rooms that work on blocks, in this process and on a cluster.
-BLOCKS = {PACKAGE / "partitioning", PACKAGE / "spark"}
+BLOCKS = {PACKAGE / "partitioning", PACKAGE / "extensions" / "spark"}
 # Properties of methods that only some guarantees have; an array of persons is not an option.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
 # Noise and linear programs are imported lazily by the functions that use them.

@@ -191,11 +191,9 @@ def classify_newcomers(
         excluded_keys=excluded_keys,
         typical_class_loss=typical_class_loss,
     )
-    return (
-        _enforce_models(batch, planned, state, candidates, references, clock)
-        if policy.models
-        else batch
-    )
+    if not policy.models:
+        return batch
+    return _enforce_models(batch, planned, state, candidates, references, clock)
 
 
 def restrict_clustering(

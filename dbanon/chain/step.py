@@ -48,6 +48,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.job import Job
+from dbanon.job.policy import Policy
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpellings
 from dbanon.release.linkage import LinkingColumn
@@ -245,16 +246,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             n_admitted=len(microdata.keys),
             n_refused=len(newcomers.excluded_keys),
         )
-        retained = [
-            attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
-        ]
-        n_failing = recount.count_failing_cells(state, retained, policy.models)
-        n_failing_compared, levels = reference.recount_models(
-            state, retained, policy.models, planned.sensitive
-        )
-        chain_counts = replace(
-            chain_counts, failing_cells=n_failing + n_failing_compared, levels=levels
-        )
+        chain_counts = _add_model_counts(chain_counts, pending, policy, planned.sensitive)
         row_counts = None
         if state.has_several_rows:
             row_counts = count_displayed_rows(state)
@@ -288,6 +280,23 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         further_disclosive_columns=disclosive_columns,
         linking_findings=linking_findings,
     )
+
+
+def _add_model_counts(
+    chain_counts: ChainCounts,
+    pending: PendingRelease,
+    policy: Policy,
+    sensitive: Mapping[str, Attribute],
+) -> ChainCounts:
+    """Add the number of cells that violate a privacy model, and the levels that are reached."""
+    retained = [
+        attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
+    ]
+    n_failing = recount.count_failing_cells(pending.state, retained, policy.models)
+    n_failing_compared, levels = reference.recount_models(
+        pending.state, retained, policy.models, sensitive
+    )
+    return replace(chain_counts, failing_cells=n_failing + n_failing_compared, levels=levels)
 
 
 def _find_disclosive_columns(

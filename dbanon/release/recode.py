@@ -100,20 +100,10 @@ def recode(
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.classes_by_columns(names)) > 1
     suppressed = suppressed_cells(microdata)
-    measured_columns = [
-        column for column in columns if recoding.measure != "iloss" or column.losses is not None
-    ]
     return Release(
         partition=row_partition,
         columns=tuple(column.replace_ranks() for column in columns),
-        losses=tuple(
-            ColumnLoss(
-                column.source,
-                before_rounding=float(loss_before.columns[i]),
-                released=float(loss_after.columns[i]),
-            )
-            for i, column in enumerate(measured_columns)
-        ),
+        losses=_losses_by_column(columns, recoding.measure, loss_before, loss_after),
         loss_before_rounding=loss_before.total,
         loss=loss_after.total,
         measure=recoding.measure,
@@ -132,6 +122,21 @@ def recode(
         ),
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
+    )
+
+
+def _losses_by_column(
+    columns: Sequence[ReleasedColumn], measure: str, before: Loss, after: Loss
+) -> tuple[ColumnLoss, ...]:
+    """The losses of the columns that have one, before and after rounding."""
+    measured_columns = [
+        column for column in columns if measure != "iloss" or column.losses is not None
+    ]
+    return tuple(
+        ColumnLoss(column.source, before_rounding=float(loss), released=float(released_loss))
+        for column, loss, released_loss in zip(
+            measured_columns, before.columns, after.columns, strict=True
+        )
     )
 
 

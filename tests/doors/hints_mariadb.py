@@ -196,7 +196,7 @@ def lost(w: Stores) -> object:
 
     with (
         mock.patch.object(publication, "publish", publish_and_lose),
-        mock.patch.object(MariadbStore, "_settle_failed", return_value=None),
+        mock.patch.object(MariadbStore, "_resolve_failed_publication", return_value=None),
     ):
         return release(w, output="release.lost")
 

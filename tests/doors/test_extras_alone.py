@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbanon.errors.extras import quoted_requirements
+from dbanon.errors.extras import quote_requirements
 from tests.doors import without
 
 # Modules that readers import by name.
@@ -112,4 +112,4 @@ def test_the_command_with_one_extra(extra: str, tmp_path: Path) -> None:
             continue
         assert done.returncode == 2
         assert "missing_dependency" in done.stderr
-        assert quoted_requirements("duckdb" if extra == "cli" else "cli") in done.stderr
+        assert quote_requirements("duckdb" if extra == "cli" else "cli") in done.stderr

@@ -266,7 +266,7 @@ def test_no_rows_are_no_file(tmp_path: Path) -> None:
 def test_what_needs_all_values_is_refused(
     people: str, tmp_path: Path, more: dict[str, object]
 ) -> None:
-    with pytest.raises(InvalidParameter, match=r"fit into memory|spilled to disk"):
+    with pytest.raises(InvalidParameter, match=r"fit into memory|spills values to disk"):
         dbanon.anonymize(people, **(OPTIONS | more), spill=str(tmp_path / "spill"))
     assert not (tmp_path / "spill").exists()
 
@@ -307,8 +307,8 @@ class _Full:
 def test_a_full_disk_publishes_nothing_and_tells_no_value(
     people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    make_file = scratch.Scratch.file
-    monkeypatch.setattr(scratch.Scratch, "file", lambda self: _Full(make_file(self), room))
+    make_file = scratch.Scratch.create_file
+    monkeypatch.setattr(scratch.Scratch, "create_file", lambda self: _Full(make_file(self), room))
     folder = tmp_path / "spill"
     options = OPTIONS | {"quasi_identifiers": ["age", "wide"]}
     with pytest.raises(DatabaseFailure, match="cannot be written") as caught:
