@@ -46,7 +46,7 @@ from dbanon.bounds.fitting import fit_prices
 from dbanon.bounds.program import OPTIMALITY_GAP, Program, has_solver
 from dbanon.bounds.tolls import SubsetRowDuals, empty_duals
 from dbanon.data.partition import Partition
-from dbanon.data.words import LabelledTextWithCard, also_under_former_key
+from dbanon.data.words import LabelledTextWithHtml, also_under_former_key
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -157,7 +157,7 @@ MAX_K_FOR_CLASSES = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate(LabelledTextWithCard):
+class Certificate(LabelledTextWithHtml):
     """A lower bound of the information loss, and its proof.
 
     Parameters

@@ -214,7 +214,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
         )
     require_entity(session, relation, relation.attribute(chain.entity))
     session.require_rights(relation, [chain.entity])
-    session.require_equality(relation, [*job.sensitive, *job.keep])
+    session.require_comparable_types(relation, [*job.sensitive, *job.keep])
     retained = (*job.sensitive, *job.keep)
     if job.where is None or not retained:
         return
@@ -269,7 +269,7 @@ def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainCo
     In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell share, and ``k0``,
     ``k1``, … retained columns.
     """
-    shared = [(column.attribute.name, column.source) for column in release.columns]
+    shared = [(column.attribute.name, column.quasi_identifier) for column in release.columns]
     shared += [(name, name) for name in job.by]
     retained = [*job.sensitive, *job.keep]
     columns = []

@@ -102,7 +102,7 @@ def _mean_distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, 0 to 1, float64 (n_classes,)."""
-    spelled_columns = [column.replace_ranks() for column in columns]
+    spelled_columns = [column.replace_ranks_with_values() for column in columns]
     pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:

@@ -403,7 +403,7 @@ def _release_without_newcomers(
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
                 np.empty(0, object),
-                source_name=column.source,
+                renamed_from=column.source,
             )
             for column in sorted(
                 (ChainColumn(*entry) for entry in stored_definition["columns"]),

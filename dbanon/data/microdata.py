@@ -338,8 +338,8 @@ class ColumnRoles:
     quasi_identifiers : the attributes of the microdata.
     by : columns of strata, compared as text; each combination of values is a stratum.
     sensitive : columns of privacy models, read as text.
-    leaf_columns : names of the sensitive columns whose values are leaves of a hierarchy, so that
-        the order of the values does not matter.
+    hierarchy_columns : names of the sensitive columns whose values are leaves of a hierarchy, so
+        that the order of the values does not matter.
     persons : the entity column as the only element; empty if there is none.
     passthrough : retained columns that this process copies unchanged from the source to the output;
         None if source and output are in the same database, which copies them itself.
@@ -348,7 +348,7 @@ class ColumnRoles:
     quasi_identifiers: tuple[Attribute, ...]
     by: tuple[Attribute, ...] = ()
     sensitive: tuple[Attribute, ...] = ()
-    leaf_columns: frozenset[str] = field(default_factory=frozenset)
+    hierarchy_columns: frozenset[str] = field(default_factory=frozenset)
     persons: tuple[Attribute, ...] = ()
     passthrough: tuple[Attribute, ...] | None = None
 

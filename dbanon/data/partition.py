@@ -176,7 +176,7 @@ class Partition(NotebookCard):
         """The generalization levels that define the classes; None if there are none."""
         return None
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
         Returns the partition into groups, and the class of each group, int32 (n_classes, 1).
@@ -281,7 +281,7 @@ class AttributePartition(NotebookCard):
         """Return each attribute, as a list of one name, with its classes."""
         return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: by their classes in all attributes.
 
         Returns the partition into these groups, and the class of each group in each attribute,

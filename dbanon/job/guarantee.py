@@ -159,7 +159,7 @@ class Guarantee:
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaf_columns: frozenset[str] = frozenset(),
+        hierarchy_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
         """The counts to make of the written release.
 
@@ -167,14 +167,14 @@ class Guarantee:
         ----------
         columns : the released quasi-identifiers; strata may be among them.
         sensitive : sensitive columns whose values are counted in each class.
-        leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
-            does not matter.
+        hierarchy_columns : sensitive columns whose values are leaves of a hierarchy, so that their
+            order does not matter.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),
             persons=self.persons,
             sensitive=sensitive,
-            leaf_columns=leaf_columns,
+            hierarchy_columns=hierarchy_columns,
             further_sets=tuple(column_set.columns for column_set in self.column_sets),
         )
 

@@ -86,12 +86,12 @@ class PerAttribute(Guarantee):
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaf_columns: frozenset[str] = frozenset(),
+        hierarchy_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
         """The counts to make: each quasi-identifier by itself, and all of them together.
 
-        Strata are part of both. ``sensitive`` and ``leaf_columns`` are not used, because there are
-        no privacy models.
+        Strata are part of both. ``sensitive`` and ``hierarchy_columns`` are not used, because there
+        are no privacy models.
         """
         attributes = [name for name in columns if name not in self.by]
         return CountRequests(

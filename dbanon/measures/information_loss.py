@@ -94,7 +94,7 @@ def released_loss(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> Loss:
     """The loss if every class is released as its row of ``released``.
 
@@ -103,8 +103,8 @@ def released_loss(
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized by the same map.
     valid : bool (n, p), False for NULL; None for all True.
-    is_partial : True if the points are only some of a table's z-scores. SST then uses deviations
-        from 0, the mean of the whole table, instead of from the mean of the points.
+    is_part_of_table : True if the points are only some of a table's z-scores. SST then uses
+        deviations from 0, the mean of the whole table, instead of from the mean of the points.
     """
     sums = [
         column_sums(
@@ -112,7 +112,7 @@ def released_loss(
             partition,
             released[:, column],
             None if valid is None else valid[:, column],
-            is_partial=is_partial,
+            is_part_of_table=is_part_of_table,
         )
         for column in range(points.shape[1])
     ]
@@ -125,7 +125,7 @@ def column_sums(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> tuple[float, float]:
     """SSE and SST of a column; arguments as in ``released_loss``, for a single column."""
     sse, _, sst = kernels.column_squares(
@@ -137,7 +137,7 @@ def column_sums(
         0,  # exponent
         0.0,  # shift
         1.0,  # scale
-        is_partial,
+        is_part_of_table,
     )
     return sse, sst
 
@@ -149,7 +149,7 @@ def scaled_sums(
     transform: Standardization,
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Pairs of SSE and SST of a raw column, for exact and for rounded released values.
 
@@ -158,7 +158,7 @@ def scaled_sums(
     values : float64 (n,), originals.
     released : two arrays, float64 (n_classes,): exact and rounded values.
     transform : the standardization of the column.
-    valid, is_partial : as in ``released_loss``.
+    valid, is_part_of_table : as in ``released_loss``.
     """
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
     exact, rounded = released
@@ -172,7 +172,7 @@ def scaled_sums(
         int(exponent),
         shift,
         scale,
-        is_partial,
+        is_part_of_table,
     )
     return (sse, sst), (rounded_sse, sst)
 

@@ -38,8 +38,8 @@ def partition_for(
     """Put the records into classes that satisfy the policy.
 
     First withholds the records of strata below k, if the policy allows that, and then those whose
-    sets of columns (``also_k``) cannot be k-anonymous. ``coarsen_for_sets`` later finds the classes
-    that release these sets.
+    sets of columns (``also_k``) cannot be k-anonymous. ``coarsen_for_column_sets`` later finds the
+    classes that release these sets.
 
     Parameters
     ----------

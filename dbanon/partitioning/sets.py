@@ -74,7 +74,7 @@ class CoarserColumns(Partition):
                 groupings.append(grouping)
         return groupings
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """The classes of rows, and int32 (n_classes, w), their coarser class in each grouping."""
         return Partition(self.labels, self.method_counts), np.column_stack(
             self._distinct_groupings()
@@ -172,7 +172,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     )
 
 
-def coarsen_for_sets(
+def coarsen_for_column_sets(
     microdata: Microdata,
     clustering: ClusteringResult,
     policy: Policy,

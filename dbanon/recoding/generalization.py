@@ -146,7 +146,7 @@ def _release_intervals(
     if valid is not None:
         # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)
-    step = settings.steps.get(attribute.name)
+    step = settings.grid_steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
@@ -172,8 +172,8 @@ def _release_intervals(
     unit = 0.0 if is_closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
-    extent = np.column_stack((low, np.maximum(high - unit, low)))
-    fields: dict[str, Any] = {"losses": losses, "extent": extent}
+    interval_ranges = np.column_stack((low, np.maximum(high - unit, low)))
+    fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)
         return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]
@@ -196,7 +196,9 @@ def _release_intervals(
                 range_attribute, lower, missing, upper=upper, is_closed=is_closed, **fields
             )
         ]
-    return _release_bounds(attribute, low, high, missing, losses, extent, is_closed=is_closed)
+    return _release_bounds(
+        attribute, low, high, missing, losses, interval_ranges, is_closed=is_closed
+    )
 
 
 def _release_bounds(
@@ -205,7 +207,7 @@ def _release_bounds(
     high: NDArray[np.float64],
     missing: NDArray[np.bool_] | None,
     losses: NDArray[np.float64],
-    extent: NDArray[np.float64],
+    interval_ranges: NDArray[np.float64],
     *,
     is_closed: bool,
 ) -> list[ReleasedColumn]:
@@ -214,7 +216,8 @@ def _release_bounds(
     Parameters
     ----------
     low, high : float64 (n_classes,), the borders.
-    missing, losses, extent : fields of ``ReleasedColumn``. Only the first column has the losses.
+    missing, losses, interval_ranges : fields of ``ReleasedColumn``. Only the first column has the
+        losses.
     """
     borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
     for values in borders:
@@ -227,9 +230,9 @@ def _release_bounds(
             missing,
             unrounded,
             losses=column_losses,
-            source_name=attribute.name,
+            renamed_from=attribute.name,
             is_closed=is_closed,
-            extent=extent,
+            interval_ranges=interval_ranges,
         )
         for name, values, unrounded, column_losses in zip(
             names, borders, (low, high), (losses, None), strict=True
@@ -396,7 +399,7 @@ def _check_steps(
     kinds = {
         a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
     }
-    for name, step in settings.steps.items():
+    for name, step in settings.grid_steps.items():
         if name not in kinds:
             raise InvalidParameter(
                 f'A step is given for "{name}", which is not a number column without a hierarchy.'

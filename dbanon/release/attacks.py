@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import LabelledTextWithCard, also_under_former_key
+from dbanon.data.words import LabelledTextWithHtml, also_under_former_key
 from dbanon.hierarchy.leaves import Hierarchies, resolve_hierarchies
 from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
@@ -27,7 +27,7 @@ from dbanon.release.words import describe_attack
 
 
 @dataclass(frozen=True, repr=False)
-class Attacks(LabelledTextWithCard):
+class Attacks(LabelledTextWithHtml):
     """The results of attacks on released rows.
 
     Parameters

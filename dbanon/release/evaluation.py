@@ -22,7 +22,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.words import LabelledTextWithCard
+from dbanon.data.words import LabelledTextWithHtml
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import (
     ANY,
@@ -59,7 +59,7 @@ _EM4ADOM = {
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(LabelledTextWithCard):
+class Evaluation(LabelledTextWithHtml):
     """The values of the measures of a release, without data on single records.
 
     Parameters
@@ -279,7 +279,7 @@ def pair_columns(
     """
     released_columns: dict[str, list[ReleasedColumn]] = {}
     for column in columns:
-        released_columns.setdefault(column.source, []).append(column)
+        released_columns.setdefault(column.quasi_identifier, []).append(column)
     return tuple(
         _pair_column(microdata, measures, attribute, tree, released_columns[attribute.name])
         for attribute, tree in zip(microdata.attributes, trees, strict=True)

@@ -72,7 +72,7 @@ def recode(
         )
 
     classes, measures = clustering.classes, clustering.measures
-    row_partition, _ = classes.row_classes()
+    row_partition, _ = classes.combine_into_row_partition()
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.take(records)
@@ -93,22 +93,22 @@ def recode(
         recode_columns,
         lambda wide_columns: exact_totals(row_partition, wide_columns),
     )
-    released_partition, _ = classes.row_classes()
+    released_partition, _ = classes.combine_into_row_partition()
     loss_before, loss_after = _losses_with_suppressed(
         microdata, measures, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
-    separate_classes = len(classes.classes_by_columns(names)) > 1
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1
     suppressed = suppressed_cells(microdata)
     measured_columns = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None
     ]
     return Release(
         partition=row_partition,
-        columns=tuple(column.replace_ranks() for column in columns),
+        columns=tuple(column.replace_ranks_with_values() for column in columns),
         losses=tuple(
             ColumnLoss(
-                column.source,
+                column.quasi_identifier,
                 before_rounding=float(loss_before.columns[i]),
                 released=float(loss_after.columns[i]),
             )
@@ -128,9 +128,9 @@ def recode(
             policy.hierarchies,
             recoding.measure,
             suppressed,
-            separate_classes=separate_classes,
+            has_classes_per_column=has_classes_per_column,
         ),
-        separate_classes=separate_classes,
+        has_classes_per_column=has_classes_per_column,
         suppressed_cells=suppressed,
     )
 
@@ -139,9 +139,9 @@ def _drop_columns(settings: Settings, dropped: Collection[str]) -> Settings:
     """Return the settings for recoding all columns except these."""
     if not dropped:
         return settings
-    steps = {n: step for n, step in settings.steps.items() if n not in dropped}
+    steps = {n: step for n, step in settings.grid_steps.items() if n not in dropped}
     hierarchies = {n: tree for n, tree in settings.hierarchies.items() if n not in dropped}
-    return replace(settings, steps=steps, hierarchies=hierarchies)
+    return replace(settings, grid_steps=steps, hierarchies=hierarchies)
 
 
 def find_lost_columns(
@@ -152,12 +152,12 @@ def find_lost_columns(
     for column in columns:
         if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
-        tree = hierarchies.get(column.source)
+        tree = hierarchies.get(column.quasi_identifier)
         root = ANY if tree is None else tree.labels[0]
         labels = column.values if column.missing is None else column.values[~column.missing]
         # If a hierarchy consists of its root only, nothing is lost.
         if len(labels) and bool((labels == root).all()) and column.losses.any():
-            lost_columns.append(column.source)
+            lost_columns.append(column.quasi_identifier)
     return tuple(lost_columns)
 
 
@@ -173,7 +173,7 @@ def _sse_losses(
     valid = microdata.numeric_valid()
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
-    is_partial = sum(scale.count for scale in scales) != n_values
+    is_part_of_table = sum(scale.count for scale in scales) != n_values
 
     def sum_losses(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
         column = columns[index]
@@ -182,7 +182,7 @@ def _sse_losses(
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
         return scaled_sums(
-            values, partition, released, transform, is_present, is_partial=is_partial
+            values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )
 
     loss_sums = list(choose_column_map(microdata.numbers)(sum_losses, range(len(scales))))
@@ -249,7 +249,7 @@ def _gower_losses(
         replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
         if (exact := column.unrounded) is not None
         and column.attribute.kind is not Kind.ORDINAL
-        and column.source not in policy.hierarchies
+        and column.quasi_identifier not in policy.hierarchies
         else column
         for column in columns
     ]
@@ -363,7 +363,7 @@ class Release:
     measures, hierarchies : column statistics and hierarchies of the released records, for recoding.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
-    separate_classes : whether each attribute has its own classes.
+    has_classes_per_column : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
     """
 
@@ -377,7 +377,7 @@ class Release:
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public_sums: tuple[PublicSums, ...] = ()
-    separate_classes: bool = False
+    has_classes_per_column: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
 
     @property

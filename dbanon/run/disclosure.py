@@ -42,8 +42,8 @@ from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     DisclosiveColumn,
     FewPersons,
+    OriginalsOfReleasedRows,
     PersonSpellings,
-    ReleasedOriginals,
     RetainedIdentifier,
     ValueGroups,
     find_disclosures,
@@ -173,7 +173,7 @@ def find_retained_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
 
 def find_disclosive_columns(
     job: Job,
-    originals: ReleasedOriginals,
+    originals: OriginalsOfReleasedRows,
     group_rows: Callable[[str], ValueGroups],
     sample_findings: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,

@@ -69,7 +69,7 @@ def evaluate(
             exact_figures,
             parameters,
             recorded_losses,
-            separate_classes=release.separate_classes,
+            has_classes_per_column=release.has_classes_per_column,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
         public_evaluation = evaluation_of_figures(pairs, published, parameters)

@@ -423,7 +423,9 @@ def _require_same_counts(
     """Count the rows of a file as a reader would, and compare with the relation's counts."""
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
-    model_columns = tuple(name for name in requests.sensitive if name not in requests.leaf_columns)
+    model_columns = tuple(
+        name for name in requests.sensitive if name not in requests.hierarchy_columns
+    )
     file_counts, file_attributes = count_file(
         path, export, attributes, replace(requests, persons=(), sensitive=model_columns)
     )

@@ -180,7 +180,7 @@ class Plan:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
-        return guarantee.count_requests(released, sensitive, self.roles.leaf_columns)
+        return guarantee.count_requests(released, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """Return the sets of columns of the guarantee, under their names in the release."""
@@ -282,7 +282,7 @@ def plan(
         # Compare these by the text of their values, whatever their types.
         by=_as_text_attributes(relation, job.by),
         sensitive=_as_text_attributes(relation, sensitive),
-        leaf_columns=frozenset(trees_by_attribute),
+        hierarchy_columns=frozenset(trees_by_attribute),
         persons=persons,
         passthrough=passthrough,
     )

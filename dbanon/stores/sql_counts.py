@@ -182,7 +182,7 @@ def count_class_values(
         value_rows = session.rows(
             recount_statements.recount_values(written_relation, class_keys, text)
         )
-        ordering_attribute = None if name in questions.leaf_columns else attribute
+        ordering_attribute = None if name in questions.hierarchy_columns else attribute
         counts_by_name[name] = to_class_value_counts(
             session, written_relation, ordering_attribute, value_rows
         )

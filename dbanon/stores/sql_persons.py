@@ -111,12 +111,12 @@ def count_persons(
         source_columns=columns_to_read,
         keys=class_keys,
     )
-    set_counts = tuple(
+    column_set_counts = tuple(
         session.recount_staged_entities([display_keys[name] for name in names])
         for names in questions.further_sets
     )
     value_counts = _count_persons_by_value(session, staged_release, questions, class_keys)
-    return replace(entity_count, cells=value_counts, further_sets=set_counts)
+    return replace(entity_count, value_counts=value_counts, further_sets=column_set_counts)
 
 
 def stage_release_persons(
@@ -163,7 +163,7 @@ def _count_persons_by_value(
         count_rows = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
-        ordering_attribute = None if name in questions.leaf_columns else staged_attribute
+        ordering_attribute = None if name in questions.hierarchy_columns else staged_attribute
         counts_by_name[name] = to_class_value_counts(
             session, staging, ordering_attribute, count_rows
         )

@@ -114,9 +114,9 @@ class SqlSource:
         """Return the relation with a row locator, after all checks; raises as ``ports.Source``."""
         relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required_columns=job.quasi_identifiers)
+            relation = replace(relation, non_null_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
-        self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
+        self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
     def select_rows(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -203,7 +203,7 @@ class SqlSource:
             relation.relation_to_read,
             attribute.name,
             self.session.text_of(inspected_attribute),
-            relation.and_condition,
+            relation.and_not_null_condition,
         )
         texts = {format_leaf(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
@@ -295,7 +295,7 @@ class SqlSource:
                 self.session, relation.relation_to_read, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
-            if name not in roles.leaf_columns
+            if name not in roles.hierarchy_columns
         }
         return replace(microdata, sensitive={**microdata.sensitive, **recoded_columns})
 
@@ -425,11 +425,11 @@ def _filtered_relation(
         if expression.startswith('"')
     ]
     columns = dict.fromkeys(
-        [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
+        [*names, *job.key, *relation.required_locator.key_map_columns, *key_columns]
     )
     system_columns = (
         ()
-        if relation.required_locator.mapped_columns
+        if relation.required_locator.key_map_columns
         else tuple(expression for expression in key_expressions if expression.isidentifier())
     )
     name = relation.name

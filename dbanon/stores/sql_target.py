@@ -216,7 +216,7 @@ class SqlTarget:
         NameTooLong : the name of a column, such as that of a bound, is too long.
         """
         release_columns: list[tuple[str, str, str]] = []
-        recoded_names = {column.source for column in columns}
+        recoded_names = {column.quasi_identifier for column in columns}
         # A range is staged as two columns; these are the positions of each column's first part.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
@@ -230,7 +230,7 @@ class SqlTarget:
             staged_columns = [
                 (position, column)
                 for position, column in zip(positions, columns, strict=True)
-                if column.source == name
+                if column.quasi_identifier == name
             ]
             for position, column in staged_columns:
                 expression = self.session.released_expression(position, column)
@@ -415,7 +415,7 @@ class SqlTarget:
         draft = staged_release.draft
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
-            (column.attribute.name, column.source) for column in draft.release.columns
+            (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
         ]
         source_attributes = draft.relation.schema.attributes
         run = build_run_record(

@@ -323,6 +323,6 @@ def _select_in_source_order(frame: DataFrame, layout: Layout, columns: Sequence[
         if name in retained:
             columns_in_order.append(quoted_column(retained[name]).alias(name))
         for i, released_column in enumerate(columns):
-            if released_column.source == name:
+            if released_column.quasi_identifier == name:
                 columns_in_order.append(sql.col(f"r{i}").alias(released_column.attribute.name))
     return columns_in_order

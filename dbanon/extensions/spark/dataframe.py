@@ -109,7 +109,7 @@ class DataFrameSource:
             RelationName(None, FRAME_NAME),
             Schema(attributes),
             SOURCE_KIND,
-            required_columns=required,
+            non_null_columns=required,
         )
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -219,13 +219,13 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     )
     has_integer_key, is_repeatable = _is_integer_key(relation, job.key), _is_repeatable(frame)
     disk_cache = DiskCache()
-    if relation.required_columns and not is_repeatable:
+    if relation.non_null_columns and not is_repeatable:
         # The withheld and the other rows must come from the same evaluation of the frame.
         rows = disk_cache.keep(rows)
     n_withheld = 0
-    if relation.required_columns:
+    if relation.non_null_columns:
         complete = rows
-        for name in relation.required_columns:
+        for name in relation.non_null_columns:
             complete = complete.where(quoted_column(name).isNotNull())
         n_withheld, rows = rows.count() - complete.count(), complete
     if not has_integer_key:
@@ -367,7 +367,7 @@ def spark_type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
     """Return the Spark type of a released column."""
     if column.attribute.kind is Kind.CATEGORY:
         return types.StringType()
-    return frame.schema[column.source].dataType
+    return frame.schema[column.quasi_identifier].dataType
 
 
 def is_case_sensitive(session: SparkSession) -> bool:
@@ -382,7 +382,7 @@ def require_unique_names(
     check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:
         name = released_column.attribute.name
-        is_bound = released_column.source_name is not None
+        is_bound = released_column.renamed_from is not None
         if list(names).count(name) > 1 or (is_bound and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 

@@ -115,7 +115,9 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
         return Counts(recount, persons)
     cells, persons_per_class = _count_values_in_classes(rows, [*released, *strata], planned, layout)
     for person_column, count in persons.items():
-        persons[person_column] = replace(count, cells=cells, persons_per_class=persons_per_class)
+        persons[person_column] = replace(
+            count, value_counts=cells, persons_per_class=persons_per_class
+        )
     return Counts(recount, persons, cells)
 
 
@@ -183,7 +185,7 @@ def sum_losses(
     """
     recoding = find_recoding(str(context.policy.recoding))
     measured_columns = [
-        column.source
+        column.quasi_identifier
         for column in columns
         if recoding.measure != "iloss" or column.losses is not None
     ]
