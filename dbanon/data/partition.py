@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import ParallelMap
@@ -361,13 +361,13 @@ class ClusteringResult:
     classes : the classes of rows, or of each attribute separately.
     levels : the levels of full-domain generalization before classes were merged; None for other
         methods.
-    measures : the measures of the released table; None if they are not computed yet.
+    column_statistics : those of the released table; None if they are not computed yet.
     method_counts : counts that the method reports, by name.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
-    measures: Measures | None = None
+    column_statistics: ColumnStatistics | None = None
     method_counts: Mapping[str, int] = field(default_factory=dict)
 
 

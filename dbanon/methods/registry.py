@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
@@ -33,7 +33,7 @@ RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """Prepares records for a method, given microdata and the measures of its table.
+    """Prepares records for a method, given microdata and the column statistics of its table.
 
     Returns a function that takes record indices, int64 (m,), and returns the space of these
     records, which is the first argument of ``RunMethod``.
@@ -42,7 +42,7 @@ class SpaceBuilder(Protocol):
     def __call__(
         self,
         microdata: Microdata,
-        measures: Measures,
+        column_statistics: ColumnStatistics,
         *,
         standardize: str,
         weights: Mapping[str, float],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, positions_among
 from dbanon.data.pieces import on_all_cores
@@ -33,7 +33,7 @@ def partition_for(
     sensitive: Mapping[str, Attribute] | None = None,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
 
@@ -46,8 +46,8 @@ def partition_for(
     trees : builds the hierarchies for a subset of the records; None to use those of the policy.
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : bytes that counts of their values may use; None for no limit.
-    measures : measures of the released records of a larger table; None if the records are the whole
-        table, as policies with sets require.
+    column_statistics : those of the released records of a larger table; None if the records are
+        the whole table, as policies with sets require.
 
     Raises
     ------
@@ -67,10 +67,14 @@ def partition_for(
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
         return _expand_to_table(
-            partition_for(remaining, policy, measures=measures, **options), records, n
+            partition_for(remaining, policy, column_statistics=column_statistics, **options),
+            records,
+            n,
         )
     if not policy.also_k:
-        return _cluster_and_protect(microdata, policy, measures=measures, **options)
+        return _cluster_and_protect(
+            microdata, policy, column_statistics=column_statistics, **options
+        )
     records = np.arange(n)
     while True:
         # Records that were withheld no longer count in the sets of other records, so check again.
@@ -102,7 +106,10 @@ def _expand_to_table(
     positions = positions_among(records, n)
     levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
-        clustering, classes=clustering.classes.take(positions), levels=levels, measures=None
+        clustering,
+        classes=clustering.classes.take(positions),
+        levels=levels,
+        column_statistics=None,
     )
 
 
@@ -114,18 +121,19 @@ def _cluster_and_protect(
     sensitive: Mapping[str, Attribute] | None,
     memory_limit: int | None,
     tick: Tick,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
-    table_measures = measures
-    if measures is None:
-        measures = Measures.of(
+    table_statistics = column_statistics
+    if column_statistics is None:
+        column_statistics = ColumnStatistics.of(
             microdata,
             covariance=policy.standardize == MAHALANOBIS,
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
     if not find_method(policy.method).result_type.has_row_classes:
         return ClusteringResult(
-            find_attribute_classes(microdata, policy, tick, measures), measures=measures
+            find_attribute_classes(microdata, policy, tick, column_statistics),
+            column_statistics=column_statistics,
         )
     clustering_progress = 0.5 if policy.models else 1.0
     partition = find_classes(
@@ -134,10 +142,10 @@ def _cluster_and_protect(
         lambda done: tick(clustering_progress * done),
         trees,
         # With entities the records are clustered as units, which form a separate table.
-        measures if microdata.entities is None else table_measures,
+        column_statistics if microdata.entities is None else table_statistics,
     )
     clustering = ClusteringResult(
-        partition, partition.grouping_levels, measures, partition.method_counts
+        partition, partition.grouping_levels, column_statistics, partition.method_counts
     )
     if policy.models:
         clustering = protect_classes(
@@ -149,7 +157,7 @@ def _cluster_and_protect(
             tick=lambda done: tick(clustering_progress + (1 - clustering_progress) * done),
         )
     return (
-        replace(clustering, measures=table_measures)
+        replace(clustering, column_statistics=table_statistics)
         if partition_of(clustering).n_suppressed
         else clustering
     )
@@ -175,7 +183,7 @@ def protect_classes(
 
     Parameters
     ----------
-    clustering : the classes, with the measures of the table.
+    clustering : the classes, with the column statistics of the table.
     sensitive, memory_limit : as for ``partition_for``.
     compared_columns : for sensitive columns whose classes are compared with another table: value
         codes by record, int32 (n,), and the frequencies of the codes in that table.
@@ -184,16 +192,16 @@ def protect_classes(
     ------
     DbanonError : as ``protect``.
     """
-    partition, measures = partition_of(clustering), clustering.measures
-    assert measures is not None
+    partition, column_statistics = partition_of(clustering), clustering.column_statistics
+    assert column_statistics is not None
     compared_columns = compared_columns or {}
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
     positions, table = code_released_values(
-        microdata, partition, own_models, sensitive, measures, memory_limit
+        microdata, partition, own_models, sensitive, column_statistics, memory_limit
     )
     positions |= {name: codes for name, (codes, _) in compared_columns.items()}
     table |= {name: distribution for name, (_, distribution) in compared_columns.items()}
-    merged = protect(microdata, partition, policy, positions, tick, measures, table)
+    merged = protect(microdata, partition, policy, positions, tick, column_statistics, table)
     return replace(clustering, classes=merged)
 
 
@@ -228,11 +236,11 @@ def join_equal_classes(
     joined_partition = Partition(group_of_record)
     if joined_partition.n_classes == partition.n_classes:
         return clustering
-    measures = clustering.measures or Measures.of(
+    column_statistics = clustering.column_statistics or ColumnStatistics.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
     positions, table = code_released_values(
-        microdata, joined_partition, policy.models, sensitive, measures, memory_limit
+        microdata, joined_partition, policy.models, sensitive, column_statistics, memory_limit
     )
     merged = protect(
         microdata,
@@ -240,7 +248,7 @@ def join_equal_classes(
         policy,
         positions,
         tick,
-        measures,
+        column_statistics,
         table,
         split_and_refine=False,
     )
@@ -249,4 +257,8 @@ def join_equal_classes(
         joined_partition.n_suppressed,
     ):
         return clustering
-    return replace(clustering, classes=merged, measures=None if merged.n_suppressed else measures)
+    return replace(
+        clustering,
+        classes=merged,
+        column_statistics=None if merged.n_suppressed else column_statistics,
+    )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.partition import (
     NO_COUNTS,
@@ -194,7 +194,7 @@ def coarsen_for_column_sets(
         return clustering
     partition = clustering.classes
     assert isinstance(partition, Partition)
-    measures = clustering.measures or Measures.of(microdata)
+    column_statistics = clustering.column_statistics or ColumnStatistics.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
     first_members = partition.members[partition.starts]
     coarser: dict[str, NDArray[np.int32]] = {}
@@ -203,7 +203,13 @@ def coarsen_for_column_sets(
         for column_set in linked_sets:
             joined_partition = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
             merged = _merge_for_set(
-                microdata, joined_partition, column_set, policy, measures, memory_limit, tick
+                microdata,
+                joined_partition,
+                column_set,
+                policy,
+                column_statistics,
+                memory_limit,
+                tick,
             )
             coarser_classes = merged.labels[first_members]
             coarser |= dict.fromkeys(
@@ -257,7 +263,7 @@ def _merge_for_set(
     partition: Partition,
     column_set: ColumnSet,
     policy: Policy,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     memory_limit: int | None,
     tick: Tick,
 ) -> Partition:
@@ -268,7 +274,7 @@ def _merge_for_set(
     }
     trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
     set_policy = replace(policy, weights=weights, hierarchies=trees)
-    space = make_cost_space_builder(set_microdata, measures, set_policy)
+    space = make_cost_space_builder(set_microdata, column_statistics, set_policy)
     released = np.flatnonzero(partition.labels >= 0)
     codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
@@ -191,7 +191,7 @@ def code_released_values(
     partition: Partition,
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     memory_limit: int | None,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
     """Encode the values of released records, int32 (n,), by sensitive column, and count the codes.
@@ -211,7 +211,7 @@ def code_released_values(
     positions, frequencies_by_column = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         column = microdata.sensitive[name]
-        frequencies = measures.sensitive[name]
+        frequencies = column_statistics.sensitive[name]
         null_code = len(frequencies.values)
         codes = np.append(_codes_in_table(frequencies, column), null_code)[column.codes].astype(
             np.int32

@@ -158,8 +158,8 @@ class Recoding:
     Parameters
     ----------
     name : the value of the option ``recoding``.
-    run : a function ``(microdata, measures, partition, exact_totals, settings, **parameters)`` that
-        returns the released columns. The measures are those of the whole table.
+    run : a function that returns the released columns, ``(microdata, column_statistics, partition,
+        exact_totals, settings, **parameters)``. The statistics are those of the whole table.
     summary : a description for users, in one line.
     measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
     takes_categories : True if attributes may be text and have hierarchies.

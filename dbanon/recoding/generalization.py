@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.grid import ends_around, grid_for, unit_of, width_share
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
@@ -50,7 +50,7 @@ _WIDER_TYPE_HINT = "Release its ranges as text, or cast the column to a wider ty
 
 def generalize(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -65,7 +65,7 @@ def generalize(
     UnsupportedType : a border or midpoint does not fit into the column's type.
     """
     del exact_totals
-    trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, column_statistics)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -80,7 +80,7 @@ def generalize(
             )
         else:
             columns += _release_intervals(
-                microdata, measures, partition, attribute, settings, missing
+                microdata, column_statistics, partition, attribute, settings, missing
             )
     return tuple(columns)
 
@@ -124,7 +124,7 @@ def _release_common_ancestors(
 
 def _release_intervals(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     attribute: Attribute,
     settings: Settings,
@@ -142,7 +142,7 @@ def _release_intervals(
     if is_wide and (settings.local_range or settings.intervals != "text"):
         raise _wide_column_error(attribute)
     valid = microdata.valid_column(attribute.name)
-    scale = measures.numbers[attribute.name]
+    scale = column_statistics.numbers[attribute.name]
     if valid is not None:
         # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)

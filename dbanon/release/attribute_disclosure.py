@@ -113,7 +113,7 @@ class RetainedIdentifier:
     def describe(self, k: int) -> str:
         """Describe the finding in a sentence; ``k`` is not used."""
         reason = _REASON_TEXTS.get(self.reason, self.reason)
-        return f'"{self.name}" looks like an identifier, and is released as it is: {reason}'
+        return f'"{self.name}" looks like an identifier, and is released unchanged: {reason}'
 
 
 _REASON_TEXTS = {

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
@@ -237,7 +237,7 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
 
 def public_sums(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     columns: Iterable[ReleasedColumn],
     hierarchies: Mapping[str, Hierarchy],
@@ -262,11 +262,13 @@ def public_sums(
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
-        pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
+        pairs = pairs_of(microdata, partition, columns, hierarchies, column_statistics)
         sums = sum_public_distances(pairs, has_classes_per_column)
     else:
         sums = tuple(
-            _sums_of_numbers(microdata, measures, partition, index, column, has_classes_per_column)
+            _sums_of_numbers(
+                microdata, column_statistics, partition, index, column, has_classes_per_column
+            )
             for index, column in enumerate(columns)
         )
     if not suppressed:
@@ -339,7 +341,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
 
 def _sums_of_numbers(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     index: int,
     column: ReleasedColumn,
@@ -347,7 +349,7 @@ def _sums_of_numbers(
 ) -> PublicSums:
     """Compute the public sums of squared deviations in the number column with this index."""
     name = microdata.numeric[index].name
-    power = -measures.numbers[name].exponent
+    power = -column_statistics.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, index], power)
     released = np.ldexp(column.as_float(), power)
     valid = microdata.valid_column(name)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.pieces import choose_column_map
@@ -64,14 +64,14 @@ def recode(
     def recode_columns(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
-        assert measures is not None
+        assert column_statistics is not None
         names = {attribute.name for attribute in microdata.attributes}
         column_settings = _drop_columns(settings, all_names - names)
         return recoding.run(
-            microdata, measures, partition, exact_totals, column_settings, **parameters
+            microdata, column_statistics, partition, exact_totals, column_settings, **parameters
         )
 
-    classes, measures = clustering.classes, clustering.measures
+    classes, column_statistics = clustering.classes, clustering.column_statistics
     row_partition, _ = classes.combine_into_row_partition()
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
@@ -85,17 +85,18 @@ def recode(
             if settings.chosen_levels is None
             else settings.chosen_levels.take(records),
         )
-    measures = measures or Measures.of(microdata)
+    column_statistics = column_statistics or ColumnStatistics.of(microdata)
     # ``exact_totals`` needs the classes of all records that were read.
     columns = recode_attributes(
         microdata,
         classes,
         recode_columns,
-        lambda wide_columns: exact_totals(row_partition, wide_columns),
+        # Exact sums are requested for the attributes whose values float64 cannot represent exactly.
+        lambda inexact_attributes: exact_totals(row_partition, inexact_attributes),
     )
     released_partition, _ = classes.combine_into_row_partition()
     loss_before, loss_after = _losses_with_suppressed(
-        microdata, measures, released_partition, policy, columns, recoding.measure
+        microdata, column_statistics, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
     has_classes_per_column = len(classes.classes_by_columns(names)) > 1
@@ -117,12 +118,12 @@ def recode(
         loss_before_rounding=loss_before.total,
         loss=loss_after.total,
         measure=recoding.measure,
-        measures=measures,
+        column_statistics=column_statistics,
         hierarchies=policy.hierarchies,
         sums=(loss_before.sums, loss_after.sums),
         public_sums=public_sums(
             microdata,
-            measures,
+            column_statistics,
             released_partition,
             columns,
             policy.hierarchies,
@@ -163,7 +164,7 @@ def find_lost_columns(
 
 def _sse_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
@@ -171,7 +172,7 @@ def _sse_losses(
     """Compute SSE/SST on z-scores, first before and then after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
+    scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     is_part_of_table = sum(scale.count for scale in scales) != n_values
 
@@ -192,14 +193,16 @@ def _sse_losses(
 
 def _iloss_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Compute iloss per cell, first for the ranges of classes and then for released labels."""
     n_records = max(int(partition.sizes.sum()), 1)
-    range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
+    range_losses = (
+        class_losses(microdata, column_statistics, partition, policy.hierarchies) / n_records
+    )
     label_losses = np.array(
         [column.losses.sum() for column in columns if column.losses is not None]
     )
@@ -217,7 +220,7 @@ def _iloss_losses(
 
 def _gower_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
@@ -230,7 +233,7 @@ def _gower_losses(
     from dbanon.release.evaluation import pairs_of
 
     def measure_loss(released: Sequence[ReleasedColumn]) -> Loss:
-        pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
+        pairs = pairs_of(microdata, partition, released, policy.hierarchies, column_statistics)
         figure = direct_loss(EvaluationTask(pairs))
         column_losses = [
             figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes
@@ -264,14 +267,16 @@ def _count_values(microdata: Microdata, partition: Partition, name: str) -> floa
 
 def _losses_with_suppressed(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
     measure: str,
 ) -> tuple[Loss, Loss]:
     """Compute the losses before and after rounding; suppressed cells count as lost completely."""
-    before, after = _LOSS_FUNCTIONS[measure](microdata, measures, partition, policy, columns)
+    before, after = _LOSS_FUNCTIONS[measure](
+        microdata, column_statistics, partition, policy, columns
+    )
     counts = suppressed_cells(microdata)
     if not counts:
         return before, after
@@ -315,18 +320,20 @@ _LOSS_FUNCTIONS = {"sse": _sse_losses, "iloss": _iloss_losses, "gower": _gower_l
 
 def class_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
     """Sum the iloss of all records for the ranges of their classes: float64 (d,), by attribute."""
     losses = []
-    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            losses.append(iloss(values, measures.numbers[attribute.name], partition, valid))
+            losses.append(
+                iloss(values, column_statistics.numbers[attribute.name], partition, valid)
+            )
         else:
             leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))
@@ -356,11 +363,12 @@ class Release:
     partition : the classes of all records, in the records' order.
     columns : the released quasi-identifiers.
     losses : the losses of the measured quasi-identifiers.
-    loss_before_rounding, loss : the loss over all columns before rounding, and of written values.
+    loss_before_rounding, loss : the loss over all columns, before rounding and as written.
     measure : the loss measure. ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell;
         ``iloss``: iloss per cell, where ``loss_before_rounding`` is computed for the ranges of the
         classes instead of the released labels.
-    measures, hierarchies : column statistics and hierarchies of the released records, for recoding.
+    column_statistics, hierarchies : column statistics and hierarchies of the released records, for
+        recoding.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     has_classes_per_column : whether each attribute has its own classes.
@@ -373,7 +381,7 @@ class Release:
     loss_before_rounding: float
     loss: float
     measure: str = "sse"
-    measures: Measures | None = None
+    column_statistics: ColumnStatistics | None = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public_sums: tuple[PublicSums, ...] = ()

@@ -58,7 +58,7 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         # people can read the ledger than the output of this run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
-            f"Half of the records cannot be released by the same options: {reason}."
+            f"Half of the records cannot be released with the same options: {reason}."
         ) from None
     release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:

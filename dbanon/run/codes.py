@@ -16,12 +16,17 @@ _CODE_KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 
 
 def count_averaged_codes(
-    microdata: Microdata, release: Release, kinds: Mapping[str, str]
+    microdata: Microdata, release: Release, requested_kinds: Mapping[str, str]
 ) -> dict[str, int]:
     """Count released rows whose code does not occur in the source, by quasi-identifier.
 
     A column of codes holds few distinct whole numbers and has a name that suggests codes. Columns
     released as labels or ranges are skipped, because these cover the values of their class.
+
+    Parameters
+    ----------
+    requested_kinds : ``NOMINAL`` or ``NUMERIC``, by quasi-identifier, as the job's option ``kinds``
+        states them. A column that is stated to be numeric holds no codes.
     """
     rows_by_column: dict[str, int] = {}
     sizes = release.partition.sizes
@@ -36,7 +41,7 @@ def count_averaged_codes(
             continue
         name = attribute.name
         if (
-            kinds.get(name) == NUMERIC
+            requested_kinds.get(name) == NUMERIC
             or name not in numeric_names
             or column.interval_ranges is not None
         ):

@@ -234,11 +234,11 @@ def find_linking_columns(
     ]
     if job.policy.strict and refused_texts:
         raise LinkingColumnRefused(
-            "A column that would be released as it is distinguishes rows that the classes hide."
+            "A column that would be released unchanged distinguishes rows within classes."
             " Nothing was published.",
             detail="Column " + "; column ".join(refused_texts) + ".",
-            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
-            " it, release it as a pseudonym, or leave out `strict`.",
+            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`. Or"
+            " do not copy it, or release it as a pseudonym, or leave out `strict`.",
         )
     for finding in findings:
         warn_caller(KeptColumnLinks(f"Column {finding.describe(k)}."))

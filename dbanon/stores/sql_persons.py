@@ -163,6 +163,7 @@ def _count_persons_by_value(
         count_rows = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
+        # Models compare the values of these columns in the hierarchy, so they need no order.
         ordering_attribute = None if name in questions.hierarchy_columns else staged_attribute
         counts_by_name[name] = to_class_value_counts(
             session, staging, ordering_attribute, count_rows

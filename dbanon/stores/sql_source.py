@@ -146,7 +146,7 @@ class SqlSource:
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses only these columns; if not, the transaction may be aborted."""
-        # Give the subquery another alias than s, so that a condition on the whole row s fails.
+        # Give the subquery an alias other than s, so that a condition on the whole row s fails.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -287,6 +287,7 @@ class SqlSource:
                 memory_limit=self._microdata_limit_bytes(job, roles.columns),
                 progress=progress,
                 disk=self.disk,
+                # Retained columns whose values this process copies without coding them.
                 passthrough=roles.passthrough,
             )
         )
@@ -379,7 +380,7 @@ class SqlSource:
         ----------
         name : the column, for error messages.
         value : SQL of the value to group by.
-        compared_columns : the columns of which groups may have a single value.
+        compared_columns : the columns to check for a single value within each group.
         is_rare_condition : SQL that is true for groups to be counted as rare.
         """
         session, partition = self.session, draft.release.partition
@@ -460,5 +461,7 @@ def recode_in_value_order(
     codes_by_value = [index_of_rank[ranks[text]] for text in column.values]
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
-    texts = column.codes if len(text_of_rank) < len(column.values) else None
-    return CodedColumn(codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), texts)
+    text_codes = column.codes if len(text_of_rank) < len(column.values) else None
+    return CodedColumn(
+        codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), text_codes
+    )

@@ -48,19 +48,19 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     DbanonError : the recoding does not support the columns.
     """
     attributes = context.layout.quasi_identifiers
-    measures = context.record_measures
-    numbers = [measures.numbers[a.name] for a in attributes if a.kind.is_numeric]
+    column_statistics = context.record_statistics
+    numbers = [column_statistics.numbers[a.name] for a in attributes if a.kind.is_numeric]
     has_values = [
         (
-            measures.numbers[a.name].count
+            column_statistics.numbers[a.name].count
             if a.kind.is_numeric
-            else measures.categories[a.name].counts.sum()
+            else column_statistics.categories[a.name].counts.sum()
         )
         > 0
         for a in attributes
     ]
     dictionaries = tuple(
-        measures.categories[a.name].values for a in attributes if not a.kind.is_numeric
+        column_statistics.categories[a.name].values for a in attributes if not a.kind.is_numeric
     )
     example_record = Microdata(
         attributes,
@@ -71,7 +71,9 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
         valid=np.array([has_values], np.bool_),
         wide=context.wide,
     )
-    clustering = ClusteringResult(Partition(np.zeros(1, np.int32)), measures=measures)
+    clustering = ClusteringResult(
+        Partition(np.zeros(1, np.int32)), column_statistics=column_statistics
+    )
 
     def zero_totals(
         partition: Partition, wide_attributes: Sequence[Attribute]
