@@ -179,7 +179,7 @@ class Partition(NotebookCard):
     def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
-        Returns the partition into groups, and the class of each group, int32 (n_classes, 1).
+        Returns the partition into groups, and the class of each group, int32 (n_groups, 1).
         """
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 

@@ -174,6 +174,7 @@ def _sse_losses(
     valid = microdata.numeric_valid()
     scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
+    # The scales may describe a larger table, of which these records are a part.
     is_part_of_table = sum(scale.count for scale in scales) != n_values
 
     def sum_losses(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -367,8 +368,7 @@ class Release:
     measure : the loss measure. ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell;
         ``iloss``: iloss per cell, where ``loss_before_rounding`` is computed for the ranges of the
         classes instead of the released labels.
-    column_statistics, hierarchies : column statistics and hierarchies of the released records, for
-        recoding.
+    column_statistics, hierarchies : those of the released records, which recoding uses.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     has_classes_per_column : whether each attribute has its own classes.

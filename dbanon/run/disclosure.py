@@ -75,8 +75,9 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     findings = find_retained_identifiers(planned)
     build_refusal = partial(
         KeptIdentifierRefused,
-        "A column that looks like an identifier would be released unchanged. Nothing was published.",
-        hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
+        "A column that looks like an identifier would be released unchanged."
+        " Nothing was published.",
+        hint="Stop copying it, release it as a pseudonym, or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, build_refusal)
     return findings
@@ -206,7 +207,7 @@ def find_disclosive_columns(
     build_refusal = partial(
         TellingColumnRefused,
         "A column that would be released unchanged reveals too much. Nothing was published.",
-        hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
+        hint="Stop copying it, name it as a quasi-identifier, or leave out `strict`.",
     )
     _warn_or_refuse(findings, job.policy, KeptColumnTells, build_refusal)
     return tuple(findings)

@@ -132,9 +132,10 @@ def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) 
         )
         return f"{reason} {independent_hint}"
     database = "" if history.file_url is None else " in the database that takes the releases"
+    command = build_create_chain_command(source, entity, file_url=history.file_url)
     return (
-        f"Make a chain{database}, and name it for each release (`chain`): k then also holds for its"
-        f" releases combined.\n  {build_create_chain_command(source, entity, file_url=history.file_url)}\n"
+        f"Make a chain{database}, and name it for each release (`chain`): k then also holds for"
+        f" its releases combined.\n  {command}\n"
         f"{independent_hint}"
     )
 

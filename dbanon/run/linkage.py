@@ -237,8 +237,8 @@ def find_linking_columns(
             "A column that would be released unchanged distinguishes rows within classes."
             " Nothing was published.",
             detail="Column " + "; column ".join(refused_texts) + ".",
-            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`. Or"
-            " do not copy it, or release it as a pseudonym, or leave out `strict`.",
+            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`."
+            " Otherwise stop copying it, release it as a pseudonym, or leave out `strict`.",
         )
     for finding in findings:
         warn_caller(KeptColumnLinks(f"Column {finding.describe(k)}."))

@@ -290,7 +290,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
         If statements of the transaction see different snapshots, the columns are copied; else the
-        source is returned as it is.
+        source is returned unchanged.
         """
         return source
 
