@@ -155,7 +155,8 @@ class CountRequests:
     columns : the released columns whose combinations of values are counted.
     attribute_columns : if each quasi-identifier is grouped separately, the released columns of
         each; empty if the combinations of ``columns`` are the classes.
-    persons : the entity column as the only element, if persons are counted per class; else empty.
+    entity_columns : the entity column as the only element, if persons are counted per class; else
+        empty.
     sensitive : columns whose values are counted per class.
     hierarchy_columns : sensitive columns whose values are leaves of a hierarchy, so that their
         order does not matter.
@@ -164,7 +165,7 @@ class CountRequests:
 
     columns: tuple[str, ...]
     attribute_columns: tuple[tuple[str, ...], ...] = ()
-    persons: tuple[str, ...] = ()
+    entity_columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     hierarchy_columns: frozenset[str] = frozenset()
     further_sets: tuple[tuple[str, ...], ...] = ()

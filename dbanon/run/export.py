@@ -427,7 +427,7 @@ def _require_same_counts(
         name for name in requests.sensitive if name not in requests.hierarchy_columns
     )
     file_counts, file_attributes = count_file(
-        path, export, attributes, replace(requests, persons=(), sensitive=model_columns)
+        path, export, attributes, replace(requests, entity_columns=(), sensitive=model_columns)
     )
     comparable_models = [model for model in models if model.attribute in model_columns]
     differences = [] if file_counts.rows == counts.rows else ["rows or class sizes"]

@@ -43,7 +43,7 @@ def require_first_release(
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
-    for entity in job.guarantee.persons:
+    for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             raise SecondRelease(
@@ -76,7 +76,7 @@ def measure_joint_histories(
     The result is empty for a first release, and for chains, which report on their releases
     themselves.
     """
-    for entity in () if job.chain is not None else job.guarantee.persons:
+    for entity in () if job.chain is not None else job.guarantee.entity_columns:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
         earlier_releases = history.releases_of_entity(entity)
@@ -92,7 +92,7 @@ def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str,
 
     The ledger has no record of the persons in the earlier releases.
     """
-    for entity in job.guarantee.persons:
+    for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             return {

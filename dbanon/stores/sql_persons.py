@@ -78,7 +78,7 @@ def count_persons(
         columns_to_read = []
     else:
         source = draft.relation
-        [person_column] = draft.roles.persons
+        [person_column] = draft.roles.entity_columns
         # The position of the column's dictionary, which was staged when the column was read.
         dictionary_position = draft.roles.columns.index(person_column)
         joins = statements.join_values(dictionary_position, session.value_of(person_column))
@@ -127,7 +127,7 @@ def stage_release_persons(
     This reads the rows that ``count_persons`` has staged.
     """
     draft = staged_release.draft
-    [person_column] = draft.roles.persons
+    [person_column] = draft.roles.entity_columns
     names = [name for name, _, _ in staged_release.columns if name in questions.columns]
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)

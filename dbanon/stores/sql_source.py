@@ -352,7 +352,7 @@ class SqlSource:
         RecountFailed : the groups do not add up to the released rows.
         """
         session, k = self.session, int(draft.job.policy.k)
-        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
+        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.entity_columns]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.grouping_sql(draft.relation.attribute(name))
         return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)

@@ -182,7 +182,7 @@ class SqlTarget:
         None if no persons are recorded: k counts rows, or the job has a chain, which records them.
         """
         job = draft.job
-        if not draft.roles.persons or job.chain is not None:
+        if not draft.roles.entity_columns or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
@@ -284,7 +284,8 @@ class SqlTarget:
         """
         session, relation = self.session, staged_release.relation
         persons = {
-            name: count_persons(session, staged_release, questions) for name in questions.persons
+            name: count_persons(session, staged_release, questions)
+            for name in questions.entity_columns
         }
         if staged_release.salt is not None:
             stage_release_persons(session, staged_release, questions)

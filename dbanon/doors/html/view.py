@@ -258,7 +258,7 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     """Describe the risk that follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class.
-    average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
+    average = None if guarantee.entity_columns else report.classes / max(report.rows_out, 1)
     return {
         "highest": format_figure(1 / rarest),
         "rarest": f"{rarest:,}",

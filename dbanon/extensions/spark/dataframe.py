@@ -213,7 +213,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     KeyRequired : a row has no key.
     DuplicateKeys : two rows have the same key.
     """
-    names = [*job.named_columns, *job.guarantee.persons, *job.key]
+    names = [*job.named_columns, *job.guarantee.entity_columns, *job.key]
     rows = frame.select(
         *(quoted_column(name) for name in dict.fromkeys([*names, *layout.person_identifiers]))
     )
@@ -246,11 +246,12 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         )
     text_columns = [
         *zip(layout.internal_strata, layout.strata_columns, strict=True),
-        *zip(layout.internal_entity, job.guarantee.persons, strict=True),
+        *zip(layout.internal_entity, job.guarantee.entity_columns, strict=True),
         *((f"s{i}", attribute.name) for i, attribute in enumerate(layout.sensitive)),
     ]
     person_texts = {
-        name: _normalized_person(rows, name, job.entity_normalize) for name in job.guarantee.persons
+        name: _normalized_person(rows, name, job.entity_normalize)
+        for name in job.guarantee.entity_columns
     }
     columns += [
         person_texts.get(name, quoted_column(name).cast("string")).alias(internal_name)
@@ -393,7 +394,7 @@ def assign_roles(planned: Plan) -> Layout:
     return Layout(
         quasi_identifiers=planned.roles.quasi_identifiers,
         strata_columns=tuple(job.by),
-        has_persons=bool(job.guarantee.persons),
+        has_persons=bool(job.guarantee.entity_columns),
         sensitive=tuple(planned.sensitive.values()),
         retained_columns=tuple(job.retained_columns),
         person_identifiers=planned.person_columns,

@@ -108,7 +108,7 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
     recount = Recount.of_sizes((row["size"], row["has_null"], row["count"]) for row in size_counts)
     persons = {}
     for name, person_column in zip(
-        layout.internal_entity, planned.job.guarantee.persons, strict=True
+        layout.internal_entity, planned.job.guarantee.entity_columns, strict=True
     ):
         [(n_persons,)] = rows.agg(sql.count_distinct(name)).collect()
         smallest = min((int(row["persons"]) for row in size_counts), default=0)

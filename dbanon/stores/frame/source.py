@@ -69,7 +69,7 @@ class FrameSource:
         ColumnNotFound, InvalidParameter : the frame has no column, or two columns, of a name.
         UnsupportedType : a column to read has an unsupported type.
         """
-        persons = job.guarantee.persons
+        persons = job.guarantee.entity_columns
         require_columns(self.frame, [*job.named_columns, *persons])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
         sensitive = [model.attribute for model in job.policy.models]

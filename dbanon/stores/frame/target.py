@@ -240,7 +240,7 @@ class FrameTarget:
         frame = staged_release.frame
         rows = requests.recount_classes(lambda columns: _recount(frame, columns))
         column_set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
-        if not (requests.persons or requests.sensitive):
+        if not (requests.entity_columns or requests.sensitive):
             return Counts(rows, further_sets=column_set_counts)
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
@@ -250,7 +250,7 @@ class FrameTarget:
             column = encode_column(frame[name], as_texts=name in requests.hierarchy_columns)
             value_counts[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
-        for name in requests.persons:
+        for name in requests.entity_columns:
             assert entities is not None
             row_entities = entities[staged_release.records]
             persons_by_set = []

@@ -45,7 +45,7 @@ def test_questions() -> None:
     )
     assert rows.classes == (("age", "height", "site"),)
     persons = POLICY.guarantee_for(entity="who").count_requests(["age"])
-    assert persons == CountRequests(("age",), persons=("who",))
+    assert persons == CountRequests(("age",), entity_columns=("who",))
     each = EACH.guarantee_for(["site"]).count_requests(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
