@@ -86,12 +86,11 @@ def recode(
             else settings.chosen_levels.take(records),
         )
     column_statistics = column_statistics or ColumnStatistics.of(microdata)
-    # ``exact_totals`` needs the classes of all records that were read.
+    # Sums of values that float64 cannot represent exactly need the classes of all records read.
     columns = recode_attributes(
         microdata,
         classes,
         recode_columns,
-        # Exact sums are requested for the attributes whose values float64 cannot represent exactly.
         lambda inexact_attributes: exact_totals(row_partition, inexact_attributes),
     )
     released_partition, _ = classes.combine_into_row_partition()

@@ -273,13 +273,13 @@ class Report(LabelledTextWithHtml):
     def describe_lost_columns(self) -> list[str]:
         """Describe each column that is lost completely, and suggest remedies."""
         return [
-            f'"{name}" is lost completely: all rows have one label. Possible remedies: '
+            f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
                 "a hierarchy with more levels, fewer quasi-identifiers, or a smaller k"
                 if name in self.arguments["hierarchies"]
                 else "a hierarchy of its values, or their order"
             )
-            + "; if readers do not need it, leave it out. Copied unchanged, it may identify persons"
+            + "; if readers do not need it, leave it out. Copied as it is, it may identify persons"
             for name in self.lost_columns
         ]
 

@@ -234,7 +234,7 @@ def test_what_does_not_hold_is_not_published(
         def counted(self: Any, *args: Any, wrong: Any = wrong) -> Any:
             result = count(self, *args)
             persons = result.persons["who"]
-            return replace(result, persons={"who": wrong(persons, persons.cells["ill"])})
+            return replace(result, persons={"who": wrong(persons, persons.value_counts["ill"])})
 
         monkeypatch.setattr(SqlTarget, "count", counted)
         refuse(database, RecountFailed, message, **options)

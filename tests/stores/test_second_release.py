@@ -53,7 +53,7 @@ def test_it_is_refused_until_it_is_asked_for_by_name(people: Database) -> None:
         assert "release.people" in str(error.detail).replace("release_people", "release.people")
     # Readers may have kept a release that was dropped.
     dbanon.drop(people.url, "release.people")
-    refuse(people, SecondRelease, "was released", **OPTIONS)
+    refuse(people, SecondRelease, "already released", **OPTIONS)
     with pytest.raises(SecondRelease):
         dbanon.plan(people.url, table="people", output="release.other", **OPTIONS)
     report = people.anonymize(**OPTIONS, **INDEPENDENT)
