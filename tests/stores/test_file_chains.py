@@ -230,7 +230,7 @@ def test_a_condition_may_not_read_what_is_kept(
 ) -> None:
     chained = FileChained.of(database, month, tmp_path)
     for condition in ("ill <> 'flu'", "columns('i.*l') <> 'flu'"):
-        with pytest.raises(InvalidParameter, match="where may not read"):
+        with pytest.raises(InvalidParameter, match="`where` may not use"):
             chained.release_file(month, where=condition)
 
 
