@@ -20,7 +20,7 @@ from dbanon.advice.roles import (
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
-from dbanon.data.words import LabelledTextWithCard, json_text
+from dbanon.data.words import LabelledTextWithHtml, json_text
 from dbanon.errors import pluralize
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import describe_seconds
@@ -51,7 +51,7 @@ class SkippedMethod:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(NotebookPlot, LabelledTextWithCard):
+class Sweep(NotebookPlot, LabelledTextWithHtml):
     """Trial releases with their losses and risks.
 
     Parameters
@@ -168,7 +168,7 @@ class ColumnAdvice:
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(NotebookPlot, LabelledTextWithCard):
+class Advice(NotebookPlot, LabelledTextWithHtml):
     """Proposed roles of a table's columns, sets that make rows unique, and a recommendation.
 
     Parameters

@@ -152,7 +152,7 @@ def is_about_something_else(name: str) -> bool:
     return bool(words_in_name(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
 
 
-def names_code(name: str) -> bool:
+def name_suggests_codes(name: str) -> bool:
     """True if a name has a word for a category, and none for an amount."""
     lists, words = load_word_lists(), words_in_name(name)
     return bool(words & lists["code_name"]) and not words & lists["amount"]

@@ -11,7 +11,7 @@ from dbanon.advice.names import (
     hint_from_name,
     is_about_something_else,
     load_word_lists,
-    names_code,
+    name_suggests_codes,
     names_design_weight,
     names_household,
     names_identifier,
@@ -153,7 +153,11 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
 def is_code(column: ColumnProfile) -> bool:
     """True if integers represent categories: few distinct values, and a word for a category."""
     has_few_values = column.distinct <= MAX_CODES and 2 * column.distinct <= column.n_non_null
-    return column.attribute.kind is Kind.INTEGER and has_few_values and names_code(column.name)
+    return (
+        column.attribute.kind is Kind.INTEGER
+        and has_few_values
+        and name_suggests_codes(column.name)
+    )
 
 
 def looks_like_identifier(column: ColumnProfile) -> str:

@@ -1,7 +1,7 @@
 """The definition of a chain: what later releases reuse of the first one.
 
-A definition holds the settings of the job, the measures of the table (scales and frequencies), the
-hierarchies and the released columns. It is stored with the chain as JSON.
+A definition holds the settings of the job, the column statistics of the table (scales and
+frequencies), the hierarchies and the released columns. It is stored with the chain as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from dbanon.chain import reference
 from dbanon.chain.state import ChainColumn, ChainRecord, require_entity
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
@@ -33,27 +33,27 @@ from dbanon.sessions.base import Relation
 from dbanon.stores.sql_source import SqlSource
 
 
-def measures_to_plain(measures: Measures) -> dict[str, Any]:
+def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str, Any]:
     """Convert scales, value frequencies and whitenings to JSON values.
 
     ``reference.distributions_to_plain`` converts the distributions of sensitive columns.
     """
     return {
-        "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
+        "numbers": {name: asdict(scale) for name, scale in column_statistics.numbers.items()},
         "categories": {
             name: {"values": list(distribution.values), "counts": distribution.counts.tolist()}
-            for name, distribution in measures.categories.items()
+            for name, distribution in column_statistics.categories.items()
         },
         "whitenings": [
             {"present": list(present), "factor": whitening.factor.tolist()}
-            for present, whitening in measures.whitenings.items()
+            for present, whitening in column_statistics.whitenings.items()
         ],
     }
 
 
-def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
-    """Rebuild the measures from the output of ``measures_to_plain``."""
-    return Measures(
+def column_statistics_from_plain(plain: Mapping[str, Any]) -> ColumnStatistics:
+    """Rebuild the column statistics from the output of ``column_statistics_to_plain``."""
+    return ColumnStatistics(
         numbers={name: Scale(**scale) for name, scale in plain["numbers"].items()},
         categories={
             name: ValueFrequencies(
@@ -69,17 +69,20 @@ def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
 
 
 def recode_as_first_release(
-    microdata: Microdata, measures: Measures, columns_with_hierarchy: Collection[str]
-) -> tuple[Microdata, Measures]:
+    microdata: Microdata,
+    column_statistics: ColumnStatistics,
+    columns_with_hierarchy: Collection[str],
+) -> tuple[Microdata, ColumnStatistics]:
     """Convert the codes of records to those of the chain's first release.
 
-    Also returns measures for these records: those of the first release, extended by values that are
-    new in the records. Only the frequencies of sensitive values are those of these records. (Models
-    that compare classes with a table use those of the first release; see ``reference``.)
+    Also returns column statistics for these records: those of the first release, extended by values
+    that are new in the records. Only the frequencies of sensitive values are those of these
+    records. (Models that compare classes with a table use those of the first release; see
+    ``reference``.)
 
     Parameters
     ----------
-    measures : the measures of the first release.
+    column_statistics : those of the first release.
     columns_with_hierarchy : the names of the columns with a hierarchy. Only these may have values
         that the first release lacked.
 
@@ -88,7 +91,7 @@ def recode_as_first_release(
     ChainChanged : a column without a hierarchy has a value that the first release did not have.
     """
     codes, categories = microdata.codes.copy(), []
-    distributions = dict(measures.categories)
+    distributions = dict(column_statistics.categories)
     for index, attribute in enumerate(microdata.categorical):
         values, name = microdata.categories[index], attribute.name
         first_frequencies = distributions[name]
@@ -113,7 +116,9 @@ def recode_as_first_release(
     sensitive = {
         name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
-    return recoded, Measures(measures.numbers, distributions, sensitive, measures.whitenings)
+    return recoded, ColumnStatistics(
+        column_statistics.numbers, distributions, sensitive, column_statistics.whitenings
+    )
 
 
 # Options that later releases may change, because they affect at most the classes of newcomers.
@@ -214,7 +219,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
         )
     require_entity(session, relation, relation.attribute(chain.entity))
     session.require_rights(relation, [chain.entity])
-    session.require_equality(relation, [*job.sensitive, *job.keep])
+    session.require_comparable_types(relation, [*job.sensitive, *job.keep])
     retained = (*job.sensitive, *job.keep)
     if job.where is None or not retained:
         return
@@ -248,16 +253,18 @@ def build_definition(
     typical_class_loss : the information loss per value that later classes are compared with, from
         ``quality.compute_typical_loss``; None if it was not measured.
     """
-    assert release.measures is not None
+    assert release.column_statistics is not None
     return {
         "job": {**describe_job(job, planned), **table_settings},
-        "measures": measures_to_plain(release.measures),
+        "measures": column_statistics_to_plain(release.column_statistics),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}
             for name, tree in release.hierarchies.items()
         },
         "columns": list_columns(job, planned.relation, release),
-        "sensitive": reference.distributions_to_plain(release.measures, planned.policy.models),
+        "sensitive": reference.distributions_to_plain(
+            release.column_statistics, planned.policy.models
+        ),
         "loss_measure": release.measure,
         "class_loss": typical_class_loss,
     }
@@ -269,7 +276,7 @@ def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainCo
     In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell share, and ``k0``,
     ``k1``, … retained columns.
     """
-    shared = [(column.attribute.name, column.source) for column in release.columns]
+    shared = [(column.attribute.name, column.quasi_identifier) for column in release.columns]
     shared += [(name, name) for name in job.by]
     retained = [*job.sensitive, *job.keep]
     columns = []
@@ -305,10 +312,10 @@ def rebuild_hierarchies(
     return hierarchies
 
 
-def read_measures(chain: ChainRecord) -> Measures:
-    """Read the measures of the first release's table from the definition."""
+def read_column_statistics(chain: ChainRecord) -> ColumnStatistics:
+    """Read the column statistics of the first release's table from the definition."""
     assert chain.definition is not None
-    return measures_from_plain(chain.definition["measures"])
+    return column_statistics_from_plain(chain.definition["measures"])
 
 
 def read_typical_class_loss(chain: ChainRecord) -> float | None:

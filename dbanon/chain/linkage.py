@@ -240,10 +240,10 @@ class DisplayedColumns:
         name : the name of the retained column.
         strengths : by quasi-identifier, the strength of its dependence on the column, 0 to 1.
         """
-        strongest = max(
+        coded_quasi_identifier = max(
             strengths, key=lambda quasi_identifier: strengths[quasi_identifier], default=None
         )
-        if strongest is None or not is_coding(strengths[strongest]):
+        if coded_quasi_identifier is None or not is_coding(strengths[coded_quasi_identifier]):
             return None
         state_columns = [
             *(column.state_column for column in self._shared_columns),
@@ -268,7 +268,7 @@ class DisplayedColumns:
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
         if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
-        return LinkingColumn(name, codes=strongest, share=share)
+        return LinkingColumn(name, codes=coded_quasi_identifier, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if a column identifies groups, such as households; otherwise None."""

@@ -16,7 +16,7 @@ from dbanon.chain import definition
 from dbanon.chain.membership import ChainState
 from dbanon.chain.quality import GOOD_LOSS_FACTOR, compute_class_losses, compute_typical_loss
 from dbanon.chain.reference import References, encode_by_reference, references_from_plain
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.errors import TooFewRecords
@@ -41,8 +41,8 @@ class NewcomerClasses:
     microdata : the admitted records.
     policy : the policy of the release, with the hierarchies for recoding the records.
     clustering : the classes of the admitted records.
-    measures : the measures of the first release, extended by new values; None if this is the first
-        release.
+    column_statistics : those of the first release, extended by new values; None if this is
+        the first release.
     excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
     typical_class_loss : at the first release, the typical loss of its classes, from
         ``compute_typical_loss``; None at later releases.
@@ -51,7 +51,7 @@ class NewcomerClasses:
     microdata: Microdata
     policy: Policy
     clustering: ClusteringResult
-    measures: Measures | None
+    column_statistics: ColumnStatistics | None
     excluded_keys: NDArray[np.int64]
     typical_class_loss: float | None = None
 
@@ -121,7 +121,7 @@ def classify_newcomers(
     class_size = chain.rules.target_class_size(state.k)
     is_first = chain.definition is None
     policy = replace(planned.policy, k=class_size)
-    measures = None if is_first else definition.read_measures(chain)
+    column_statistics = None if is_first else definition.read_column_statistics(chain)
     with clock.phase("read") as tick:
         with nullcontext() if is_first else state.session.prepare_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
@@ -136,23 +136,23 @@ def classify_newcomers(
         microdata=take_records(microdata, records[:0]),
         policy=policy,
         clustering=ClusteringResult(Partition(np.empty(0, np.int32))),
-        measures=measures,
+        column_statistics=column_statistics,
         excluded_keys=microdata.keys[:0],
     )
     if not candidates.n_records:
         return nobody_admitted
-    recoded, policy, recoded_measures = _recode_as_first_release(
-        planned, state, candidates, policy, measures
+    recoded, policy, recoded_statistics = _recode_as_first_release(
+        planned, state, candidates, policy, column_statistics
     )
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
-        planned, policy_without_models, recoded, clock, measures=recoded_measures
+        planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
     )
-    assert clustering.measures is not None
+    assert clustering.column_statistics is not None
     losses, typical_class_loss = np.empty(0), None
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = compute_class_losses(recoded, clustering.measures, clustering, policy)
+            losses = compute_class_losses(recoded, clustering.column_statistics, clustering, policy)
     if is_first:
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
@@ -178,16 +178,16 @@ def classify_newcomers(
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
     if candidates.n_records < recoded.n_records:
-        recoded, policy, recoded_measures = _recode_as_first_release(
-            planned, state, candidates, policy, measures
+        recoded, policy, recoded_statistics = _recode_as_first_release(
+            planned, state, candidates, policy, column_statistics
         )
-    if recoded_measures is not None:
-        clustering = replace(clustering, measures=recoded_measures)
+    if recoded_statistics is not None:
+        clustering = replace(clustering, column_statistics=recoded_statistics)
     batch = NewcomerClasses(
         microdata=recoded,
         policy=policy,
         clustering=clustering,
-        measures=recoded_measures,
+        column_statistics=recoded_statistics,
         excluded_keys=excluded_keys,
         typical_class_loss=typical_class_loss,
     )
@@ -250,18 +250,20 @@ def _enforce_models(
     # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
     microdata, withheld_keys = _split_records(candidates, records)
-    microdata, policy, measures = _recode_as_first_release(
-        planned, state, microdata, batch.policy, None if is_first else batch.measures
+    microdata, policy, column_statistics = _recode_as_first_release(
+        planned, state, microdata, batch.policy, None if is_first else batch.column_statistics
     )
     levels = None if clustering.levels is None else clustering.levels.take(records)
-    clustering = ClusteringResult(classes.take(records), levels, measures, clustering.method_counts)
+    clustering = ClusteringResult(
+        classes.take(records), levels, column_statistics, clustering.method_counts
+    )
     excluded_keys = np.concatenate([batch.excluded_keys, withheld_keys])
     return replace(
         batch,
         microdata=microdata,
         policy=policy,
         clustering=clustering,
-        measures=measures,
+        column_statistics=column_statistics,
         excluded_keys=excluded_keys,
     )
 
@@ -271,18 +273,18 @@ def _recode_as_first_release(
     state: ChainState,
     microdata: Microdata,
     policy: Policy,
-    measures: Measures | None,
-) -> tuple[Microdata, Policy, Measures | None]:
-    """Recode records with the hierarchies and measures of the first release, if there was one."""
-    if measures is None:
+    column_statistics: ColumnStatistics | None,
+) -> tuple[Microdata, Policy, ColumnStatistics | None]:
+    """Recode records with hierarchies and column statistics of the first release, if any."""
+    if column_statistics is None:
         return microdata, replace(policy, hierarchies=planned.build_trees(microdata)), None
     policy = replace(
         policy, hierarchies=definition.rebuild_hierarchies(state.chain, planned, microdata)
     )
-    microdata, measures = definition.recode_as_first_release(
-        microdata, measures, policy.hierarchies
+    microdata, column_statistics = definition.recode_as_first_release(
+        microdata, column_statistics, policy.hierarchies
     )
-    return microdata, policy, measures
+    return microdata, policy, column_statistics
 
 
 def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:

@@ -121,5 +121,5 @@ def _require_single_value(state: ChainState, chain_tables: Sequence[ChainTable],
             f" has more than one value in the rows of {count_text} persons: in a chain each person"
             " has one value of each quasi-identifier.",
             hint="Give each person a single value in the source, or name the column in `keep`,"
-            " which releases the value of each row as it is.",
+            " which releases the value of each row unchanged.",
         )

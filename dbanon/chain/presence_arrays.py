@@ -110,7 +110,7 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     is_first = state.chain.definition is None
-    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped_columns:
+    if not session.supports_arrays or rules.mode == MEASURE or locator.key_map_columns:
         return None
     if state.has_several_rows or (is_first and rules.new_chain_from is not None):
         return None

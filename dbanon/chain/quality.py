@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.scales import Standardization
@@ -47,26 +47,29 @@ def compute_typical_loss(losses: NDArray[np.float64]) -> float:
 
 
 def compute_class_losses(
-    microdata: Microdata, measures: Measures, clustering: ClusteringResult, policy: Policy
+    microdata: Microdata,
+    column_statistics: ColumnStatistics,
+    clustering: ClusteringResult,
+    policy: Policy,
 ) -> NDArray[np.float64]:
     """Compute the loss per value of each class, float64 (n_classes,); NULLs are not counted.
 
     Parameters
     ----------
-    measures : the measures of the table that contains the records.
+    column_statistics : those of the table that contains the records.
     policy : the policy, with the hierarchies of the records.
     """
     recoding, partition = find_recoding(str(policy.recoding)), partition_of(clustering)
     if not partition.n_classes:
         return np.empty(0)
     if recoding.measure == "sse":
-        return _mean_squared_deviations(microdata, measures, partition)
+        return _mean_squared_deviations(microdata, column_statistics, partition)
     settings = policy.settings
     if not policy.options.get("contract"):
         settings = replace(settings, chosen_levels=clustering.levels)
     columns = recoding.run(
         microdata,
-        measures,
+        column_statistics,
         partition,
         lambda classes, wide_attributes: _float_totals(microdata, classes, wide_attributes),
         settings,
@@ -74,14 +77,14 @@ def compute_class_losses(
     if recoding.measure == "iloss":
         losses = sum(column.losses for column in columns if column.losses is not None)
         return np.asarray(losses / _count_values(microdata, partition), np.float64)
-    return _mean_distances(microdata, measures, partition, policy, columns)
+    return _mean_distances(microdata, column_statistics, partition, policy, columns)
 
 
 def _mean_squared_deviations(
-    microdata: Microdata, measures: Measures, partition: Partition
+    microdata: Microdata, column_statistics: ColumnStatistics, partition: Partition
 ) -> NDArray[np.float64]:
     """The mean squared deviation of z-scores from their class mean, float64 (n_classes,)."""
-    transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
+    transform = Standardization.of([column_statistics.numbers[a.name] for a in microdata.numeric])
     members, starts = partition.members, partition.starts
     points = transform.apply(microdata.numbers)[members]
     valid = microdata.numeric_valid()
@@ -96,14 +99,14 @@ def _mean_squared_deviations(
 
 def _mean_distances(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, 0 to 1, float64 (n_classes,)."""
-    spelled_columns = [column.replace_ranks() for column in columns]
-    pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
+    spelled_columns = [column.replace_ranks_with_values() for column in columns]
+    pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, column_statistics)
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:
         for chunk in pairs.chunks():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain.membership import ChainState
 from dbanon.chain.state import find_chain
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.leaves import format_leaf, sort_key, spell_as_leaves
@@ -111,14 +111,16 @@ def encode_by_reference(
     }
 
 
-def distributions_to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
+def distributions_to_plain(
+    column_statistics: ColumnStatistics, models: Sequence[Model]
+) -> dict[str, Any]:
     """Convert the distributions of sensitive columns to JSON values.
 
     Only the columns are included that have a model that compares classes with a table.
     """
     distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
-        distribution = measures.sensitive[name].occurring_values()
+        distribution = column_statistics.sensitive[name].occurring_values()
         distributions[name] = {
             "values": list(distribution.values),
             "counts": distribution.counts.tolist(),

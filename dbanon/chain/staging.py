@@ -50,8 +50,8 @@ class FileSource(SqlSource):
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required_columns=job.quasi_identifiers)
-        self.session.require_equality(relation, [*job.by, *job.columns_in_sets])
+            relation = replace(relation, non_null_columns=job.quasi_identifiers)
+        self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
         return relation
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:

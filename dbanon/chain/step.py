@@ -40,7 +40,7 @@ from dbanon.chain.tables import (
 )
 from dbanon.chain.waiting_newcomers import record_waiting
 from dbanon.data.counts import ChainCounts
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
@@ -220,7 +220,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         if any_admitted:
             release = recode_release(planned, policy, source, microdata, newcomers.clustering)
         else:
-            release = _release_without_newcomers(session, state, newcomers.measures)
+            release = _release_without_newcomers(session, state, newcomers.column_statistics)
         # Large batches change the size of the state so much that planners need new statistics.
         is_large_batch = 10 * microdata.n_records >= presence.n_members
         counts, columns, release = _write_state(
@@ -400,7 +400,7 @@ def _select_newcomers(
 
 
 def _release_without_newcomers(
-    session: Session, state: ChainState, measures: Measures | None
+    session: Session, state: ChainState, column_statistics: ColumnStatistics | None
 ) -> Release:
     """Build a release without newcomers, with the columns of the chain."""
     chain = state.chain
@@ -412,7 +412,7 @@ def _release_without_newcomers(
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
                 np.empty(0, object),
-                source_name=column.source,
+                renamed_from=column.source,
             )
             for column in sorted(
                 (ChainColumn(*entry) for entry in stored_definition["columns"]),
@@ -429,7 +429,7 @@ def _release_without_newcomers(
         loss_before_rounding=0.0,
         loss=0.0,
         measure=measure,
-        measures=measures,
+        column_statistics=column_statistics,
     )
 
 

@@ -193,7 +193,7 @@ def find_chain_tables(
             )
         attributes = tuple(map(further_table.attribute, names))
         session.require_rights(further_table, [entity, *names])
-        session.require_equality(further_table, list(names))
+        session.require_comparable_types(further_table, list(names))
         first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
         chain_tables.append(
             ChainTable(

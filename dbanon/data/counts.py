@@ -131,8 +131,9 @@ class EntityCount:
     smallest : number of persons in the smallest class; 0 without classes.
     histogram : number of classes by size in rows.
     persons_per_class : int64 (m,), the number of persons in each class, by the class numbers that
-        ``cells`` uses.
-    cells : by sensitive column, the number of rows and persons with each value in each class.
+        ``value_counts`` uses.
+    value_counts : by sensitive column, the number of rows and persons with each value in each
+        class.
     further_sets : the same counts for further sets of columns. The combinations of a set's values
         are its classes.
     """
@@ -141,7 +142,7 @@ class EntityCount:
     smallest: int
     histogram: Mapping[int, int]
     persons_per_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
+    value_counts: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     further_sets: tuple[EntityCount, ...] = ()
 
 
@@ -154,18 +155,19 @@ class CountRequests:
     columns : the released columns whose combinations of values are counted.
     attribute_columns : if each quasi-identifier is grouped separately, the released columns of
         each; empty if the combinations of ``columns`` are the classes.
-    persons : the entity column as the only element, if persons are counted per class; else empty.
+    entity_columns : the entity column as the only element, if persons are counted per class; else
+        empty.
     sensitive : columns whose values are counted per class.
-    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
-        does not matter.
+    hierarchy_columns : sensitive columns whose values are leaves of a hierarchy, so that their
+        order does not matter.
     further_sets : further sets of columns whose combinations are counted.
     """
 
     columns: tuple[str, ...]
     attribute_columns: tuple[tuple[str, ...], ...] = ()
-    persons: tuple[str, ...] = ()
+    entity_columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
-    leaf_columns: frozenset[str] = frozenset()
+    hierarchy_columns: frozenset[str] = frozenset()
     further_sets: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -270,13 +272,13 @@ class Counts:
     ----------
     rows : the class sizes in rows.
     persons : the class sizes in persons, by entity column.
-    cells : number of rows with each value in each class, by sensitive column.
+    value_counts : number of rows with each value in each class, by sensitive column.
     chain_counts : counts of the chain that the release belongs to; None outside a chain.
     further_sets : the class sizes for further sets of columns, in the order of the request.
     """
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
-    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
+    value_counts: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     chain_counts: ChainCounts | None = None
     further_sets: tuple[Recount, ...] = ()

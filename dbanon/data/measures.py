@@ -1,13 +1,13 @@
-"""Measures of a table: statistics of its columns, which are computed once.
+"""Statistics of the columns of a table, which are computed once.
 
 They are the range, mean and deviation of numeric columns, and the counts of the values of all other
 columns. They stay small for any table. Code that processes a part of the table (for distances,
-recodings, losses and privacy models) uses these measures, not statistics of the part. Grids, shares
+recodings, losses and privacy models) uses these statistics, not those of the part. Grids, shares
 and distances are therefore the same for all parts, and reveal nothing about a single part. Withheld
 records are not counted.
 
-(The package ``measures`` is about something else: it computes properties of releases, such as
-losses and privacy models.)
+(The package ``dbanon.measures`` is about something else: it computes properties of releases, such
+as losses and privacy models.)
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _drop_repeated_codes(
 
 
 @dataclass(frozen=True, eq=False)
-class Measures:
-    """The measures of a table, by column.
+class ColumnStatistics:
+    """Statistics of the columns of a table.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Measures:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
         mappings = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
-        return Measures, tuple(dict(mapping) for mapping in mappings)
+        return ColumnStatistics, tuple(dict(mapping) for mapping in mappings)
 
     @classmethod
     def of(
@@ -173,7 +173,7 @@ class Measures:
         *,
         covariance: bool = False,
         parallel_map: ParallelMap = map,
-    ) -> Measures:
+    ) -> ColumnStatistics:
         """Measure a table whose records are all released.
 
         Parameters
@@ -222,12 +222,12 @@ class Measures:
 
         Raises
         ------
-        InvalidParameter : these measures have no whitening for the pattern.
+        InvalidParameter : these statistics have no whitening for the pattern.
         """
         pattern = tuple(present.tolist())
         if pattern not in self.whitenings:
             raise InvalidParameter(
-                "Mahalanobis distances need a covariance, which these measures do not contain.",
+                "Mahalanobis distances need a covariance, which these statistics do not contain.",
                 hint="This is an error in dbanon: please report it.",
             )
         return self.whitenings[pattern]

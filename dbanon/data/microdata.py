@@ -338,9 +338,9 @@ class ColumnRoles:
     quasi_identifiers : the attributes of the microdata.
     by : columns of strata, compared as text; each combination of values is a stratum.
     sensitive : columns of privacy models, read as text.
-    leaf_columns : names of the sensitive columns whose values are leaves of a hierarchy, so that
-        the order of the values does not matter.
-    persons : the entity column as the only element; empty if there is none.
+    hierarchy_columns : names of the sensitive columns whose values are leaves of a hierarchy, so
+        that the order of the values does not matter.
+    entity_columns : the entity column as the only element; empty if there is none.
     passthrough : retained columns that this process copies unchanged from the source to the output;
         None if source and output are in the same database, which copies them itself.
     """
@@ -348,14 +348,14 @@ class ColumnRoles:
     quasi_identifiers: tuple[Attribute, ...]
     by: tuple[Attribute, ...] = ()
     sensitive: tuple[Attribute, ...] = ()
-    leaf_columns: frozenset[str] = field(default_factory=frozenset)
-    persons: tuple[Attribute, ...] = ()
+    hierarchy_columns: frozenset[str] = field(default_factory=frozenset)
+    entity_columns: tuple[Attribute, ...] = ()
     passthrough: tuple[Attribute, ...] | None = None
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
         """All columns, each once."""
-        return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.persons)
+        return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.entity_columns)
 
     def entities(
         self, encode_column: Callable[[Attribute], NDArray[np.integer]]
@@ -371,7 +371,7 @@ class ColumnRoles:
         ------
         NullInEntity : the column is NULL somewhere.
         """
-        for column in self.persons:
+        for column in self.entity_columns:
             return require_no_null_entity(encode_column(column).astype(np.int32), column.name)
         return None
 

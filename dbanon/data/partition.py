@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import ParallelMap
@@ -176,10 +176,10 @@ class Partition(NotebookCard):
         """The generalization levels that define the classes; None if there are none."""
         return None
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
-        Returns the partition into groups, and the class of each group, int32 (n_classes, 1).
+        Returns the partition into groups, and the class of each group, int32 (n_groups, 1).
         """
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
@@ -281,7 +281,7 @@ class AttributePartition(NotebookCard):
         """Return each attribute, as a list of one name, with its classes."""
         return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: by their classes in all attributes.
 
         Returns the partition into these groups, and the class of each group in each attribute,
@@ -361,13 +361,13 @@ class ClusteringResult:
     classes : the classes of rows, or of each attribute separately.
     levels : the levels of full-domain generalization before classes were merged; None for other
         methods.
-    measures : the measures of the released table; None if they are not computed yet.
+    column_statistics : those of the released table; None if they are not computed yet.
     method_counts : counts that the method reports, by name.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
-    measures: Measures | None = None
+    column_statistics: ColumnStatistics | None = None
     method_counts: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -75,7 +75,7 @@ class LabelledText:
         return f"<table>{''.join(rows)}</table>"
 
 
-class LabelledTextWithCard(NotebookCard, LabelledText):
+class LabelledTextWithHtml(NotebookCard, LabelledText):
     """A labelled text that notebooks display as a card (see ``data.notebook``), or as a table."""
 
     def _repr_html_(self) -> str:

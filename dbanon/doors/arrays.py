@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, positions_among
@@ -141,7 +141,7 @@ def information_loss(
     microdata = microdata_of(data, orders)
     classes = _partition_of(classes, microdata)
     has_value = microdata.numeric_valid()
-    scales = Measures.of(microdata).numbers
+    scales = ColumnStatistics.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = transform.apply(microdata.numbers)
     return centroid_loss(points, classes, has_value).total
@@ -173,7 +173,7 @@ def generalization_loss(
     microdata = microdata_of(data, orders)
     classes = _partition_of(classes, microdata)
     trees = build_all(parse_all(hierarchies, files=True), microdata)
-    return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
+    return float(class_losses(microdata, ColumnStatistics.of(microdata), classes, trees).sum())
 
 
 def _partition_of(partition_or_labels: Partition | ArrayLike, microdata: Microdata) -> Partition:

@@ -121,7 +121,7 @@ def evaluate(
         raise TooFewRecords("There are no records.")
     if report is not None:
         guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
-        microdata = with_groups(original_frame, microdata, guarantee.by, guarantee.persons)
+        microdata = with_groups(original_frame, microdata, guarantee.by, guarantee.entity_columns)
     # dbanon never writes suppressed rows, so in its own releases a row of stars belongs to a class
     # that is generalized to the root.
     pairs = _pair_rows(

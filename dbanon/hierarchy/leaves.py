@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
@@ -26,7 +26,7 @@ Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
 def resolve_hierarchies(
-    attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
+    attributes: Sequence[Attribute], hierarchies: Hierarchies, column_statistics: ColumnStatistics
 ) -> tuple[Hierarchy | None, ...]:
     """Determine the hierarchy of each attribute.
 
@@ -55,7 +55,7 @@ def resolve_hierarchies(
         elif attribute.kind.is_numeric:
             trees.append(None)
         else:
-            trees.append(flat_hierarchy(measures.categories[attribute.name].values))
+            trees.append(flat_hierarchy(column_statistics.categories[attribute.name].values))
     return tuple(trees)
 
 

@@ -50,7 +50,7 @@ class Guarantee:
     ----------
     k : the smallest number of rows or persons that share released values.
     by : columns of strata; k also applies within each stratum.
-    persons : the entity column as the only element; it is read to count persons and is not
+    entity_columns : the entity column as the only element; it is read to count persons and is not
         released. Empty if k counts rows.
     models : privacy models that every class satisfies in addition to k.
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
@@ -62,7 +62,7 @@ class Guarantee:
 
     k: int
     by: tuple[str, ...] = ()
-    persons: tuple[str, ...] = ()
+    entity_columns: tuple[str, ...] = ()
     models: tuple[Model, ...] = ()
     column_sets: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
@@ -72,7 +72,7 @@ class Guarantee:
     @property
     def counted_columns(self) -> tuple[str, ...]:
         """Columns that are needed for counting and not released."""
-        return self.persons
+        return self.entity_columns
 
     @property
     def unit_description(self) -> str:
@@ -159,7 +159,7 @@ class Guarantee:
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaf_columns: frozenset[str] = frozenset(),
+        hierarchy_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
         """The counts to make of the written release.
 
@@ -167,14 +167,14 @@ class Guarantee:
         ----------
         columns : the released quasi-identifiers; strata may be among them.
         sensitive : sensitive columns whose values are counted in each class.
-        leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
-            does not matter.
+        hierarchy_columns : sensitive columns whose values are leaves of a hierarchy, so that their
+            order does not matter.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),
-            persons=self.persons,
+            entity_columns=self.entity_columns,
             sensitive=sensitive,
-            leaf_columns=leaf_columns,
+            hierarchy_columns=hierarchy_columns,
             further_sets=tuple(column_set.columns for column_set in self.column_sets),
         )
 
@@ -293,7 +293,7 @@ class PersonGuarantee(Guarantee):
     @property
     def entity(self) -> str:
         """The entity column, whose values identify persons."""
-        [entity] = self.persons
+        [entity] = self.entity_columns
         return entity
 
     @property

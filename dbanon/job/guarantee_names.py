@@ -76,7 +76,7 @@ class PerAttribute(Guarantee):
 
     def check_method(self, method: Method) -> None:
         """Check that k counts rows, not persons; raises InvalidParameter."""
-        if self.persons:
+        if self.entity_columns:
             raise InvalidParameter(
                 "With guarantee=per_attribute rows are counted, not persons.",
                 hint="Leave out `entity`.",
@@ -86,12 +86,12 @@ class PerAttribute(Guarantee):
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaf_columns: frozenset[str] = frozenset(),
+        hierarchy_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
         """The counts to make: each quasi-identifier by itself, and all of them together.
 
-        Strata are part of both. ``sensitive`` and ``leaf_columns`` are not used, because there are
-        no privacy models.
+        Strata are part of both. ``sensitive`` and ``hierarchy_columns`` are not used, because there
+        are no privacy models.
         """
         attributes = [name for name in columns if name not in self.by]
         return CountRequests(
@@ -152,20 +152,20 @@ def build_guarantee(
     person_rows : one of ``PERSON_ROWS``.
     fields : the other fields of ``Guarantee``.
     """
-    persons = () if entity is None else (entity,)
+    entity_columns = () if entity is None else (entity,)
     if name == PER_ATTRIBUTE:
-        return PerAttribute(persons=persons, **fields)
-    if not persons:
-        return Guarantee(persons=(), **fields)
+        return PerAttribute(entity_columns=entity_columns, **fields)
+    if not entity_columns:
+        return Guarantee(entity_columns=(), **fields)
     guarantee_class = PersonGuarantee if person_rows == WHOLE_PERSONS else SplitPersonGuarantee
-    return guarantee_class(persons=persons, **fields)
+    return guarantee_class(entity_columns=entity_columns, **fields)
 
 
 def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     """Rebuild the guarantee of a release from the arguments in its ledger entry."""
     if arguments.get("tables"):
         by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
-        return ChainTableGuarantee(k=k, by=by, persons=persons)
+        return ChainTableGuarantee(k=k, by=by, entity_columns=persons)
     return build_guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),

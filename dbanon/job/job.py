@@ -357,7 +357,7 @@ class Job:
                 has_entity=False, in_chain=self.kept_columns == CLIENT, spills=False
             )
         if self.spill is not None:
-            require_spillable(self.policy, self.guarantee.persons)
+            require_spillable(self.policy, self.guarantee.entity_columns)
         check_single_role(self.named_columns)
 
     @property
@@ -412,7 +412,9 @@ class Job:
     @property
     def columns_to_read(self) -> tuple[str, ...]:
         """The columns to read from the source, each once."""
-        return tuple(dict.fromkeys((*self.named_columns, *self.guarantee.persons, *self.key)))
+        return tuple(
+            dict.fromkeys((*self.named_columns, *self.guarantee.entity_columns, *self.key))
+        )
 
     def with_evaluation(self) -> Job:
         """Copy the job with ``evaluate`` set."""

@@ -144,7 +144,7 @@ _REFUSAL_REASONS = {
     ),
     "key": "Synthetic rows do not belong to rows of the source, so no row is looked up again.",
     "target": "The budget is in the database that is read, and so is the release.",
-    "exports": "Copy the release instead. It may be copied as it is.",
+    "exports": "Copy the release instead. It may be copied unchanged.",
     "expect": "The check would reveal counts of the table, and no budget is spent for it.",
     "skip_unchanged": "It would reveal whether rows have changed, and no budget is spent for it.",
     "retries": "Each run spends budget again.",
@@ -212,7 +212,7 @@ class PrivateJob:
     @property
     def columns_to_read(self) -> tuple[str, ...]:
         """The columns to read from the source."""
-        return (*self.quasi_identifiers, *self.persons)
+        return (*self.quasi_identifiers, *self.entity_columns)
 
     def with_evaluation(self) -> PrivateJob:
         """Return the job unchanged: measuring the loss would spend additional privacy budget."""
@@ -229,14 +229,14 @@ class PrivateJob:
         raise build_option_refusal(option, self.method)
 
     @property
-    def persons(self) -> tuple[str, ...]:
+    def entity_columns(self) -> tuple[str, ...]:
         """The entity column; empty if each row is a different person."""
         return tuple(filter(None, (self.private_options.entity,)))
 
     @property
     def unit(self) -> str:
         """The unit of protection: ``row`` or ``person``."""
-        return PERSON if self.persons else ROW
+        return PERSON if self.entity_columns else ROW
 
     def arguments(self) -> dict[str, Any]:
         """The options of the method as plain values for the ledger; none of them is secret.

@@ -134,8 +134,8 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     for feature, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
-                f"A job that spills values to disk cannot use {feature}: all values would have to be"
-                " in memory.",
+                f"A job that spills values to disk cannot use {feature}: all values would have to"
+                " be in memory.",
                 hint="Leave out `spill`, or that feature.",
             )
 

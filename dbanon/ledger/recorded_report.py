@@ -277,7 +277,7 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
     entity_counts = {
         name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
-        for name in entry.guarantee.persons
+        for name in entry.guarantee.entity_columns
     }
     counted_models = tuple(
         CountedModel(str(model["model"]), float(model["counted"])) for model in entry.models

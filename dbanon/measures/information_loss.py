@@ -94,7 +94,7 @@ def released_loss(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> Loss:
     """Return the loss if every class is released as its row of ``released``.
 
@@ -103,8 +103,8 @@ def released_loss(
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized in the same way.
     valid : bool (n, p), False for NULL; None if there are no NULLs.
-    is_partial : True if the points are z-scores of a part of a table. SST then uses deviations from
-        0, the mean of the whole table, instead of from the mean of the points.
+    is_part_of_table : True if the points are only some of a table's z-scores. SST then uses
+        deviations from 0, the mean of the whole table, instead of from the mean of the points.
     """
     sums = [
         column_sums(
@@ -112,7 +112,7 @@ def released_loss(
             partition,
             released[:, column],
             None if valid is None else valid[:, column],
-            is_partial=is_partial,
+            is_part_of_table=is_part_of_table,
         )
         for column in range(points.shape[1])
     ]
@@ -125,7 +125,7 @@ def column_sums(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> tuple[float, float]:
     """Return the SSE and the SST of a single column.
 
@@ -134,7 +134,7 @@ def column_sums(
     points : float64 (n,), standardized originals.
     released : float64 (n_classes,), released values, standardized in the same way.
     valid : bool (n,), False for NULL; None if there are no NULLs.
-    is_partial : True if the points are z-scores of a part of a table, as in ``released_loss``.
+    is_part_of_table : True if the points are only some of a table's, as in ``released_loss``.
     """
     sse, _, sst = kernels.column_squares(
         points,
@@ -145,7 +145,7 @@ def column_sums(
         0,  # exponent
         0.0,  # shift
         1.0,  # scale
-        is_partial,
+        is_part_of_table,
     )
     return sse, sst
 
@@ -157,7 +157,7 @@ def scaled_sums(
     transform: Standardization,
     valid: NDArray[np.bool_] | None = None,
     *,
-    is_partial: bool = False,
+    is_part_of_table: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return SSE and SST of a raw column, for exact and for rounded released values.
 
@@ -167,7 +167,7 @@ def scaled_sums(
     released : two arrays of released values, float64 (n_classes,): exact and rounded ones.
     transform : the standardization of the column.
     valid : bool (n,), False for NULL; None if there are no NULLs.
-    is_partial : True if the values are a part of a table, as in ``released_loss``.
+    is_part_of_table : True if the values are a part of a table, as in ``released_loss``.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def scaled_sums(
         int(exponent),
         shift,
         scale,
-        is_partial,
+        is_part_of_table,
     )
     return (sse, sst), (rounded_sse, sst)
 

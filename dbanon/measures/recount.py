@@ -83,7 +83,7 @@ def require_levels(
     RecountFailed : a class violates a model, or the counts do not cover all rows.
     """
     counts_by_column = {}
-    for name, cells in counts.cells.items():
+    for name, cells in counts.value_counts.items():
         row_counts = _count_by_class_and_value(cells, attributes[name], models)
         if int(row_counts.sum()) != counts.rows.rows:
             raise RecountFailed(
@@ -111,7 +111,7 @@ def row_levels(
     """
     counts_by_column = {
         name: _count_by_class_and_value(cells, attributes[name], models)
-        for name, cells in counts.cells.items()
+        for name, cells in counts.value_counts.items()
     }
     return tuple(
         model.reached_level(
@@ -143,7 +143,7 @@ def _person_counts(
     ------
     RecountFailed : the rows in staging differ from those of the written table.
     """
-    cells = persons.cells[name]
+    cells = persons.value_counts[name]
     assert cells.persons is not None
     staged_counts = _count_by_class_and_value(cells, attributes[name], models)
     if not np.array_equal(_sort_classes(staged_counts), _sort_classes(row_counts)):

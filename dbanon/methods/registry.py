@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
@@ -43,7 +43,7 @@ class SpaceBuilder(Protocol):
     def __call__(
         self,
         microdata: Microdata,
-        measures: Measures,
+        column_statistics: ColumnStatistics,
         *,
         standardize: str,
         weights: Mapping[str, float],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import (
     AttributePartition,
@@ -41,7 +41,7 @@ def find_classes(
     policy: Policy,
     tick: Tick | None = None,
     trees: TreeBuilder | None = None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> Partition:
     """Put the records into equivalence classes that satisfy the policy.
 
@@ -54,8 +54,9 @@ def find_classes(
     tick : called with the share that is done, 0 to 1; None for no progress.
     trees : builds the hierarchies for a table without the withheld records; None to use those of
         the policy.
-    measures : measures of a larger table that contains the records; None if the records are the
-        whole table. Then the records, or with entities the units that are clustered, are measured.
+    column_statistics : statistics of a larger table that contains the records; None if the records
+        are the whole table. Then the records, or with entities the units that are clustered, are
+        measured.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def find_classes(
     """
     policy.guarantee_for().check_method(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
-    units = level_measures = None
+    units = level_statistics = None
     clustered = microdata
     if microdata.entities is not None:
         units = build_units(microdata, policy.hierarchies)
@@ -73,8 +74,8 @@ def find_classes(
         strata = find_strata(clustered, policy)
         if find_method(policy.method).result_type.sees_all_strata:
             # Intervals at the levels are released for records, so measure records instead of units.
-            level_measures = measures or Measures.of(microdata)
-    partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
+            level_statistics = column_statistics or ColumnStatistics.of(microdata)
+    partition = _run_strata(clustered, strata, policy, tick, column_statistics, level_statistics)
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.take(units.unit_of_record)
@@ -105,7 +106,7 @@ def find_attribute_classes(
     microdata: Microdata,
     policy: Policy,
     tick: Tick | None = None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> AttributePartition:
     """Group the values of each attribute separately, so that rows have no classes.
 
@@ -114,8 +115,8 @@ def find_attribute_classes(
     Parameters
     ----------
     tick : called with the share that is done, 0 to 1; None for no progress.
-    measures : measures of a larger table that contains the records; None if the records are the
-        whole table.
+    column_statistics : statistics of a larger table that contains the records; None if the records
+        are the whole table.
 
     Raises
     ------
@@ -128,7 +129,9 @@ def find_attribute_classes(
             hint="Leave out `entity`.",
         )
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
-    partition = _run_strata(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
+    partition = _run_strata(
+        microdata, _feasible_strata(microdata, policy), policy, tick, column_statistics
+    )
     assert isinstance(partition, AttributePartition)
     return partition
 
@@ -149,28 +152,28 @@ def _run_strata(
     strata: list[NDArray[np.int64]],
     policy: Policy,
     tick: Tick | None,
-    measures: Measures | None,
-    level_measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None,
+    level_statistics: ColumnStatistics | None = None,
 ) -> MethodResult:
     """Run the method on the strata, separately or all at once.
 
     Parameters
     ----------
     strata : the records of each stratum, int64 each; the list is consumed, to free memory.
-    measures : measures of the table, for standardization and distances; None to measure the
-        records.
-    level_measures : measures from which intervals of numbers are computed, for methods that choose
-        levels; None to use ``measures``.
+    column_statistics : statistics of the table, for standardization and distances; None to measure
+        the records.
+    level_statistics : statistics from which intervals of numbers are computed, for methods that
+        choose levels; None to use ``column_statistics``.
     """
     n = microdata.n_records
     method = find_method(policy.method)
-    if measures is None:
-        measures = Measures.of(
+    if column_statistics is None:
+        column_statistics = ColumnStatistics.of(
             microdata,
             covariance=policy.standardize == MAHALANOBIS,
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
-    build_space = make_space_builder(microdata, measures, policy, level_measures)
+    build_space = make_space_builder(microdata, column_statistics, policy, level_statistics)
     rng = _make_generator(method, policy.seed)
     tick = tick or _ignore_progress
     record_keys = microdata.ordered_keys
@@ -219,17 +222,17 @@ def _run_strata(
 
 def make_space_builder(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     policy: Policy,
-    level_measures: Measures | None = None,
+    level_statistics: ColumnStatistics | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
     """Return a function that builds the method's space of given records, int64 (m,).
 
     Parameters
     ----------
-    measures : measures of the table, for standardization and distances.
-    level_measures : measures from which intervals of numbers are computed, for methods that choose
-        levels; None to use ``measures``.
+    column_statistics : statistics of the table, for standardization and distances.
+    level_statistics : statistics from which intervals of numbers are computed, for methods that
+        choose levels; None to use ``column_statistics``.
 
     Raises
     ------
@@ -240,10 +243,10 @@ def make_space_builder(
     if method.refine == "generalized":
         extra_options = {"label_steps": policy.label_steps}
     elif method.result_type.sees_all_strata:
-        extra_options = {"level_steps": policy.steps, "level_measures": level_measures}
+        extra_options = {"level_steps": policy.steps, "level_statistics": level_statistics}
     return method.space(
         microdata,
-        measures,
+        column_statistics,
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,

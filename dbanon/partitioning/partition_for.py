@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, positions_among
 from dbanon.data.pieces import on_all_cores
@@ -33,13 +33,13 @@ def partition_for(
     sensitive: Mapping[str, Attribute] | None = None,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
 
     First withholds the records of strata below k, if the policy allows that, and then the records
-    that prevent sets of columns (``also_k``) from being k-anonymous. Later, ``coarsen_for_sets``
-    coarsens the classes for these sets.
+    that prevent sets of columns (``also_k``) from being k-anonymous. Later,
+    ``coarsen_for_column_sets`` coarsens the classes for these sets.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def partition_for(
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
     tick : called with the share that is done, 0 to 1.
-    measures : measures of the released records of a larger table; None if the records are the whole
-        table, as policies with sets require.
+    column_statistics : statistics of the released records of a larger table; None if the records
+        are the whole table, as policies with sets require.
 
     Raises
     ------
@@ -68,10 +68,14 @@ def partition_for(
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
         return _expand_to_table(
-            partition_for(remaining, policy, measures=measures, **options), records, n
+            partition_for(remaining, policy, column_statistics=column_statistics, **options),
+            records,
+            n,
         )
     if not policy.also_k:
-        return _cluster_and_protect(microdata, policy, measures=measures, **options)
+        return _cluster_and_protect(
+            microdata, policy, column_statistics=column_statistics, **options
+        )
     records = np.arange(n)
     while True:
         # Once records are withheld, fewer records share the copied values of others: check again.
@@ -106,7 +110,10 @@ def _expand_to_table(
     positions = positions_among(records, n)
     levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
-        clustering, classes=clustering.classes.take(positions), levels=levels, measures=None
+        clustering,
+        classes=clustering.classes.take(positions),
+        levels=levels,
+        column_statistics=None,
     )
 
 
@@ -118,19 +125,20 @@ def _cluster_and_protect(
     sensitive: Mapping[str, Attribute] | None,
     memory_limit: int | None,
     tick: Tick,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
     """Run the method, then enforce the models. For the parameters see ``partition_for``."""
-    table_measures = measures
-    if measures is None:
-        measures = Measures.of(
+    table_statistics = column_statistics
+    if column_statistics is None:
+        column_statistics = ColumnStatistics.of(
             microdata,
             covariance=policy.standardize == MAHALANOBIS,
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
     if not find_method(policy.method).result_type.has_row_classes:
         return ClusteringResult(
-            find_attribute_classes(microdata, policy, tick, measures), measures=measures
+            find_attribute_classes(microdata, policy, tick, column_statistics),
+            column_statistics=column_statistics,
         )
     clustering_progress = 0.5 if policy.models else 1.0
     partition = find_classes(
@@ -139,10 +147,10 @@ def _cluster_and_protect(
         lambda done: tick(clustering_progress * done),
         trees,
         # With entities the records are clustered as units, which form a separate table.
-        measures if microdata.entities is None else table_measures,
+        column_statistics if microdata.entities is None else table_statistics,
     )
     clustering = ClusteringResult(
-        partition, partition.grouping_levels, measures, partition.method_counts
+        partition, partition.grouping_levels, column_statistics, partition.method_counts
     )
     if policy.models:
         clustering = protect_classes(
@@ -154,7 +162,7 @@ def _cluster_and_protect(
             tick=lambda done: tick(clustering_progress + (1 - clustering_progress) * done),
         )
     return (
-        replace(clustering, measures=table_measures)
+        replace(clustering, column_statistics=table_statistics)
         if partition_of(clustering).n_suppressed
         else clustering
     )
@@ -180,7 +188,7 @@ def protect_classes(
 
     Parameters
     ----------
-    clustering : the classes, with the measures of the table.
+    clustering : the classes, with the column_statistics of the table.
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
     compared_columns : by sensitive column whose models compare classes with another table: the
@@ -190,18 +198,24 @@ def protect_classes(
     ------
     DbanonError : as ``protect``.
     """
-    partition, measures = partition_of(clustering), clustering.measures
-    assert measures is not None
+    partition, column_statistics = partition_of(clustering), clustering.column_statistics
+    assert column_statistics is not None
     compared_columns = compared_columns or {}
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
     codes_by_column, frequencies_by_column = code_released_values(
-        microdata, partition, own_models, sensitive, measures, memory_limit
+        microdata, partition, own_models, sensitive, column_statistics, memory_limit
     )
     for name, (codes, frequencies) in compared_columns.items():
         codes_by_column[name] = codes
         frequencies_by_column[name] = frequencies
     merged = protect(
-        microdata, partition, policy, codes_by_column, tick, measures, frequencies_by_column
+        microdata,
+        partition,
+        policy,
+        codes_by_column,
+        tick,
+        column_statistics,
+        frequencies_by_column,
     )
     return replace(clustering, classes=merged)
 
@@ -239,11 +253,11 @@ def join_equal_classes(
     joined_partition = Partition(group_of_record)
     if joined_partition.n_classes == partition.n_classes:
         return clustering
-    measures = clustering.measures or Measures.of(
+    column_statistics = clustering.column_statistics or ColumnStatistics.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
     codes_by_column, frequencies_by_column = code_released_values(
-        microdata, joined_partition, policy.models, sensitive, measures, memory_limit
+        microdata, joined_partition, policy.models, sensitive, column_statistics, memory_limit
     )
     merged = protect(
         microdata,
@@ -251,7 +265,7 @@ def join_equal_classes(
         policy,
         codes_by_column,
         tick,
-        measures,
+        column_statistics,
         frequencies_by_column,
         split_and_refine=False,
     )
@@ -260,4 +274,8 @@ def join_equal_classes(
         joined_partition.n_suppressed,
     ):
         return clustering
-    return replace(clustering, classes=merged, measures=None if merged.n_suppressed else measures)
+    return replace(
+        clustering,
+        classes=merged,
+        column_statistics=None if merged.n_suppressed else column_statistics,
+    )

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine, max_count_of_share
 from dbanon.errors import ModelInfeasible
@@ -49,7 +49,7 @@ def protect(
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick = lambda share: None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
     table_frequencies: Mapping[str, ValueFrequencies] | None = None,
     *,
     split_and_refine: bool = True,
@@ -67,8 +67,8 @@ def protect(
     codes : by sensitive attribute, int32 (n,), the value code of each record, from 0; NULL is a
         value. For t-closeness with an order or a hierarchy, codes are positions in the order, or
         of leaves in the hierarchy.
-    measures : measures of a larger table that contains the records; None if the records are the
-        whole table.
+    column_statistics : statistics of a larger table that contains the records; None if the records
+        are the whole table.
     table_frequencies : by sensitive attribute, the frequencies of the codes among the released
         records of the table; None to count the codes of the records that have a class.
     split_and_refine : False to only merge or withhold classes.
@@ -80,7 +80,7 @@ def protect(
     """
     if not policy.models or not partition.n_classes:
         return partition
-    measures = measures or Measures.of(microdata)
+    column_statistics = column_statistics or ColumnStatistics.of(microdata)
     if table_frequencies is None:
         released = partition.labels >= 0
         released_units = Persons.of(microdata, codes).units_of_records(released)
@@ -90,7 +90,14 @@ def protect(
         }
     try:
         return _protect(
-            microdata, partition, policy, codes, tick, measures, table_frequencies, split_and_refine
+            microdata,
+            partition,
+            policy,
+            codes,
+            tick,
+            column_statistics,
+            table_frequencies,
+            split_and_refine,
         )
     except ModelInfeasible:
         # Withholding records changes the table, which may make other classes fail.
@@ -103,7 +110,7 @@ def protect(
                     policy_without_withholding,
                     codes,
                     tick,
-                    measures,
+                    column_statistics,
                     table_frequencies,
                     split_and_refine,
                 )
@@ -117,12 +124,12 @@ def _protect(
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     table_frequencies: Mapping[str, ValueFrequencies],
     split_and_refine: bool,
 ) -> Partition:
     n_records = microdata.n_records
-    build_space = make_cost_space_builder(microdata, measures, policy)
+    build_space = make_cost_space_builder(microdata, column_statistics, policy)
     persons, record_keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         partition_before = partition
@@ -193,12 +200,12 @@ def _protect(
 
 
 def make_cost_space_builder(
-    microdata: Microdata, measures: Measures, policy: Policy
+    microdata: Microdata, column_statistics: ColumnStatistics, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
     """Return a function that builds, for given records, the space that measures merging costs."""
     return mixed_space(
         microdata,
-        measures,
+        column_statistics,
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,

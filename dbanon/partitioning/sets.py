@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.partition import (
     NO_COUNTS,
@@ -190,7 +190,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     )
 
 
-def coarsen_for_sets(
+def coarsen_for_column_sets(
     microdata: Microdata,
     clustering: ClusteringResult,
     policy: Policy,
@@ -213,7 +213,7 @@ def coarsen_for_sets(
         return clustering
     partition = clustering.classes
     assert isinstance(partition, Partition)
-    measures = clustering.measures or Measures.of(microdata)
+    column_statistics = clustering.column_statistics or ColumnStatistics.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
     first_members = partition.members[partition.starts]
     coarser: dict[str, NDArray[np.int32]] = {}
@@ -222,7 +222,13 @@ def coarsen_for_sets(
         for column_set in linked_sets:
             joined_partition = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
             merged = _merge_for_set(
-                microdata, joined_partition, column_set, policy, measures, memory_limit, tick
+                microdata,
+                joined_partition,
+                column_set,
+                policy,
+                column_statistics,
+                memory_limit,
+                tick,
             )
             coarser_classes = merged.labels[first_members]
             coarser |= dict.fromkeys(
@@ -284,7 +290,7 @@ def _merge_for_set(
     partition: Partition,
     column_set: ColumnSet,
     policy: Policy,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     memory_limit: int | None,
     tick: Tick,
 ) -> Partition:
@@ -295,7 +301,7 @@ def _merge_for_set(
     }
     trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
     set_policy = replace(policy, weights=weights, hierarchies=trees)
-    build_space = make_cost_space_builder(set_microdata, measures, set_policy)
+    build_space = make_cost_space_builder(set_microdata, column_statistics, set_policy)
     released = np.flatnonzero(partition.labels >= 0)
     # The column of zeros serves sets that have no copied columns.
     copied_codes = np.column_stack(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
@@ -210,7 +210,7 @@ def code_released_values(
     partition: Partition,
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     memory_limit: int | None,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
     """Encode and count the values of the models' sensitive columns in released records.
@@ -221,7 +221,7 @@ def code_released_values(
     Parameters
     ----------
     attributes : the sensitive attributes, by name.
-    measures : the measures of the table.
+    column_statistics : the statistics of the table.
     memory_limit : the bytes that counts per class and value may use; None for no limit.
 
     Returns
@@ -240,7 +240,7 @@ def code_released_values(
     positions, frequencies_by_column = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         column = microdata.sensitive[name]
-        frequencies = measures.sensitive[name]
+        frequencies = column_statistics.sensitive[name]
         null_code = len(frequencies.values)
         codes = np.append(_codes_in_table(frequencies, column), null_code)[column.codes].astype(
             np.int32

@@ -45,7 +45,7 @@ class Settings:
         ``midpoint``, one number; or ``range``, a value of the database's range type.
     local_range : True to release the smallest and largest number of each class, which are values
         of members; False to release the enclosing borders of a fixed grid.
-    steps : grid width by column, in the column's unit (days for dates, microseconds for
+    grid_steps : grid width by column, in the column's unit (days for dates, microseconds for
         timestamps). For other columns ``data.grid.grid_for`` chooses the width.
     chosen_levels : the levels that a full-domain search has chosen, whose nodes and cells are
         released; None for other methods.
@@ -54,7 +54,7 @@ class Settings:
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     intervals: str = "text"
     local_range: bool = False
-    steps: Mapping[str, float] = field(default_factory=dict)
+    grid_steps: Mapping[str, float] = field(default_factory=dict)
     chosen_levels: Levels | None = None
 
 
@@ -73,14 +73,14 @@ class ReleasedColumn:
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
     losses : float64 (n_classes,), the loss of each class in this attribute: the sum of the losses
         of its records, 0 to 1 each. None if the recoding's measure does not use it.
-    extent : float64 (n_classes, 2), the smallest and largest value in each interval; None for other
-        labels.
+    interval_ranges : float64 (n_classes, 2), the smallest and largest value in each interval; None
+        for other labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
         the leaves below it; None for other labels.
     loss_from_label : True if the loss per record follows from the released label: it is the width
-        of ``extent`` or ``label_losses``. False for midpoints, and for hierarchies whose leaves
-        have different depths, so that records with the same label may lose differently.
-    source_name : the name of the quasi-identifier, if the column has another name; else None.
+        of ``interval_ranges`` or ``label_losses``. False for midpoints, and for hierarchies whose
+        leaves have different depths, so that records with the same label may lose differently.
+    renamed_from : the name of the quasi-identifier, if the column has another name; else None.
     upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
     is_closed : True if intervals include their upper border.
     """
@@ -90,17 +90,17 @@ class ReleasedColumn:
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
     losses: NDArray[np.float64] | None = None
-    source_name: str | None = None
+    renamed_from: str | None = None
     upper: NDArray[Any] | None = None
     is_closed: bool = False
-    extent: NDArray[np.float64] | None = None
+    interval_ranges: NDArray[np.float64] | None = None
     label_losses: NDArray[np.float64] | None = None
     loss_from_label: bool = True
 
     @property
-    def source(self) -> str:
+    def quasi_identifier(self) -> str:
         """The name of the quasi-identifier."""
-        return self.source_name or self.attribute.name
+        return self.renamed_from or self.attribute.name
 
     @property
     def parts(self) -> tuple[ReleasedColumn, ...]:
@@ -123,12 +123,12 @@ class ReleasedColumn:
             missing=None if self.missing is None else self.missing[order],
             upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
-            extent=None if self.extent is None else self.extent[order],
+            interval_ranges=None if self.interval_ranges is None else self.interval_ranges[order],
             losses=None if self.losses is None else self.losses[order],
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
-    def replace_ranks(self) -> ReleasedColumn:
+    def replace_ranks_with_values(self) -> ReleasedColumn:
         """Return the column with ranks replaced by the values of the ordinal attribute.
 
         Columns of other kinds are returned unchanged.
@@ -158,8 +158,8 @@ class Recoding:
     Parameters
     ----------
     name : the value of the option ``recoding``.
-    run : a function ``(microdata, measures, partition, exact_totals, settings, **parameters)`` that
-        returns the released columns. The measures are those of the whole table.
+    run : a function that returns the released columns, ``(microdata, column_statistics, partition,
+        exact_totals, settings, **parameters)``. The statistics are those of the whole table.
     summary : a description for users, in one line.
     measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
     takes_categories : True if attributes may be text and have hierarchies.
@@ -280,7 +280,7 @@ def recode_attributes(
         are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    row_sets, classes_of_row_sets = classes.row_classes()
+    row_sets, classes_of_row_sets = classes.combine_into_row_partition()
     columns: list[ReleasedColumn] = []
     for (column_names, partition), row_classes in zip(
         classes.classes_by_columns(names), classes_of_row_sets.T, strict=True
@@ -308,7 +308,7 @@ def recode_attributes(
             _expand_to_rows(column, partition, row_sets, row_classes)
             for column in run(subset, partition, sum_totals)
         ]
-    columns.sort(key=lambda column: names.index(column.source))
+    columns.sort(key=lambda column: names.index(column.quasi_identifier))
     return tuple(columns)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.grid import ends_around, grid_for, unit_of, width_share
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
@@ -50,7 +50,7 @@ _WIDER_TYPE_HINT = "Release its ranges as text, or cast the column to a wider ty
 
 def generalize(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -65,7 +65,7 @@ def generalize(
     UnsupportedType : a border or midpoint does not fit into the column's type.
     """
     del exact_totals
-    trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, column_statistics)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -80,7 +80,7 @@ def generalize(
             )
         else:
             columns += _release_intervals(
-                microdata, measures, partition, attribute, settings, missing
+                microdata, column_statistics, partition, attribute, settings, missing
             )
     return tuple(columns)
 
@@ -124,7 +124,7 @@ def _release_common_ancestors(
 
 def _release_intervals(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     attribute: Attribute,
     settings: Settings,
@@ -142,11 +142,11 @@ def _release_intervals(
     if is_wide and (settings.local_range or settings.intervals != "text"):
         raise _wide_column_error(attribute)
     valid = microdata.valid_column(attribute.name)
-    scale = measures.numbers[attribute.name]
+    scale = column_statistics.numbers[attribute.name]
     if valid is not None:
         # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)
-    step = settings.steps.get(attribute.name)
+    step = settings.grid_steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
@@ -172,8 +172,8 @@ def _release_intervals(
     unit = 0.0 if is_closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
-    extent = np.column_stack((low, np.maximum(high - unit, low)))
-    fields: dict[str, Any] = {"losses": losses, "extent": extent}
+    interval_ranges = np.column_stack((low, np.maximum(high - unit, low)))
+    fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)
         return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]
@@ -196,7 +196,9 @@ def _release_intervals(
                 range_attribute, lower, missing, upper=upper, is_closed=is_closed, **fields
             )
         ]
-    return _release_bounds(attribute, low, high, missing, losses, extent, is_closed=is_closed)
+    return _release_bounds(
+        attribute, low, high, missing, losses, interval_ranges, is_closed=is_closed
+    )
 
 
 def _release_bounds(
@@ -205,7 +207,7 @@ def _release_bounds(
     high: NDArray[np.float64],
     missing: NDArray[np.bool_] | None,
     losses: NDArray[np.float64],
-    extent: NDArray[np.float64],
+    interval_ranges: NDArray[np.float64],
     *,
     is_closed: bool,
 ) -> list[ReleasedColumn]:
@@ -214,7 +216,8 @@ def _release_bounds(
     Parameters
     ----------
     low, high : float64 (n_classes,), the borders.
-    missing, losses, extent : fields of ``ReleasedColumn``. Only the first column has the losses.
+    missing, losses, interval_ranges : fields of ``ReleasedColumn``. Only the first column has the
+        losses.
     """
     borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
     for values in borders:
@@ -227,9 +230,9 @@ def _release_bounds(
             missing,
             unrounded,
             losses=column_losses,
-            source_name=attribute.name,
+            renamed_from=attribute.name,
             is_closed=is_closed,
-            extent=extent,
+            interval_ranges=interval_ranges,
         )
         for name, values, unrounded, column_losses in zip(
             names, borders, (low, high), (losses, None), strict=True
@@ -396,7 +399,7 @@ def _check_steps(
     kinds = {
         a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
     }
-    for name, step in settings.steps.items():
+    for name, step in settings.grid_steps.items():
         if name not in kinds:
             raise InvalidParameter(
                 f'A step is given for "{name}", which is not a number column without a hierarchy.'

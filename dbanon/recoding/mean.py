@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import choose_column_map
@@ -87,7 +87,7 @@ def _to_timestamps(attribute: Attribute, microseconds: NDArray[np.object_]) -> N
 
 def release_means(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -98,7 +98,7 @@ def release_means(
     ------
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
-    del measures, settings
+    del column_statistics, settings
     wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
     totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
     exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}

@@ -6,7 +6,7 @@ than the mean, but does not preserve the sum of an attribute.
 
 from __future__ import annotations
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding.columns import (
@@ -22,7 +22,7 @@ from dbanon.recoding.columns import (
 
 def release_medians(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,

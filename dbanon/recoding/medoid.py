@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding.columns import (
@@ -27,7 +27,7 @@ from dbanon.recoding.mean import compute_class_means
 
 def release_medoids(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -44,7 +44,7 @@ def release_medoids(
     distances = np.zeros(len(members))
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
-        scale = measures.numbers[attribute.name]
+        scale = column_statistics.numbers[attribute.name]
         if scale.is_constant:
             continue
         deviation = values[members] - compute_class_means(values, partition)[labels]

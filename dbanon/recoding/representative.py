@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, most_frequent_codes
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -43,7 +43,7 @@ from dbanon.recoding.mean import release_means
 
 def release_representatives(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -63,7 +63,7 @@ def release_representatives(
     columns = {
         column.attribute.name: column
         for column in release_means(
-            columns_without_hierarchy, measures, partition, exact_totals, settings
+            columns_without_hierarchy, column_statistics, partition, exact_totals, settings
         )
     }
     for attribute in microdata.attributes:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -93,7 +93,7 @@ def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[b
 
 def release_secure_means(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -110,17 +110,19 @@ def release_secure_means(
     refuse_wide(microdata, "secure")
     columns = []
     for position, column in enumerate(
-        release_means(microdata, measures, partition, exact_totals, settings)
+        release_means(microdata, column_statistics, partition, exact_totals, settings)
     ):
         columns.append(
-            _secure_column(microdata, measures, partition, column, position, epsilon, gamma0)
+            _secure_column(
+                microdata, column_statistics, partition, column, position, epsilon, gamma0
+            )
         )
     return tuple(columns)
 
 
 def _secure_column(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     column: ReleasedColumn,
     position: int,
@@ -136,7 +138,7 @@ def _secure_column(
     epsilon : the distance in the security ratio, in standard deviations of the column.
     """
     numbers = microdata.numbers[:, position]
-    scale = measures.numbers[column.attribute.name]
+    scale = column_statistics.numbers[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
         return column
     distance = epsilon * compute_sample_deviation(scale)

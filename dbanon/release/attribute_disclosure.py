@@ -113,7 +113,7 @@ class RetainedIdentifier:
     def describe(self, k: int) -> str:
         """Describe the finding in a sentence; ``k`` is not used."""
         reason = _REASON_TEXTS.get(self.reason, self.reason)
-        return f'"{self.name}" looks like an identifier, and is released as it is: {reason}'
+        return f'"{self.name}" looks like an identifier, and is released unchanged: {reason}'
 
 
 _REASON_TEXTS = {
@@ -239,7 +239,7 @@ class Frequencies:
         return float(self.n_values @ shares**n_rows)
 
 
-class ReleasedOriginals(Protocol):
+class OriginalsOfReleasedRows(Protocol):
     """Access to the original values of the released rows."""
 
     @property
@@ -297,7 +297,9 @@ class Originals:
     def hidden_rows(self, name: str) -> int:
         """Count the released rows whose original value the release hides."""
         partition = self._partition
-        losses = [c.losses for c in self._columns if c.source == name and c.losses is not None]
+        losses = [
+            c.losses for c in self._columns if c.quasi_identifier == name and c.losses is not None
+        ]
         if losses:
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
@@ -309,7 +311,7 @@ class Originals:
 
 
 def find_disclosures(
-    name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
+    name: str, groups: ValueGroups, originals: OriginalsOfReleasedRows, k: int
 ) -> list[DisclosiveColumn]:
     """Return the findings on a column: whether it is nearly unique, and what it determines."""
     n = groups.n_rows

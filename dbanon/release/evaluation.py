@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.grid import unit_of
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.words import LabelledTextWithCard
+from dbanon.data.words import LabelledTextWithHtml
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import (
     ANY,
@@ -59,7 +59,7 @@ _EM4ADOM = {
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(LabelledTextWithCard):
+class Evaluation(LabelledTextWithHtml):
     """The values of the measures of a release, without data on single records.
 
     Parameters
@@ -181,7 +181,7 @@ def pairs_of(
     partition: Partition,
     columns: Iterable[ReleasedColumn],
     hierarchies: Hierarchies | None = None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> Pairs:
     """Pair originals with their written values.
 
@@ -190,7 +190,7 @@ def pairs_of(
     microdata, partition : all records, including withheld ones, and their classes.
     columns : the released columns as written, after rounding.
     hierarchies : hierarchies built from the released records, by column.
-    measures : column statistics of the released records; None to compute them.
+    column_statistics : those of the released records; None to compute them.
 
     Raises
     ------
@@ -205,11 +205,11 @@ def pairs_of(
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
         microdata, partition = take_records(microdata, records), partition.take(records)
-    measures = measures or Measures.of(microdata)
-    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
+    column_statistics = column_statistics or ColumnStatistics.of(microdata)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, column_statistics)
     columns_and_counts = [
         _cover_suppressed(column, partition)
-        for column in pair_columns(microdata, measures, trees, columns)
+        for column in pair_columns(microdata, column_statistics, trees, columns)
     ]
     return Pairs(
         tuple(column for column, _ in columns_and_counts),
@@ -264,7 +264,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
 
 def pair_columns(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     trees: Iterable[Hierarchy | None],
     columns: Iterable[ReleasedColumn],
 ) -> tuple[ColumnPair, ...]:
@@ -273,22 +273,24 @@ def pair_columns(
     Parameters
     ----------
     microdata : the records to pair.
-    measures : column statistics of the records.
+    column_statistics : those of the records.
     trees : for each attribute, its hierarchy or None.
     columns : the released columns as written.
     """
     released_columns: dict[str, list[ReleasedColumn]] = {}
     for column in columns:
-        released_columns.setdefault(column.source, []).append(column)
+        released_columns.setdefault(column.quasi_identifier, []).append(column)
     return tuple(
-        _pair_column(microdata, measures, attribute, tree, released_columns[attribute.name])
+        _pair_column(
+            microdata, column_statistics, attribute, tree, released_columns[attribute.name]
+        )
         for attribute, tree in zip(microdata.attributes, trees, strict=True)
     )
 
 
 def _pair_column(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     attribute: Attribute,
     tree: Hierarchy | None,
     released: list[ReleasedColumn],
@@ -310,7 +312,7 @@ def _pair_column(
             else np.where(missing, -1, released_nodes).astype(np.int32),
             tree=tree,
         )
-    scale = measures.numbers[attribute.name]
+    scale = column_statistics.numbers[attribute.name]
     common_fields: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
@@ -318,7 +320,7 @@ def _pair_column(
         "valid": valid,
         "released_valid": None if missing is None else ~missing,
         "ordinal": attribute.kind is Kind.ORDINAL,
-        "ranks": measures.ranks.get(attribute.name),
+        "ranks": column_statistics.ranks.get(attribute.name),
     }
     # One part with numbers or intervals, or two parts with the lower and the upper bounds.
     parts = [part for column in released for part in column.parts]

@@ -81,7 +81,7 @@ def publish_figures(
     parameters: Parameters,
     losses: tuple[str, Mapping[str, float], float],
     *,
-    separate_classes: bool = False,
+    has_classes_per_column: bool = False,
     tick: Tick = ignore_progress,
 ) -> dict[str, Figure]:
     """Convert exact figures to those that readers may see.
@@ -91,13 +91,13 @@ def publish_figures(
     exact_figures : the exact figures by measure.
     parameters : the parameters of the measures.
     losses : the published loss of the report: name of its measure, loss by column, total loss.
-    separate_classes : whether each column has its own classes.
+    has_classes_per_column : whether each column has its own classes.
     tick : called with the share of the work that is done.
     """
     figures: dict[str, Figure] = {}
-    largest = largest_class_size(pairs, separate_classes)
+    largest = largest_class_size(pairs, has_classes_per_column)
     step = choose_rounding_step(largest, pairs.n)
-    pairs_within_limits, smallest_losses = limit_pairs(pairs, separate_classes)
+    pairs_within_limits, smallest_losses = limit_pairs(pairs, has_classes_per_column)
     has_numbers = any(as_numbers(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
@@ -119,7 +119,7 @@ def publish_figures(
             # A missing value has no value to hide, and class sizes follow from the release.
             figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
-            figures[name] = _publish_loss(name, pairs, figure, losses, step, separate_classes)
+            figures[name] = _publish_loss(name, pairs, figure, losses, step, has_classes_per_column)
         elif name in _VALUE_LOSSES:
             figures[name] = _round_value_loss(
                 measure.run(task), step, name, smallest_losses, len(pairs.numeric_columns)
@@ -154,14 +154,16 @@ def _tick_part(tick: Tick, share_done: float, n_parts: int, share_of_part: float
     tick(share_done + share_of_part / n_parts)
 
 
-def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _SmallestLosses]:
+def limit_pairs(
+    pairs: Pairs, has_classes_per_column: bool = False
+) -> tuple[Pairs, _SmallestLosses]:
     """Limit the deviations of originals from their released values.
 
     Returns pairs with modified originals and scales, and the smallest losses to publish.
     """
     columns: list[ColumnPair] = []
     square_shares, mean_deviations = [], []
-    largest = largest_class_size(pairs, separate_classes)
+    largest = largest_class_size(pairs, has_classes_per_column)
     for original_column in pairs.columns:
         column = as_numbers(original_column)
         if column is None:
@@ -172,7 +174,7 @@ def limit_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _S
         rows = column.released[pairs.labels]
         original, exponent = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[is_present], -exponent)
-        labels, _ = classes_in_column(scaled, pairs.labels[is_present], separate_classes)
+        labels, _ = classes_in_column(scaled, pairs.labels[is_present], has_classes_per_column)
         limited = limit_deviations(
             np.ldexp(column.original[is_present], -exponent), scaled, labels, largest
         )
@@ -234,7 +236,7 @@ def _publish_loss(
     figure: Figure,
     losses: tuple[str, Mapping[str, float], float],
     step: float,
-    separate_classes: bool,
+    has_classes_per_column: bool,
 ) -> Figure:
     """Convert ``sse_loss``, ``direct_loss`` or ``label_loss`` to its published form.
 
@@ -251,12 +253,12 @@ def _publish_loss(
         return _round_figure(figure, step, most=1.0)
     elif name == "sse_loss":
         squares = [
-            _sum_squares(pairs, column, separate_classes) for column in pairs.ordered_columns
+            _sum_squares(pairs, column, has_classes_per_column) for column in pairs.ordered_columns
         ]
         loss = _loss_from_sums(figure, pairs.ordered_columns, squares, "sse")
     else:
         loss = _loss_from_sums(
-            figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
+            figure, pairs.columns, sum_public_distances(pairs, has_classes_per_column), "gower"
         )
     if name == "direct_loss":
         has_value = pairs.valid_cells(pairs.columns)
@@ -265,7 +267,7 @@ def _publish_loss(
     return loss
 
 
-def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
+def _sum_squares(pairs: Pairs, column: Numbers, has_classes_per_column: bool) -> PublicSums:
     """Compute the public sums of squared deviations in a number column."""
     has_value = pairs.valid_cells([column])
     power = -column.scale.exponent
@@ -277,7 +279,7 @@ def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> Publi
         pairs.partition,
         is_present,
         squared=True,
-        separate_classes=separate_classes,
+        has_classes_per_column=has_classes_per_column,
     )
 
 

@@ -65,8 +65,8 @@ class ClassHomogeneity:
         """Describe the finding in a sentence."""
         return (
             f'"{self.name}" has one value in all rows of a class, in {self.describe_counts()}:'
-            " anyone who finds a person's class learns the value. What helps: a privacy model, such"
-            " as distinct_l of 2"
+            " anyone who finds a person's class learns the value. To prevent this, set a privacy"
+            " model, such as distinct_l = 2"
         )
 
 

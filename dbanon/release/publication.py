@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
@@ -237,14 +237,14 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
 
 def public_sums(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     columns: Iterable[ReleasedColumn],
     hierarchies: Mapping[str, Hierarchy],
     measure: str,
     suppressed: Mapping[str, int] = MappingProxyType({}),
     *,
-    separate_classes: bool = False,
+    has_classes_per_column: bool = False,
 ) -> tuple[PublicSums, ...]:
     """Compute the sums behind the published losses, one per measured column.
 
@@ -252,7 +252,8 @@ def public_sums(
     ----------
     measure : the loss measure, see ``Release``.
     suppressed : number of suppressed cells by column.
-    separate_classes : whether each column has its own classes: rows with the same value in it.
+    has_classes_per_column : whether each column has its own classes: rows with the same value in
+        it.
     """
     columns = tuple(columns)
     if measure == "iloss":
@@ -261,17 +262,19 @@ def public_sums(
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
-        pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        sums = sum_public_distances(pairs, separate_classes)
+        pairs = pairs_of(microdata, partition, columns, hierarchies, column_statistics)
+        sums = sum_public_distances(pairs, has_classes_per_column)
     else:
         sums = tuple(
-            _sums_of_numbers(microdata, measures, partition, index, column, separate_classes)
+            _sums_of_numbers(
+                microdata, column_statistics, partition, index, column, has_classes_per_column
+            )
             for index, column in enumerate(columns)
         )
     if not suppressed:
         return sums
     return tuple(
-        _add_suppressed_cells(column_sums, suppressed.get(column.source, 0), measure)
+        _add_suppressed_cells(column_sums, suppressed.get(column.quasi_identifier, 0), measure)
         for column_sums, column in zip(sums, columns, strict=True)
     )
 
@@ -289,7 +292,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     if column.missing is not None:
         is_present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
-    if column.extent is None:
+    if column.interval_ranges is None:
         assert column.label_losses is not None
         loss = float((column.label_losses * sizes)[is_present].sum())
         return PublicSums(
@@ -303,7 +306,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             largest=largest,
             exact=column.loss_from_label,
         )
-    low, high = column.extent[is_present].T
+    low, high = column.interval_ranges[is_present].T
     widths = (high - low) * sizes[is_present]
     if column.loss_from_label:
         lowest, highest = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
@@ -338,25 +341,30 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
 
 def _sums_of_numbers(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     index: int,
     column: ReleasedColumn,
-    separate_classes: bool,
+    has_classes_per_column: bool,
 ) -> PublicSums:
     """Compute the public sums of squared deviations in the number column with this index."""
     name = microdata.numeric[index].name
-    power = -measures.numbers[name].exponent
+    power = -column_statistics.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, index], power)
     released = np.ldexp(column.as_float(), power)
     valid = microdata.valid_column(name)
     return compute_public_sums(
-        original, released, partition, valid, squared=True, separate_classes=separate_classes
+        original,
+        released,
+        partition,
+        valid,
+        squared=True,
+        has_classes_per_column=has_classes_per_column,
     )
 
 
 def classes_in_column(
-    rows: Floats, labels: NDArray[np.integer], separate_classes: bool
+    rows: Floats, labels: NDArray[np.integer], has_classes_per_column: bool
 ) -> tuple[NDArray[np.integer], int]:
     """Return the class of each record in a column, int (n,), and the size of the largest class.
 
@@ -365,7 +373,7 @@ def classes_in_column(
     rows : float64 (n,), the released value of each record.
     labels : int (n,), the class of each record over all columns.
     """
-    if separate_classes:
+    if has_classes_per_column:
         labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
     return labels, int(np.bincount(labels).max(initial=0))
 
@@ -377,7 +385,7 @@ def compute_public_sums(
     valid: NDArray[np.bool_] | None,
     *,
     squared: bool,
-    separate_classes: bool,
+    has_classes_per_column: bool,
 ) -> PublicSums:
     """Compute the public sums of a number column.
 
@@ -386,13 +394,13 @@ def compute_public_sums(
     original, released : float64 (n,) and (n_classes,), in the same unit.
     valid : bool (n,), the records to include; None for all.
     squared : whether to add up squared deviations instead of absolute ones.
-    separate_classes : see ``public_sums``.
+    has_classes_per_column : see ``public_sums``.
     """
     labels = partition.labels.astype(np.intp)
     if valid is not None:
         original, labels = original[valid], labels[valid]
     rows = released[labels]
-    column_labels, largest = classes_in_column(rows, labels, separate_classes)
+    column_labels, largest = classes_in_column(rows, labels, has_classes_per_column)
     count = len(rows)
     if not count:
         return PublicSums(
@@ -426,12 +434,14 @@ def compute_public_sums(
     )
 
 
-def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[PublicSums, ...]:
+def sum_public_distances(
+    pairs: Pairs, has_classes_per_column: bool = False
+) -> tuple[PublicSums, ...]:
     """Compute the public sums of distances, for ``direct_loss``, one per column."""
-    return tuple(_sum_distances(pairs, column, separate_classes) for column in pairs.columns)
+    return tuple(_sum_distances(pairs, column, has_classes_per_column) for column in pairs.columns)
 
 
-def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
+def _sum_distances(pairs: Pairs, column: ColumnPair, has_classes_per_column: bool) -> PublicSums:
     """Compute the public sums of the distances between originals and released values."""
     numbers = as_numbers(column)
     has_value = pairs.valid_cells([column if numbers is None else numbers])
@@ -446,7 +456,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
             pairs.partition,
             is_present,
             squared=False,
-            separate_classes=separate_classes,
+            has_classes_per_column=has_classes_per_column,
         )
         if column.suppressed is None:
             return sums
@@ -455,7 +465,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> 
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if is_present is None else int(is_present.sum())
-    largest = largest_class_size(pairs, separate_classes)
+    largest = largest_class_size(pairs, has_classes_per_column)
     return PublicSums(
         count=count,
         mean=0.0,
@@ -497,9 +507,9 @@ def as_numbers(column: ColumnPair) -> Numbers | None:
     )
 
 
-def largest_class_size(pairs: Pairs, separate_classes: bool) -> int:
+def largest_class_size(pairs: Pairs, has_classes_per_column: bool) -> int:
     """Return the size of the largest class, of any column if each has its own classes."""
-    if not separate_classes:
+    if not has_classes_per_column:
         return int(pairs.partition.sizes.max(initial=0))
     value_ids = [column.released_value_ids[pairs.labels] for column in pairs.columns]
     return max(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.pieces import choose_column_map
@@ -64,15 +64,15 @@ def recode(
     def recode_columns(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
-        assert measures is not None
+        assert column_statistics is not None
         names = {attribute.name for attribute in microdata.attributes}
         column_settings = _drop_columns(settings, all_names - names)
         return recoding.run(
-            microdata, measures, partition, exact_totals, column_settings, **parameters
+            microdata, column_statistics, partition, exact_totals, column_settings, **parameters
         )
 
-    classes, measures = clustering.classes, clustering.measures
-    row_partition, _ = classes.row_classes()
+    classes, column_statistics = clustering.classes, clustering.column_statistics
+    row_partition, _ = classes.combine_into_row_partition()
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.take(records)
@@ -85,42 +85,42 @@ def recode(
             if settings.chosen_levels is None
             else settings.chosen_levels.take(records),
         )
-    measures = measures or Measures.of(microdata)
-    # ``exact_totals`` needs the classes of all records that were read.
+    column_statistics = column_statistics or ColumnStatistics.of(microdata)
+    # Sums of values that float64 cannot represent exactly need the classes of all records read.
     columns = recode_attributes(
         microdata,
         classes,
         recode_columns,
-        lambda wide_columns: exact_totals(row_partition, wide_columns),
+        lambda inexact_attributes: exact_totals(row_partition, inexact_attributes),
     )
-    released_partition, _ = classes.row_classes()
+    released_partition, _ = classes.combine_into_row_partition()
     loss_before, loss_after = _losses_with_suppressed(
-        microdata, measures, released_partition, policy, columns, recoding.measure
+        microdata, column_statistics, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
-    separate_classes = len(classes.classes_by_columns(names)) > 1
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1
     suppressed = suppressed_cells(microdata)
     return Release(
         partition=row_partition,
-        columns=tuple(column.replace_ranks() for column in columns),
+        columns=tuple(column.replace_ranks_with_values() for column in columns),
         losses=_losses_by_column(columns, recoding.measure, loss_before, loss_after),
         loss_before_rounding=loss_before.total,
         loss=loss_after.total,
         measure=recoding.measure,
-        measures=measures,
+        column_statistics=column_statistics,
         hierarchies=policy.hierarchies,
         sums=(loss_before.sums, loss_after.sums),
         public_sums=public_sums(
             microdata,
-            measures,
+            column_statistics,
             released_partition,
             columns,
             policy.hierarchies,
             recoding.measure,
             suppressed,
-            separate_classes=separate_classes,
+            has_classes_per_column=has_classes_per_column,
         ),
-        separate_classes=separate_classes,
+        has_classes_per_column=has_classes_per_column,
         suppressed_cells=suppressed,
     )
 
@@ -133,7 +133,9 @@ def _losses_by_column(
         column for column in columns if measure != "iloss" or column.losses is not None
     ]
     return tuple(
-        ColumnLoss(column.source, before_rounding=float(loss), released=float(released_loss))
+        ColumnLoss(
+            column.quasi_identifier, before_rounding=float(loss), released=float(released_loss)
+        )
         for column, loss, released_loss in zip(
             measured_columns, before.columns, after.columns, strict=True
         )
@@ -144,9 +146,9 @@ def _drop_columns(settings: Settings, dropped: Collection[str]) -> Settings:
     """Return the settings for recoding all columns except these."""
     if not dropped:
         return settings
-    steps = {n: step for n, step in settings.steps.items() if n not in dropped}
+    steps = {n: step for n, step in settings.grid_steps.items() if n not in dropped}
     hierarchies = {n: tree for n, tree in settings.hierarchies.items() if n not in dropped}
-    return replace(settings, steps=steps, hierarchies=hierarchies)
+    return replace(settings, grid_steps=steps, hierarchies=hierarchies)
 
 
 def find_lost_columns(
@@ -157,18 +159,18 @@ def find_lost_columns(
     for column in columns:
         if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
-        tree = hierarchies.get(column.source)
+        tree = hierarchies.get(column.quasi_identifier)
         root = ANY if tree is None else tree.labels[0]
         labels = column.values if column.missing is None else column.values[~column.missing]
         # If a hierarchy consists of its root only, nothing is lost.
         if len(labels) and bool((labels == root).all()) and column.losses.any():
-            lost_columns.append(column.source)
+            lost_columns.append(column.quasi_identifier)
     return tuple(lost_columns)
 
 
 def _sse_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
@@ -176,9 +178,10 @@ def _sse_losses(
     """Compute SSE/SST on z-scores, first before and then after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
+    scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
-    is_partial = sum(scale.count for scale in scales) != n_values
+    # The scales may describe a larger table, of which these records are a part.
+    is_part_of_table = sum(scale.count for scale in scales) != n_values
 
     def sum_losses(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
         column = columns[index]
@@ -187,7 +190,7 @@ def _sse_losses(
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
         return scaled_sums(
-            values, partition, released, transform, is_present, is_partial=is_partial
+            values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )
 
     loss_sums = list(choose_column_map(microdata.numbers)(sum_losses, range(len(scales))))
@@ -197,14 +200,16 @@ def _sse_losses(
 
 def _iloss_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Compute iloss per cell, first for the ranges of classes and then for released labels."""
     n_records = max(int(partition.sizes.sum()), 1)
-    range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
+    range_losses = (
+        class_losses(microdata, column_statistics, partition, policy.hierarchies) / n_records
+    )
     label_losses = np.array(
         [column.losses.sum() for column in columns if column.losses is not None]
     )
@@ -222,7 +227,7 @@ def _iloss_losses(
 
 def _gower_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
@@ -235,7 +240,7 @@ def _gower_losses(
     from dbanon.release.evaluation import pairs_of
 
     def measure_loss(released: Sequence[ReleasedColumn]) -> Loss:
-        pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
+        pairs = pairs_of(microdata, partition, released, policy.hierarchies, column_statistics)
         figure = direct_loss(EvaluationTask(pairs))
         column_losses = [
             figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes
@@ -254,7 +259,7 @@ def _gower_losses(
         replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
         if (exact := column.unrounded) is not None
         and column.attribute.kind is not Kind.ORDINAL
-        and column.source not in policy.hierarchies
+        and column.quasi_identifier not in policy.hierarchies
         else column
         for column in columns
     ]
@@ -269,14 +274,16 @@ def _count_values(microdata: Microdata, partition: Partition, name: str) -> floa
 
 def _losses_with_suppressed(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
     measure: str,
 ) -> tuple[Loss, Loss]:
     """Compute the losses before and after rounding; suppressed cells count as lost completely."""
-    before, after = _LOSS_FUNCTIONS[measure](microdata, measures, partition, policy, columns)
+    before, after = _LOSS_FUNCTIONS[measure](
+        microdata, column_statistics, partition, policy, columns
+    )
     counts = suppressed_cells(microdata)
     if not counts:
         return before, after
@@ -320,18 +327,20 @@ _LOSS_FUNCTIONS = {"sse": _sse_losses, "iloss": _iloss_losses, "gower": _gower_l
 
 def class_losses(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     partition: Partition,
     hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
     """Sum the iloss of all records for the ranges of their classes: float64 (d,), by attribute."""
     losses = []
-    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            losses.append(iloss(values, measures.numbers[attribute.name], partition, valid))
+            losses.append(
+                iloss(values, column_statistics.numbers[attribute.name], partition, valid)
+            )
         else:
             leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))
@@ -361,14 +370,14 @@ class Release:
     partition : the classes of all records, in the records' order.
     columns : the released quasi-identifiers.
     losses : the losses of the measured quasi-identifiers.
-    loss_before_rounding, loss : the loss over all columns before rounding, and of written values.
+    loss_before_rounding, loss : the loss over all columns, before rounding and as written.
     measure : the loss measure. ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell;
         ``iloss``: iloss per cell, where ``loss_before_rounding`` is computed for the ranges of the
         classes instead of the released labels.
-    measures, hierarchies : column statistics and hierarchies of the released records, for recoding.
+    column_statistics, hierarchies : those of the released records, which recoding uses.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
-    separate_classes : whether each attribute has its own classes.
+    has_classes_per_column : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
     """
 
@@ -378,11 +387,11 @@ class Release:
     loss_before_rounding: float
     loss: float
     measure: str = "sse"
-    measures: Measures | None = None
+    column_statistics: ColumnStatistics | None = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public_sums: tuple[PublicSums, ...] = ()
-    separate_classes: bool = False
+    has_classes_per_column: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import LabelledTextWithCard, read_key_or_former_key
+from dbanon.data.words import LabelledTextWithHtml, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
@@ -144,7 +144,7 @@ class _ReportField(Generic[T]):
 
 
 @dataclass(frozen=True, repr=False)
-class Report(LabelledTextWithCard):
+class Report(LabelledTextWithHtml):
     """Report on a release: what it is, its information loss, and how it was made.
 
     Contains no source values, except values that the caller wrote into the arguments, such as

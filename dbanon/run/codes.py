@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dbanon.advice.names import MAX_CODES, names_code
+from dbanon.advice.names import MAX_CODES, name_suggests_codes
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NUMERIC, Kind
 from dbanon.release.recode import Release
@@ -16,12 +16,17 @@ _CODE_KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 
 
 def count_averaged_codes(
-    microdata: Microdata, release: Release, kinds: Mapping[str, str]
+    microdata: Microdata, release: Release, requested_kinds: Mapping[str, str]
 ) -> dict[str, int]:
     """Count released rows whose code does not occur in the source, by quasi-identifier.
 
     A column of codes holds few distinct whole numbers and has a name that suggests codes. Columns
     released as labels or ranges are skipped, because these cover the values of their class.
+
+    Parameters
+    ----------
+    requested_kinds : ``NOMINAL`` or ``NUMERIC``, by quasi-identifier, as the job's option ``kinds``
+        states them. A column that is stated to be numeric holds no codes.
     """
     rows_by_column: dict[str, int] = {}
     sizes = release.partition.sizes
@@ -30,17 +35,25 @@ def count_averaged_codes(
         numeric_names = [numeric_attribute.name for numeric_attribute in microdata.numeric]
         if (
             attribute.kind not in _CODE_KINDS
-            or column.source_name is not None
+            or column.renamed_from is not None
             or column.upper is not None
         ):
             continue
         name = attribute.name
-        if kinds.get(name) == NUMERIC or name not in numeric_names or column.extent is not None:
+        if (
+            requested_kinds.get(name) == NUMERIC
+            or name not in numeric_names
+            or column.interval_ranges is not None
+        ):
             continue
         valid = microdata.valid_column(name)
         values = microdata.numbers[:, numeric_names.index(name)]
         source_codes = np.unique(values if valid is None else values[valid])
-        if not names_code(name) or len(source_codes) > MAX_CODES or (source_codes % 1).any():
+        if (
+            not name_suggests_codes(name)
+            or len(source_codes) > MAX_CODES
+            or (source_codes % 1).any()
+        ):
             continue
         is_unknown = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:

@@ -223,11 +223,11 @@ def recount_models(
     count_requests = CountRequests(
         tuple(names),
         sensitive=sensitive_names,
-        leaf_columns=frozenset(trees_of_models(countable_models)),
+        hierarchy_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
         cells = count_class_values(session, source, relation, count_requests)
-        levels = require_levels(countable_models, attributes, Counts(recount, cells=cells))
+        levels = require_levels(countable_models, attributes, Counts(recount, value_counts=cells))
     except RecountFailed as error:
         error.hint = RELEASE_AGAIN_HINT
         raise

@@ -42,8 +42,8 @@ from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     DisclosiveColumn,
     FewPersons,
+    OriginalsOfReleasedRows,
     PersonSpellings,
-    ReleasedOriginals,
     RetainedIdentifier,
     ValueGroups,
     find_disclosures,
@@ -75,8 +75,9 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     findings = find_retained_identifiers(planned)
     build_refusal = partial(
         KeptIdentifierRefused,
-        "A column that looks like an identifier would be released as it is. Nothing was published.",
-        hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
+        "A column that looks like an identifier would be released unchanged."
+        " Nothing was published.",
+        hint="Stop copying it, release it as a pseudonym, or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, build_refusal)
     return findings
@@ -173,7 +174,7 @@ def find_retained_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
 
 def find_disclosive_columns(
     job: Job,
-    originals: ReleasedOriginals,
+    originals: OriginalsOfReleasedRows,
     group_rows: Callable[[str], ValueGroups],
     sample_findings: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,
@@ -205,8 +206,8 @@ def find_disclosive_columns(
                 findings.append(finding)
     build_refusal = partial(
         TellingColumnRefused,
-        "A column that would be released as it is reveals too much. Nothing was published.",
-        hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
+        "A column that would be released unchanged reveals too much. Nothing was published.",
+        hint="Stop copying it, name it as a quasi-identifier, or leave out `strict`.",
     )
     _warn_or_refuse(findings, job.policy, KeptColumnTells, build_refusal)
     return tuple(findings)

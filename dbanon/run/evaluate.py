@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dbanon.data.extension import load_evaluation
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute
 from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
@@ -50,8 +50,10 @@ def evaluate(
         from dbanon.release.figures import publish_figures
         from dbanon.release.publication import compute_published_loss
 
-        records, measures = _restore_suppressed_cells(microdata, release)
-        pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
+        records, column_statistics = _restore_suppressed_cells(microdata, release)
+        pairs = pairs_of(
+            records, release.partition, release.columns, release.hierarchies, column_statistics
+        )
         parameters = Parameters()
         exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
@@ -68,7 +70,7 @@ def evaluate(
             exact_figures,
             parameters,
             recorded_losses,
-            separate_classes=release.separate_classes,
+            has_classes_per_column=release.has_classes_per_column,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
         public_evaluation = evaluation_of_figures(pairs, published, parameters)
@@ -82,7 +84,7 @@ def evaluate(
 
 def _restore_suppressed_cells(
     microdata: Microdata, release: Release
-) -> tuple[Microdata, Measures | None]:
+) -> tuple[Microdata, ColumnStatistics | None]:
     """Return the records with the values of suppressed cells restored, and their column statistics.
 
     The statistics are None if they have to be computed again. A hierarchy that was built from
@@ -90,7 +92,7 @@ def _restore_suppressed_cells(
     """
     original = microdata.before_suppression
     if original is None:
-        return microdata, release.measures
+        return microdata, release.column_statistics
     released = take_records(original, np.flatnonzero(release.partition.labels >= 0))
     for attribute in original.attributes:
         tree = release.hierarchies.get(attribute.name)

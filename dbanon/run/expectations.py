@@ -43,7 +43,8 @@ def require_expected_counts(
     if job.entity:
         persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
     if PERSONS in expected.counts and not persons:
-        # A job file that lists columns is refused earlier, but declared rules may have no entity.
+        # A job file that lists its columns was already refused if it expects persons and has no
+        # entity. Whether declared rules have an entity is only known here.
         raise InvalidParameter(
             "The job expects a number of persons, but no column identifies persons.",
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"

@@ -423,9 +423,11 @@ def _require_same_counts(
     """Count the rows of a file as a reader would, and compare with the relation's counts."""
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
-    model_columns = tuple(name for name in requests.sensitive if name not in requests.leaf_columns)
+    model_columns = tuple(
+        name for name in requests.sensitive if name not in requests.hierarchy_columns
+    )
     file_counts, file_attributes = count_file(
-        path, export, attributes, replace(requests, persons=(), sensitive=model_columns)
+        path, export, attributes, replace(requests, entity_columns=(), sensitive=model_columns)
     )
     comparable_models = [model for model in models if model.attribute in model_columns]
     differences = [] if file_counts.rows == counts.rows else ["rows or class sizes"]

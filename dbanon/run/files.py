@@ -50,7 +50,7 @@ def open_exporter(job: Job, database: Store) -> Iterator[Exporter | None]:
         try:
             yield exporter
         except BaseException as error:
-            # Do not wait for a stalled object store while deleting files, either.
+            # After an interrupt, do not wait for a stalled object store while deleting files.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 thread_connections().request_end()
             # If the outcome is unknown, the next run looks it up in the ledger.

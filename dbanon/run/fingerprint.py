@@ -27,15 +27,15 @@ from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
-# So many rounds take tens of milliseconds: negligible for a run, but expensive for an attacker who
-# guesses values.
+# This many rounds take tens of milliseconds: negligible for a run, but expensive for an attacker
+# who guesses values.
 _HASH_ROUNDS = 200_000
 # Fields of ``Job`` that do not affect the released rows, and are not part of the fingerprint.
 _RUN_FIELDS = {
     "accept_counts",
     "accept_types",
     "chunk_rows",
-    "door",
+    "door",  # the interface that requested the run, such as ``cli``
     "expect",
     "fingerprint_key",
     "if_exists",
@@ -61,7 +61,7 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    names = sorted({*job.named_columns, *job.guarantee.persons, *job.key})
+    names = sorted({*job.named_columns, *job.guarantee.entity_columns, *job.key})
     rows_digest = source.digest(planned.relation, names, salt)
     if rows_digest is None:
         return None

@@ -43,11 +43,12 @@ def require_first_release(
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
-    for entity in job.guarantee.persons:
+    for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             raise SecondRelease(
-                f'{source} was released by entity "{entity}" before; nothing was published.',
+                f'{source} was already released with "{entity}" as the entity; nothing was'
+                " published.",
                 detail=f"The ledger has {_describe_outputs(earlier_releases)}."
                 f" {INTERSECTION_RISK}.",
                 hint=_build_hint(str(source), entity, history, consent),
@@ -75,7 +76,7 @@ def measure_joint_histories(
     The result is empty for a first release, and for chains, which report on their releases
     themselves.
     """
-    for entity in () if job.chain is not None else job.guarantee.persons:
+    for entity in () if job.chain is not None else job.guarantee.entity_columns:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
         earlier_releases = history.releases_of_entity(entity)
@@ -91,7 +92,7 @@ def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str,
 
     The ledger has no record of the persons in the earlier releases.
     """
-    for entity in job.guarantee.persons:
+    for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             return {
@@ -124,12 +125,17 @@ def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) 
     """Suggest a chain if the source's database supports chains; otherwise only the consent."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
     if not history.supports_chains:
-        reason = "Its source is no database" if history.file_url is None else "No database here"
-        return f"{reason} that keeps chains. {independent_hint}"
+        reason = (
+            "Its source is not a database that supports chains."
+            if history.file_url is None
+            else "There is no database here that supports chains."
+        )
+        return f"{reason} {independent_hint}"
     database = "" if history.file_url is None else " in the database that takes the releases"
+    command = build_create_chain_command(source, entity, file_url=history.file_url)
     return (
-        f"Make a chain{database}, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {build_create_chain_command(source, entity, file_url=history.file_url)}\n"
+        f"Make a chain{database}, and name it for each release (`chain`): k then also holds for"
+        f" its releases combined.\n  {command}\n"
         f"{independent_hint}"
     )
 

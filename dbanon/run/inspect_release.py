@@ -91,7 +91,7 @@ def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[
         yield "Whole rows: nothing is guaranteed for them.", requests.columns
         return
     count_text = "k counts these."
-    for name in requests.persons:
+    for name in requests.entity_columns:
         count_text = (
             f'k counts persons, by "{name}". A class may have fewer persons than rows. The release'
             " does not show which person a row belongs to, so only the run could count them."
@@ -145,7 +145,7 @@ def _count_distribution(
         role,
         entry.k_requested,
         attribute.kind,
-        counts_persons=bool(entry.guarantee.persons),
+        counts_persons=bool(entry.guarantee.entity_columns),
         count_values=count_values,
         count_labels=count_labels,
     )

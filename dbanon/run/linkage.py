@@ -13,7 +13,11 @@ from dbanon.data.counts import CountRequests
 from dbanon.data.schema import Kind
 from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import DisclosiveColumn, ReleasedOriginals, ValueGroups
+from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
+    OriginalsOfReleasedRows,
+    ValueGroups,
+)
 from dbanon.release.linkage import (
     MIN_SHARE_TO_REFUSE,
     MIN_SHARE_TO_WARN,
@@ -107,7 +111,7 @@ class RetainedColumns:
     def __init__(
         self,
         planned: Plan,
-        originals: ReleasedOriginals,
+        originals: OriginalsOfReleasedRows,
         counts: KeptColumnCounts,
         released_names: Sequence[str],
     ) -> None:
@@ -147,15 +151,17 @@ class RetainedColumns:
         ----------
         strengths : dependence between the column and each quasi-identifier, 0 to 1.
         """
-        strongest = max(strengths, key=lambda quasi_identifier: strengths[quasi_identifier])
-        if not is_coding(strengths[strongest]):
+        coded_quasi_identifier = max(
+            strengths, key=lambda quasi_identifier: strengths[quasi_identifier]
+        )
+        if not is_coding(strengths[coded_quasi_identifier]):
             return None
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._class_columns, name))
         rows_below_k = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(rows_below_k, self._n_rows)
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
-        return LinkingColumn(name, codes=strongest, share=share)
+        return LinkingColumn(name, codes=coded_quasi_identifier, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if the column identifies groups, such as households, else None."""
@@ -228,11 +234,11 @@ def find_linking_columns(
     ]
     if job.policy.strict and refused_texts:
         raise LinkingColumnRefused(
-            "A column that would be released as it is distinguishes rows that the classes hide."
+            "A column that would be released unchanged distinguishes rows within classes."
             " Nothing was published.",
             detail="Column " + "; column ".join(refused_texts) + ".",
-            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
-            " it, release it as a pseudonym, or leave out `strict`.",
+            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`."
+            " Otherwise stop copying it, release it as a pseudonym, or leave out `strict`.",
         )
     for finding in findings:
         warn_caller(KeptColumnLinks(f"Column {finding.describe(k)}."))

@@ -180,7 +180,7 @@ class Plan:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
-        return guarantee.count_requests(released, sensitive, self.roles.leaf_columns)
+        return guarantee.count_requests(released, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """Return the sets of columns of the guarantee, under their names in the release."""
@@ -259,7 +259,11 @@ def plan(
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()
-    if target is not None and not job.guarantee.persons and job.guarantee.has_k_anonymous_rows:
+    if (
+        target is not None
+        and not job.guarantee.entity_columns
+        and job.guarantee.has_k_anonymous_rows
+    ):
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
     pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
@@ -282,8 +286,8 @@ def plan(
         # Compare these by the text of their values, whatever their types.
         by=_as_text_attributes(relation, job.by),
         sensitive=_as_text_attributes(relation, sensitive),
-        leaf_columns=frozenset(trees_by_attribute),
-        persons=persons,
+        hierarchy_columns=frozenset(trees_by_attribute),
+        entity_columns=persons,
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
@@ -306,7 +310,7 @@ def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, .
     """Return the columns that identify persons, normalized as the job requests."""
     return tuple(
         as_identifier(relation.attribute(name), job.entity_normalize)
-        for name in job.guarantee.persons
+        for name in job.guarantee.entity_columns
     )
 
 
@@ -352,7 +356,7 @@ def _find_passthrough_columns(
     if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
-        has_entity=bool(job.guarantee.persons),
+        has_entity=bool(job.guarantee.entity_columns),
         in_chain=job.chain is not None,
         spills=job.spill is not None,
         has_pseudonyms=bool(job.pseudonyms),

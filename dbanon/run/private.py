@@ -98,7 +98,7 @@ class Spender:
         return replace(
             unread_table,
             read=self._read_column,
-            read_persons=self._read_persons if planned.job.persons else None,
+            read_persons=self._read_persons if planned.job.entity_columns else None,
         )
 
     def _read_all_columns(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
@@ -112,7 +112,7 @@ class Spender:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
             numbers, persons = read_numbers(
-                self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
+                self.session, planned.relation, planned.columns, job.entity_columns, job.chunk_rows
             )
             n_units = numbers.shape[1] if persons is None else int(persons.max(initial=0))
             if n_units != planned.n:

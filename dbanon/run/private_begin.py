@@ -76,7 +76,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     require_roles(job, relation)
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.columns_to_read)
-    for name in job.persons:
+    for name in job.entity_columns:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
     _require_matching_budget(budget, job, relation)
@@ -97,7 +97,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     output = plan_output(
         session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
     )
-    n = count_privacy_units(session, relation, job.persons)
+    n = count_privacy_units(session, relation, job.entity_columns)
     needed_bytes = n * len(columns) * _BYTES_PER_VALUE
     if job.memory_limit is not None and needed_bytes > job.memory_limit:
         raise MemoryLimit(

@@ -22,7 +22,7 @@ from dbanon.job.verdict import ExpectedRelease
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
-from dbanon.partitioning.sets import coarsen_for_sets
+from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
@@ -327,7 +327,7 @@ def _merge_indistinguishable_classes(
         # the number of classes falls each time.
         if clustering is previous:
             break
-    return coarsen_for_sets(microdata, clustering, policy, planned.job.memory_limit)
+    return coarsen_for_column_sets(microdata, clustering, policy, planned.job.memory_limit)
 
 
 def recode_release(

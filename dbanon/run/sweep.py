@@ -376,7 +376,7 @@ class _TrialRunner:
             released = np.flatnonzero(release.partition.labels >= 0)
             hierarchies = self.planned.build_trees(take_records(microdata, released))
         pairs = pairs_of(
-            microdata, release.partition, release.columns, hierarchies, clustering.measures
+            microdata, release.partition, release.columns, hierarchies, clustering.column_statistics
         )
         figures = evaluation_of(
             pairs,

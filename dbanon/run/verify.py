@@ -282,11 +282,11 @@ def _verify_classes(
         hint = RELEASE_AGAIN_HINT if entry else partial(_hint_without_entry, session, relation)
         require_smallest_class(recount, k, str(relation), hint)
     models: tuple[ModelCount, ...] = ()
-    set_counts: tuple[SetCount, ...] = ()
+    column_set_counts: tuple[SetCount, ...] = ()
     if entry is not None:
         comparison.compare_class_sizes(recount)
         if not comparison.columns_differ:
-            set_counts = recount_sets(session, relation, names, guarantee, recount)
+            column_set_counts = recount_column_sets(session, relation, names, guarantee, recount)
             models = recount_models(
                 session, relation, names, entry.models, entry.hierarchies, recount
             )
@@ -305,7 +305,7 @@ def _verify_classes(
         entity=entry.entity if entry else None,
         models=models,
         digest=comparison.digest,
-        also_k=set_counts,
+        also_k=column_set_counts,
         output=str(entry.name) if entry else None,
         superseded_at=release.superseded_at if release else None,
     )
@@ -323,7 +323,7 @@ def _require_name(relation: RelationName | str) -> RelationName:
     return parse_relation(relation)
 
 
-def recount_sets(
+def recount_column_sets(
     session: Session,
     relation: RelationName,
     names: Sequence[str],

@@ -19,7 +19,7 @@ from dbanon.job.export import PARQUET
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models
-from dbanon.run.verify import Verification, recount_sets, require_smallest_class
+from dbanon.run.verify import Verification, recount_column_sets, require_smallest_class
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -77,7 +77,7 @@ def verify_file(
             require_smallest_class(
                 recount, k, str(path), "Delete the file, and export the release again."
             )
-        set_counts = recount_sets(session, relation.name, names, guarantee, recount)
+        column_set_counts = recount_column_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(
             session,
             relation.name,
@@ -98,7 +98,7 @@ def verify_file(
         unchanged=None,
         guarantee=None if user_names else metadata.get("guarantee"),
         models=models,
-        also_k=set_counts,
+        also_k=column_set_counts,
     )
 
 

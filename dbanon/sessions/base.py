@@ -45,7 +45,7 @@ class Locator:
     ----------
     expressions : SQL of each key column over the aliases s (source) and m (key map).
     types : SQL types of the key columns in staging tables.
-    mapped_columns : the key columns if a key map, a staging table that numbers the keys, is used;
+    key_map_columns : the key columns if a key map, a staging table that numbers the keys, is used;
         empty otherwise.
     columns_to_check : key columns that the run must check for NULLs and duplicates, because the
         database does not guarantee that they have none.
@@ -55,7 +55,7 @@ class Locator:
 
     expressions: tuple[str, ...]
     types: tuple[str, ...]
-    mapped_columns: tuple[str, ...] = ()
+    key_map_columns: tuple[str, ...] = ()
     columns_to_check: tuple[str, ...] = ()
     comparison_sql: tuple[str, ...] = ()
 
@@ -124,7 +124,7 @@ class Relation:
     estimated_rows : approximate row count for the progress bar; 0 if unknown.
     locator : how to address its rows; None before ``Session.with_row_locator``.
     copy : a copy of the source to read instead, where each statement sees another snapshot.
-    required_columns : rows with a NULL in one of these columns are withheld, and not read.
+    non_null_columns : rows with a NULL in one of these columns are withheld, and not read.
     selected_rows : the rows that the job's condition selects; None for all.
     """
 
@@ -134,7 +134,7 @@ class Relation:
     estimated_rows: int = 0
     locator: Locator | None = None
     copy: RelationName | None = None
-    required_columns: tuple[str, ...] = ()
+    non_null_columns: tuple[str, ...] = ()
     selected_rows: FilteredRelation | None = None
 
     def attribute(self, name: str) -> Attribute:
@@ -186,19 +186,19 @@ class Relation:
     @property
     def where_clause(self) -> str:
         """WHERE clause, over the alias s, that excludes withheld rows; empty if there are none."""
-        return f" WHERE {self.completeness_condition}" if self.required_columns else ""
+        return f" WHERE {self.not_null_condition}" if self.non_null_columns else ""
 
     @property
-    def and_condition(self) -> str:
+    def and_not_null_condition(self) -> str:
         """The condition of ``where_clause``, after AND; empty if no rows are withheld."""
-        return f" AND {self.completeness_condition}" if self.required_columns else ""
+        return f" AND {self.not_null_condition}" if self.non_null_columns else ""
 
     @property
-    def completeness_condition(self) -> str:
+    def not_null_condition(self) -> str:
         """SQL that is true for rows with a value in every required column."""
         return (
             "NOT ("
-            + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.required_columns)
+            + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.non_null_columns)
             + ")"
         )
 
@@ -207,8 +207,8 @@ class Relation:
         """The source and its key map as a FROM clause."""
         locator = self.required_locator
         join = (
-            statements.join_key_map(locator.mapped_columns, locator.comparison_sql)
-            if locator.mapped_columns
+            statements.join_key_map(locator.key_map_columns, locator.comparison_sql)
+            if locator.key_map_columns
             else ""
         )
         return f"{self.relation_to_read.quoted} AS s{join}"
@@ -354,7 +354,7 @@ def with_key_locator(
         )
     else:
         locator = Locator(
-            ("m.ordinal",), (sql_type,), mapped_columns=key, comparison_sql=comparison_sql
+            ("m.ordinal",), (sql_type,), key_map_columns=key, comparison_sql=comparison_sql
         )
     return replace(source, locator=locator)
 

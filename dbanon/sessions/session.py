@@ -241,7 +241,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         if self._on_sql is not None:
             self._on_sql(sql)
 
-    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
+    def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that the values of these columns can be compared.
 
         Does nothing on databases where every type has an equality operator.
@@ -290,7 +290,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
         If statements of the transaction see different snapshots, the columns are copied; else the
-        source is returned as it is.
+        source is returned unchanged.
         """
         return source
 
@@ -318,14 +318,14 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
         """
         locator = source.required_locator
-        if key_columns := locator.mapped_columns or locator.columns_to_check:
+        if key_columns := locator.key_map_columns or locator.columns_to_check:
             self._require_unique_keys(source, key_columns)
-        if locator.mapped_columns:
-            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped_columns]
+        if locator.key_map_columns:
+            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.key_map_columns]
             self.run(
                 statements.create_key_map(
                     source.numbered_relation,
-                    locator.mapped_columns,
+                    locator.key_map_columns,
                     sort_keys,
                     self.staging_suffix,
                     locator.comparison_sql,
@@ -352,9 +352,9 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
 
     def count_withheld(self, source: Relation) -> int:
         """Count the rows that are not read because a required column is NULL."""
-        if not source.required_columns:
+        if not source.non_null_columns:
             return 0
-        query = statements.count_incomplete(source.relation_to_read, source.completeness_condition)
+        query = statements.count_incomplete(source.relation_to_read, source.not_null_condition)
         return int(self.rows(query)[0][0])
 
     def _require_unique_keys(self, source: Relation, keys: Sequence[str]) -> None:
@@ -390,7 +390,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
                     self.value_of(attribute),
                     f"s.{quote(attribute.name)}",
                     self.staging_suffix,
-                    source.and_condition,
+                    source.and_not_null_condition,
                 )
             )
             self._value_tables.append(table)

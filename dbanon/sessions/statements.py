@@ -120,9 +120,9 @@ def distinct_values(relation: RelationName, column: str, text: str, condition: s
     )
 
 
-def count_incomplete(relation: RelationName, completeness_condition: str) -> str:
+def count_incomplete(relation: RelationName, not_null_condition: str) -> str:
     """Count the rows that do not satisfy a condition over the alias s."""
-    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({completeness_condition})"
+    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({not_null_condition})"
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:

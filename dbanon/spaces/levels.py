@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.number_levels import NumberLevels
 from dbanon.hierarchy.leaves import Hierarchies
@@ -84,24 +84,24 @@ class LevelSpace:
 
 def level_space(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     *,
     standardize: str,
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
     level_steps: Mapping[str, float] | None = None,
-    level_measures: Measures | None = None,
+    level_statistics: ColumnStatistics | None = None,
 ) -> Callable[[NDArray[np.int64]], LevelSpace]:
     """Return a function that builds the space of given records, int64 (m,).
 
     Parameters
     ----------
-    measures : the ranges and categories of the table, by which costs are scaled.
+    column_statistics : the ranges and categories of the table, by which costs are scaled.
     standardize, weights, hierarchies : as chosen by the caller; see ``mixed_space``.
     level_steps : widths of the finest cells by column, as chosen by the caller. Invalid ones are
         ignored here, since the recoding refuses them.
-    level_measures : measures of the released records, if each record of ``microdata`` represents
-        several of them; None if ``measures`` applies.
+    level_statistics : those of the released records, if each record of ``microdata`` represents
+        several of them; None if ``column_statistics`` applies.
 
     Raises
     ------
@@ -109,9 +109,13 @@ def level_space(
     RangeUnsuitable : the values of a column are too large, too far apart or too close for levels.
     """
     steps = level_steps or {}
-    scales = (level_measures or measures).numbers
+    scales = (level_statistics or column_statistics).numbers
     build_space = mixed_space(
-        microdata, measures, standardize=standardize, weights=weights, hierarchies=hierarchies
+        microdata,
+        column_statistics,
+        standardize=standardize,
+        weights=weights,
+        hierarchies=hierarchies,
     )
     full_space = build_space(np.arange(microdata.n_records))
     values = np.full((microdata.n_records, len(full_space.names)), np.nan)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.grid import Grid, ends_around, grid_for, unit_of, width_share
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
@@ -95,7 +95,7 @@ class LabelCosts:
 def label_costs(
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy | None],
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     units: NDArray[np.int64],
     steps: Mapping[str, float],
 ) -> LabelCosts:
@@ -110,7 +110,7 @@ def label_costs(
     """
     tables = []
     for attribute, tree, unit in zip(attributes, trees, units.tolist(), strict=True):
-        scale = None if tree is not None else measures.numbers[attribute.name]
+        scale = None if tree is not None else column_statistics.numbers[attribute.name]
         step = steps.get(attribute.name)
         is_invalid = step is not None and not (np.isfinite(step) and step > 0)
         if scale is None or scale.is_constant or not unit or is_invalid:
@@ -270,7 +270,7 @@ class MixedSpace:
 
 def mixed_space(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     *,
     standardize: str,
     weights: Mapping[str, float],
@@ -279,9 +279,9 @@ def mixed_space(
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
     """Return a function that builds the space of given records, int64 (m,).
 
-    The cost of generalizing numbers is their range as a share of the range in ``measures``. That of
-    text without a hierarchy is 1 if values differ, and 0 otherwise. NULLs have code 0, since
-    methods run separately on the records of each NULL pattern.
+    The cost of generalizing numbers is their range as a share of the range in
+    ``column_statistics``. That of text without a hierarchy is 1 if values differ, and 0 otherwise.
+    NULLs have code 0, since methods run separately on the records of each NULL pattern.
 
     Parameters
     ----------
@@ -298,13 +298,13 @@ def mixed_space(
     del standardize  # generalization costs always use ranges
     names = tuple(attribute.name for attribute in microdata.attributes)
     units = _to_units(names, weights)
-    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     codes = np.empty((microdata.n_records, len(names)), np.int32)
     for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            scale = measures.numbers[attribute.name]
+            scale = column_statistics.numbers[attribute.name]
             codes[:, position] = encode_numbers(values, valid, scale, int(units[position]))
         else:
             codes[:, position] = encode_leaves(microdata, attribute, tree)
@@ -312,7 +312,7 @@ def mixed_space(
                 codes[~valid, position] = 0
     labels = None
     if label_steps is not None:
-        labels = label_costs(microdata.attributes, trees, measures, units, label_steps)
+        labels = label_costs(microdata.attributes, trees, column_statistics, units, label_steps)
     return lambda records: MixedSpace(take_codes(codes, records), units, trees, names, labels)
 
 

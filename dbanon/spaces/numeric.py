@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import MAHALANOBIS, Standardization
 from dbanon.data.schema import Attribute
@@ -34,7 +34,7 @@ MAX_COORDINATES_PER_RECORD = 4096
 
 def embed_leaves(
     n_records: int,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy],
     n_number_coordinates: int,
@@ -44,7 +44,7 @@ def embed_leaves(
     Parameters
     ----------
     n_records : the number of records that will be embedded; it counts for the limit.
-    measures : the values that occur in the table.
+    column_statistics : the values that occur in the table.
     attributes, trees : the attributes that have a hierarchy, and the hierarchies.
     n_number_coordinates : the number of each record's other coordinates, those of numbers.
 
@@ -59,7 +59,7 @@ def embed_leaves(
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     occurring_leaves = [
-        _occurring_leaves(attribute, tree, measures)
+        _occurring_leaves(attribute, tree, column_statistics)
         for attribute, tree in zip(attributes, trees, strict=True)
     ]
     # Each of these nodes adds a coordinate.
@@ -89,15 +89,15 @@ def embed_leaves(
 
 
 def _occurring_leaves(
-    attribute: Attribute, tree: Hierarchy, measures: Measures
+    attribute: Attribute, tree: Hierarchy, column_statistics: ColumnStatistics
 ) -> NDArray[np.int64]:
     """List the positions of the leaves that occur in the table, ascending, int64 (m,).
 
     For a numeric attribute these are all leaves.
     """
-    if attribute.name not in measures.categories:
+    if attribute.name not in column_statistics.categories:
         return np.arange(tree.n_leaves)
-    values = measures.categories[attribute.name].occurring_values().values
+    values = column_statistics.categories[attribute.name].occurring_values().values
     return np.sort(tree.encode(values, attribute.name)).astype(np.int64)
 
 
@@ -172,7 +172,7 @@ class Space:
 
 def numeric_space(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     *,
     standardize: str,
     weights: Mapping[str, float],
@@ -180,30 +180,33 @@ def numeric_space(
 ) -> Callable[[NDArray[np.int64]], Space | CodeSpace]:
     """Return a function that builds the space of given records, int64 (m,).
 
-    Numbers are standardized by their scales in ``measures``. NULLs become 0, since methods run
-    separately on the records of each NULL pattern. If an attribute is text or has a hierarchy, the
-    space is a ``CodeSpace``, which computes points only for methods that need them.
+    Numbers are standardized by their scales in ``column_statistics``. NULLs become 0, since methods
+    run separately on the records of each NULL pattern. If an attribute is text or has a hierarchy,
+    the space is a ``CodeSpace``, which computes points only for methods that need them.
 
     Raises
     ------
     InvalidParameter : ``mahalanobis`` with weights, with attributes that are not numeric, or
-        without a covariance in the measures.
+        without a covariance in the column statistics.
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     check_weights(standardize, weights)
-    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     if any(tree is not None for tree in trees):
-        return _code_space(microdata, measures, trees, standardize, weights)
-    return _points(microdata, measures, standardize, weights)
+        return _code_space(microdata, column_statistics, trees, standardize, weights)
+    return _points(microdata, column_statistics, standardize, weights)
 
 
 def _points(
-    microdata: Microdata, measures: Measures, standardize: str, weights: Mapping[str, float]
+    microdata: Microdata,
+    column_statistics: ColumnStatistics,
+    standardize: str,
+    weights: Mapping[str, float],
 ) -> Callable[[NDArray[np.int64]], Space]:
     """Return a function that builds the space of given records; all attributes are numeric."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
-    transform = Standardization.of([measures.numbers[name] for name in names], standardize)
+    transform = Standardization.of([column_statistics.numbers[name] for name in names], standardize)
     factors = compute_column_factors(names, weights)
 
     def build_space(records: NDArray[np.int64]) -> Space:
@@ -213,7 +216,7 @@ def _points(
             points[~valid[records]] = 0.0
             is_present = valid[records[0]]
         if standardize == MAHALANOBIS and len(records):
-            points = measures.whitening_of(is_present).apply(points)
+            points = column_statistics.whitening_of(is_present).apply(points)
         return Space(np.ascontiguousarray(points), names)
 
     return build_space
@@ -221,7 +224,7 @@ def _points(
 
 def _code_space(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     trees: tuple[Hierarchy | None, ...],
     standardize: str,
     weights: Mapping[str, float],
@@ -236,7 +239,7 @@ def _code_space(
     metric = Metric.of(
         [
             AttributeMetric.of(
-                tree, None if tree else measures.numbers[a.name], standardize, factor
+                tree, None if tree else column_statistics.numbers[a.name], standardize, factor
             )
             for a, tree, factor in zip(microdata.attributes, trees, factors.tolist(), strict=True)
         ]
@@ -251,13 +254,15 @@ def _code_space(
             codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    build_points = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
+    build_points = _mixed_points(
+        microdata, column_statistics, trees, standardize, weights, factors, codes
+    )
     return lambda records: CodeSpace(take_codes(codes, records), metric, records, build_points)
 
 
 def _mixed_points(
     microdata: Microdata,
-    measures: Measures,
+    column_statistics: ColumnStatistics,
     trees: tuple[Hierarchy | None, ...],
     standardize: str,
     weights: Mapping[str, float],
@@ -282,7 +287,10 @@ def _mixed_points(
     @cache
     def number_space_builder() -> Callable[[NDArray[np.int64]], Space]:
         return _points(
-            microdata.select_attributes(number_names), measures, standardize, number_weights
+            microdata.select_attributes(number_names),
+            column_statistics,
+            standardize,
+            number_weights,
         )
 
     def build_space(records: NDArray[np.int64]) -> Space:
@@ -290,7 +298,7 @@ def _mixed_points(
         n_points = max(len(records), *(tree.n_leaves for _, tree in tree_attributes))
         embeddings = embed_leaves(
             n_points,
-            measures,
+            column_statistics,
             attributes,
             [tree for _, tree in tree_attributes],
             n_number_coordinates=len(number_names),

@@ -29,7 +29,7 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
 def list_person_staging_columns(draft: PreparedRelease) -> list[Attribute]:
     """List the one staging column of person numbers; empty if the job has no entity."""
     # ``persons`` has the entity column, or is empty.
-    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
+    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.entity_columns]
 
 
 def read_copied_rows(

@@ -73,7 +73,7 @@ def is_pattern(location: FileLocation) -> bool:
 
 
 def find_root(location: FileLocation) -> FileLocation:
-    """The folder above the first wildcard; a path without wildcards is returned as it is."""
+    """The folder above the first wildcard; a path without wildcards is returned unchanged."""
     while is_pattern(location):
         location = location.parent
     return location

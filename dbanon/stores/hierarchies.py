@@ -72,7 +72,7 @@ class Stored:
 def resolve(
     session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Load the hierarchy that a specification names; a hierarchy is returned as it is.
+    """Load the hierarchy that a specification names; a hierarchy is returned unchanged.
 
     Raises
     ------

@@ -123,8 +123,8 @@ def open_scratch(directory: str) -> Iterator[Scratch]:
             files = cleanup.enter_context(ExitStack())
         yield Scratch(path / run_name, files)
         # Do not report a committed run as interrupted while cleaning up.
-        with interruptible_until_commit() as before_commit:
-            before_commit()
+        with interruptible_until_commit() as hold_interrupts:
+            hold_interrupts()
             cleanup.close()
 
 

@@ -307,8 +307,8 @@ def require_feasible(
     SuppressionOverBudget : more rows would be suppressed or withheld than the policy allows.
     TooFewRecords : a stratum has fewer than k records or persons.
     """
-    nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.persons))
-    for person in roles.persons:
+    nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.entity_columns))
+    for person in roles.entity_columns:
         if nulls[person.name]:
             raise null_in_entity_error(person.name, nulls[person.name], n_rows - n_withheld)
     nulls_by_column = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
@@ -362,7 +362,7 @@ def _require_strata(
     group_expressions += null_flags
     # ``persons`` has the entity column, or is empty.
     size_sql, unit = "count(*)", "records"
-    for person in roles.persons:
+    for person in roles.entity_columns:
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliases = [f"g{i}" for i in range(len(group_expressions))]
     aliased_expressions = [

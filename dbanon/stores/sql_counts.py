@@ -182,7 +182,8 @@ def count_class_values(
         value_rows = session.rows(
             recount_statements.recount_values(written_relation, class_keys, text)
         )
-        ordering_attribute = None if name in questions.leaf_columns else attribute
+        # Models compare the values of these columns in the hierarchy, so they need no order.
+        ordering_attribute = None if name in questions.hierarchy_columns else attribute
         counts_by_name[name] = to_class_value_counts(
             session, written_relation, ordering_attribute, value_rows
         )

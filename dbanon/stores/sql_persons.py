@@ -78,7 +78,7 @@ def count_persons(
         columns_to_read = []
     else:
         source = draft.relation
-        [person_column] = draft.roles.persons
+        [person_column] = draft.roles.entity_columns
         # The position of the column's dictionary, which was staged when the column was read.
         dictionary_position = draft.roles.columns.index(person_column)
         joins = statements.join_values(dictionary_position, session.value_of(person_column))
@@ -111,12 +111,12 @@ def count_persons(
         source_columns=columns_to_read,
         keys=class_keys,
     )
-    set_counts = tuple(
+    column_set_counts = tuple(
         session.recount_staged_entities([display_keys[name] for name in names])
         for names in questions.further_sets
     )
     value_counts = _count_persons_by_value(session, staged_release, questions, class_keys)
-    return replace(entity_count, cells=value_counts, further_sets=set_counts)
+    return replace(entity_count, value_counts=value_counts, further_sets=column_set_counts)
 
 
 def stage_release_persons(
@@ -127,7 +127,7 @@ def stage_release_persons(
     This reads the rows that ``count_persons`` has staged.
     """
     draft = staged_release.draft
-    [person_column] = draft.roles.persons
+    [person_column] = draft.roles.entity_columns
     names = [name for name, _, _ in staged_release.columns if name in questions.columns]
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
@@ -163,7 +163,8 @@ def _count_persons_by_value(
         count_rows = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
-        ordering_attribute = None if name in questions.leaf_columns else staged_attribute
+        # Models compare the values of these columns in the hierarchy, so they need no order.
+        ordering_attribute = None if name in questions.hierarchy_columns else staged_attribute
         counts_by_name[name] = to_class_value_counts(
             session, staging, ordering_attribute, count_rows
         )

@@ -114,9 +114,9 @@ class SqlSource:
         """Return the relation with a row locator, after all checks; raises as ``ports.Source``."""
         relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required_columns=job.quasi_identifiers)
+            relation = replace(relation, non_null_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
-        self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
+        self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
     def select_rows(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -146,7 +146,7 @@ class SqlSource:
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses only these columns; if not, the transaction may be aborted."""
-        # Give the subquery another alias than s, so that a condition on the whole row s fails.
+        # Give the subquery an alias other than s, so that a condition on the whole row s fails.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -203,7 +203,7 @@ class SqlSource:
             relation.relation_to_read,
             attribute.name,
             self.session.text_of(inspected_attribute),
-            relation.and_condition,
+            relation.and_not_null_condition,
         )
         texts = {format_leaf(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
@@ -287,6 +287,7 @@ class SqlSource:
                 memory_limit=self._microdata_limit_bytes(job, roles.columns),
                 progress=progress,
                 disk=self.disk,
+                # Retained columns whose values this process copies without coding them.
                 passthrough=roles.passthrough,
             )
         )
@@ -295,7 +296,7 @@ class SqlSource:
                 self.session, relation.relation_to_read, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
-            if name not in roles.leaf_columns
+            if name not in roles.hierarchy_columns
         }
         return replace(microdata, sensitive={**microdata.sensitive, **recoded_columns})
 
@@ -351,7 +352,7 @@ class SqlSource:
         RecountFailed : the groups do not add up to the released rows.
         """
         session, k = self.session, int(draft.job.policy.k)
-        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
+        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.entity_columns]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.grouping_sql(draft.relation.attribute(name))
         return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
@@ -379,7 +380,7 @@ class SqlSource:
         ----------
         name : the column, for error messages.
         value : SQL of the value to group by.
-        compared_columns : the columns of which groups may have a single value.
+        compared_columns : the columns to check for a single value within each group.
         is_rare_condition : SQL that is true for groups to be counted as rare.
         """
         session, partition = self.session, draft.release.partition
@@ -425,11 +426,11 @@ def _filtered_relation(
         if expression.startswith('"')
     ]
     columns = dict.fromkeys(
-        [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
+        [*names, *job.key, *relation.required_locator.key_map_columns, *key_columns]
     )
     system_columns = (
         ()
-        if relation.required_locator.mapped_columns
+        if relation.required_locator.key_map_columns
         else tuple(expression for expression in key_expressions if expression.isidentifier())
     )
     name = relation.name
@@ -460,5 +461,7 @@ def recode_in_value_order(
     codes_by_value = [index_of_rank[ranks[text]] for text in column.values]
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
-    texts = column.codes if len(text_of_rank) < len(column.values) else None
-    return CodedColumn(codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), texts)
+    text_codes = column.codes if len(text_of_rank) < len(column.values) else None
+    return CodedColumn(
+        codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), text_codes
+    )

@@ -182,7 +182,7 @@ class SqlTarget:
         None if no persons are recorded: k counts rows, or the job has a chain, which records them.
         """
         job = draft.job
-        if not draft.roles.persons or job.chain is not None:
+        if not draft.roles.entity_columns or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
@@ -216,7 +216,7 @@ class SqlTarget:
         NameTooLong : the name of a column, such as that of a bound, is too long.
         """
         release_columns: list[tuple[str, str, str]] = []
-        recoded_names = {column.source for column in columns}
+        recoded_names = {column.quasi_identifier for column in columns}
         # A range is staged as two columns; these are the positions of each column's first part.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
@@ -230,7 +230,7 @@ class SqlTarget:
             staged_columns = [
                 (position, column)
                 for position, column in zip(positions, columns, strict=True)
-                if column.source == name
+                if column.quasi_identifier == name
             ]
             for position, column in staged_columns:
                 expression = self.session.released_expression(position, column)
@@ -284,7 +284,8 @@ class SqlTarget:
         """
         session, relation = self.session, staged_release.relation
         persons = {
-            name: count_persons(session, staged_release, questions) for name in questions.persons
+            name: count_persons(session, staged_release, questions)
+            for name in questions.entity_columns
         }
         if staged_release.salt is not None:
             stage_release_persons(session, staged_release, questions)
@@ -415,7 +416,7 @@ class SqlTarget:
         draft = staged_release.draft
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
-            (column.attribute.name, column.source) for column in draft.release.columns
+            (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
         ]
         source_attributes = draft.relation.schema.attributes
         run = build_run_record(

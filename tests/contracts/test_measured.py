@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import AttributePartition, ClusteringResult, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
@@ -99,10 +99,10 @@ def rows(space: Any) -> set[bytes]:
 
 
 def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(*args: Any, **more: Any) -> Measures:
+    def of(*args: Any, **more: Any) -> ColumnStatistics:
         raise AssertionError("a part of a table was measured by itself")
 
-    monkeypatch.setattr(Measures, "of", of)
+    monkeypatch.setattr(ColumnStatistics, "of", of)
 
 
 CASES = [
@@ -136,13 +136,13 @@ def test_methods_see_a_part_as_they_see_the_table(
         k=K, method=name, standardize=how, nulls="category", options=options, recoding=recoding
     )
     find = find_attribute_classes if method.result_type is AttributePartition else find_classes
-    measures = Measures.of(complete, covariance=how == "mahalanobis")
+    column_statistics = ColumnStatistics.of(complete, covariance=how == "mahalanobis")
     seen = spied(monkeypatch, name)
     find(complete, policy)
     of_whole = set().union(*map(rows, seen))
     seen.clear()
     no_measuring(monkeypatch)
-    find(take_records(complete, HALF), policy, measures=measures)
+    find(take_records(complete, HALF), policy, column_statistics=column_statistics)
     of_half = set().union(*map(rows, seen))
     assert of_half < of_whole
     assert len(of_half) > N // 8
@@ -210,13 +210,16 @@ def test_the_release_of_a_class_does_not_depend_on_other_classes(
     )[1].reshape(-1)
     part = Partition(labels[HALF])
     of_whole = recode(complete, ClusteringResult(Partition(labels)), policy, lambda *_: {})
-    measures = Measures.of(complete)
+    column_statistics = ColumnStatistics.of(complete)
     half_release = recode(
         take_records(complete, HALF), ClusteringResult(part), policy, lambda *_: {}
     )
     no_measuring(monkeypatch)
     of_half = recode(
-        take_records(complete, HALF), ClusteringResult(part, None, measures), policy, lambda *_: {}
+        take_records(complete, HALF),
+        ClusteringResult(part, None, column_statistics),
+        policy,
+        lambda *_: {},
     )
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
         expected_column = all_of_it.take(np.arange(part.n_classes))
@@ -252,15 +255,15 @@ def test_models_compare_a_part_with_the_table(
     complete = replace(complete, sensitive={"ill": CodedColumn(codes, values)})
     model = Model("t_closeness", "ill", 0.25, distance=distance)
     policy = Policy(k=K, method="gaa_cp", models=(model,))
-    measures = Measures.of(complete)
+    column_statistics = ColumnStatistics.of(complete)
     half = take_records(complete, HALF)
     # A part has its own dictionary.
     half = replace(half, sensitive={"ill": CodedColumn(codes[HALF], values[:4])})
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
     by_itself = partition_for(half, policy, sensitive=attributes)
     no_measuring(monkeypatch)
-    result = partition_for(half, policy, sensitive=attributes, measures=measures)
-    assert result.measures is measures
+    result = partition_for(half, policy, sensitive=attributes, column_statistics=column_statistics)
+    assert result.column_statistics is column_statistics
     assert isinstance(result.classes, Partition)
     assert isinstance(by_itself.classes, Partition)
     counts = sensitive_counts(result.classes, codes[HALF], 5)
@@ -279,13 +282,13 @@ def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
         sensitive={"ill": CodedColumn(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))},
     )
     policy = Policy(k=K, method="gaa_cp", models=(Model("distinct_l", "ill", 2),), refine="fast")
-    measured, of = [], Measures.of
+    measured, of = [], ColumnStatistics.of
 
-    def counting(*args: Any, **more: Any) -> Measures:
+    def counting(*args: Any, **more: Any) -> ColumnStatistics:
         measured.append(args[0])
         return of(*args, **more)
 
-    monkeypatch.setattr(Measures, "of", counting)
+    monkeypatch.setattr(ColumnStatistics, "of", counting)
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
     result = partition_for(complete, policy, sensitive=attributes)
     recode(complete, result, policy, lambda *_: {})

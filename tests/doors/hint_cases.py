@@ -350,7 +350,7 @@ OF_TABLES = (
     ),
     # What strict refuses.
     Case(
-        "Do not copy it, release it as a pseudonym, or leave out `strict`.",
+        "Stop copying it, release it as a pseudonym, or leave out `strict`.",
         {"table": "plain", "keep": ["email"], "strict": True},
         leave_out=["strict"],
         does=[

@@ -351,7 +351,7 @@ def a_household_that_is_kept(world: Runs) -> Acts:
     yield lambda: clinic.anonymize(strict=True, **options)
 
 
-@case("Do not copy it, name it as a quasi-identifier, or leave out `strict`.")
+@case("Stop copying it, name it as a quasi-identifier, or leave out `strict`.")
 def a_column_that_tells(world: Runs) -> Acts:
     clinic = world.clinic("ALTER TABLE people ADD born INTEGER", "UPDATE people SET born = id * 37")
     yield lambda: clinic.anonymize(keep=["born"], strict=True)

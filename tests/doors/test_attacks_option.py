@@ -151,5 +151,5 @@ def test_the_reason_for_missing_figures_contains_no_count() -> None:
         reasons.add(report.evaluation["attacks"].get("failed"))
     assert len(reasons) == 2
     [failed] = reasons - {None}
-    assert "cannot be released by the same options: " in failed
+    assert "cannot be released with the same options: " in failed
     assert not any(letter.isdigit() for letter in failed)

@@ -154,5 +154,5 @@ def squares_of(pairs: Pairs) -> PublicSums:
         pairs.partition,
         None,
         squared=True,
-        separate_classes=False,
+        has_classes_per_column=False,
     )

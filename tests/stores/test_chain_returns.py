@@ -186,7 +186,7 @@ def test_who_is_out_several_times_is_not_found_by_what_changed_each_time(
     clinic.change(*some)
     released = clinic.release()
     assert all(clinic.are_current(*some))
-    # Released as it is, with everybody in: readers remember what they saw.
+    # Released unchanged, with everybody in: readers remember what they saw.
     assert clinic.release() == released
     clinic.misses(who)
     clinic.change(*others)

@@ -219,12 +219,12 @@ def test_what_does_not_hold_is_not_published(
     def all_have_it(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:
         assert cells.persons is not None
         everybody = replace(cells, persons=entity_count.persons_per_class[cells.classes])
-        return replace(entity_count, cells={"ill": everybody})
+        return replace(entity_count, value_counts={"ill": everybody})
 
     def another_row(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:
         sizes = cells.sizes.copy()
         sizes[:2] += (1, -1)
-        return replace(entity_count, cells={"ill": replace(cells, sizes=sizes)})
+        return replace(entity_count, value_counts={"ill": replace(cells, sizes=sizes)})
 
     for wrong, message in (
         (all_have_it, "violate distinct_l 2"),
@@ -234,7 +234,7 @@ def test_what_does_not_hold_is_not_published(
         def counted(self: Any, *args: Any, wrong: Any = wrong) -> Any:
             result = count(self, *args)
             persons = result.persons["who"]
-            return replace(result, persons={"who": wrong(persons, persons.cells["ill"])})
+            return replace(result, persons={"who": wrong(persons, persons.value_counts["ill"])})
 
         monkeypatch.setattr(SqlTarget, "count", counted)
         refuse(database, RecountFailed, message, **options)

@@ -97,7 +97,7 @@ def test_columns_are_read_by_name(database: Database) -> None:
         source = SqlSource(session)
         planned = plan(requested_job, source, SqlTarget(session))
         microdata = source.read(planned.relation, planned.roles, requested_job, lambda share: None)
-    assert planned.roles.leaf_columns == frozenset()
+    assert planned.roles.hierarchy_columns == frozenset()
     assert (planned.not_copied, planned.written_output.kind) == (("who",), "table")
     with pytest.raises(FrozenInstanceError):
         planned.job = requested_job  # type: ignore[misc]

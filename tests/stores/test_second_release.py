@@ -46,12 +46,14 @@ def invoke(*words: str) -> Result:
 
 def test_it_is_refused_until_it_is_asked_for_by_name(people: Database) -> None:
     for more in ({"output": "release.other"}, {"if_exists": "replace"}):
-        error = refuse(people, SecondRelease, 'released by entity "id"', **(OPTIONS | more))
+        error = refuse(
+            people, SecondRelease, 'already released with "id" as the entity', **(OPTIONS | more)
+        )
         assert (error.exit_code, error.code, error.sqlstate) == (3, "second_release", "ZK011")
         assert "release.people" in str(error.detail).replace("release_people", "release.people")
     # Readers may have kept a release that was dropped.
     dbanon.drop(people.url, "release.people")
-    refuse(people, SecondRelease, "was released", **OPTIONS)
+    refuse(people, SecondRelease, "already released", **OPTIONS)
     with pytest.raises(SecondRelease):
         dbanon.plan(people.url, table="people", output="release.other", **OPTIONS)
     report = people.anonymize(**OPTIONS, **INDEPENDENT)
@@ -67,7 +69,7 @@ def test_the_hint_of_the_command_works_as_it_is_printed(people: Database, tmp_pa
     option = hint.rpartition("against this: ")[2].split()[:2]
     assert option == ["--releases", "independent"]
     if people.name == "mariadb":
-        assert "no database that keeps chains" in hint
+        assert "not a database that supports chains" in hint
         assert "chain create" not in hint
     else:
         [command] = re.findall(r"dbanon chain create .*", " ".join(hint.split("\n")[1:2]))

@@ -198,7 +198,9 @@ def test_a_written_set_that_does_not_hold_is_not_published(
     from dbanon.run import run
 
     load(database)
-    monkeypatch.setattr(run, "coarsen_for_sets", lambda microdata, partition, *more: partition)
+    monkeypatch.setattr(
+        run, "coarsen_for_column_sets", lambda microdata, partition, *more: partition
+    )
     with pytest.raises(RecountFailed) as failed:
         released(database, also_k=[{"columns": ["age", "ill"], "k": 9}])
     assert "(age, ill)" in failed.value.message

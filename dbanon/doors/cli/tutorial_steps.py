@@ -105,7 +105,7 @@ def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
             title="The release",
             purpose=(
                 "Now for real: similar rows are grouped into classes of at least k = 5, and each"
-                " class gets one value per quasi-identifier. The diagnosis is copied as it is."
+                " class gets one value per quasi-identifier. The diagnosis is copied unchanged."
             ),
             actions=(Command(release),),
             conclusion=(

@@ -258,7 +258,7 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     """Describe the risk that follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class.
-    average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
+    average = None if guarantee.entity_columns else report.classes / max(report.rows_out, 1)
     return {
         "highest": format_figure(1 / rarest),
         "rarest": f"{rarest:,}",
@@ -337,8 +337,8 @@ def _describe_roles(
     """Describe the role of each column: name, type (empty if unknown), and text."""
     role_texts = {
         "quasi_identifier": "quasi-identifier: one released value for each class",
-        "sensitive": "sensitive: copied as it is",
-        "insensitive": "kept: copied as it is",
+        "sensitive": "sensitive: copied unchanged",
+        "insensitive": "kept: copied unchanged",
         "not_copied": "not copied",
     }
     if inspection is not None:
@@ -347,7 +347,7 @@ def _describe_roles(
             (
                 column.name,
                 column.sql_type,
-                "stratum: copied as it is; strata are anonymized separately"
+                "stratum: copied unchanged; strata are anonymized separately"
                 if column.name in strata
                 else role_texts[column.role],
             )

@@ -150,14 +150,14 @@ class QuasiIdentifierColumn(StrictModel):
 
 
 class SensitiveColumn(StrictModel):
-    """Released as it is, and counted as sensitive."""
+    """Released unchanged, and counted as sensitive."""
 
     role: Literal["sensitive"]
     models: list[ModelSpec] = Field(default_factory=list)
 
 
 class KeepColumn(StrictModel):
-    """Released as it is, for the reason given."""
+    """Released unchanged, for the reason given."""
 
     role: Literal["keep"]
     reason: Text

@@ -160,9 +160,9 @@ _FIRST_LINES = """\
 {opening}#
 # role: identifier         identifies a person; never released
 #       quasi_identifier   could re-identify a person, with other columns: generalized or averaged
-#       sensitive          released as it is, and counted as sensitive
-#       keep               released as it is; needs a reason: "…"
-#       by                 groups that are anonymized separately; released as it is
+#       sensitive          released unchanged, and counted as sensitive
+#       keep               released unchanged; needs a reason: "…"
+#       by                 groups that are anonymized separately; released unchanged
 #       drop               not released
 version: 1
 source:

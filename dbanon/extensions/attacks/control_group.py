@@ -19,7 +19,7 @@ from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.partitioning.sets import coarsen_for_sets
+from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.partitioning.strata import count_for_k, group_positions, stratum_numbers
 from dbanon.release.recode import Release, recode
 from dbanon.run.plan import Plan
@@ -52,13 +52,15 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        clustering = coarsen_for_sets(half_records, clustering, policy, planned.job.memory_limit)
+        clustering = coarsen_for_column_sets(
+            half_records, clustering, policy, planned.job.memory_limit
+        )
     except DbanonError as error:
         # Use the description of the error's class: its message may contain a count, and more
         # people can read the ledger than the output of this run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
-            f"Half of the records cannot be released by the same options: {reason}."
+            f"Half of the records cannot be released with the same options: {reason}."
         ) from None
     release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.words import LabelledText, also_under_former_key
 from dbanon.extensions.attacks.catalogue import run_attacks
@@ -107,7 +107,7 @@ def build_attack_data(
     columns: Iterable[ReleasedColumn],
     weights: NDArray[np.int64],
     hierarchies: Hierarchies | None = None,
-    measures: Measures | None = None,
+    column_statistics: ColumnStatistics | None = None,
     linked: Sequence[Sequence[str]] | None = None,
     **options: Any,
 ) -> AttackData:
@@ -120,7 +120,8 @@ def build_attack_data(
     columns : the released columns as written, with the values of m distinct rows.
     weights : int64 (m,), how often each distinct row occurs.
     hierarchies : hierarchies by column; None if there are none.
-    measures : column statistics of the originals and control records; None to compute them.
+    column_statistics : those of the originals and control records; None to compute
+        them.
     linked : for the attack that links two data sets, the columns of each; None for the first and
         the second half of all columns.
     options : further fields of ``AttackData``.
@@ -128,10 +129,10 @@ def build_attack_data(
     names = [attribute.name for attribute in microdata.attributes]
     half = (len(names) + 1) // 2
     first_columns, second_columns = linked or (names[:half], names[half:])
-    table_measures = measures or Measures.of(microdata)
-    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, table_measures)
+    table_statistics = column_statistics or ColumnStatistics.of(microdata)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, table_statistics)
     return AttackData(
-        columns=pair_columns(microdata, table_measures, trees, columns),
+        columns=pair_columns(microdata, table_statistics, trees, columns),
         n_members=n_members,
         n_controls=microdata.n_records - n_members,
         weights=weights,

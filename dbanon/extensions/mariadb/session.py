@@ -128,7 +128,7 @@ class MariadbSession(MariadbStaging):
         key_names = self._keys.get(source.name, ())
         names = tuple(
             dict.fromkeys(
-                [*columns, *source.required_locator.columns_to_check, *source.required_columns]
+                [*columns, *source.required_locator.columns_to_check, *source.non_null_columns]
             )
         )
         attributes = [source.attribute(name) for name in names]

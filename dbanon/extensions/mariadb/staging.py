@@ -84,7 +84,7 @@ class MariadbStaging(MariadbCatalog):
             f" SELECT group_concat({mariadb_dialect.pack_row(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
-        self.report_sql(f"{query}TRUE{source.and_condition}")
+        self.report_sql(f"{query}TRUE{source.and_not_null_condition}")
         # The first and last key of a chunk stay on the server, in variables: keys may identify
         # persons, so statements, which appear in logs, must not contain them.
         self._n_reads += 1
@@ -98,7 +98,7 @@ class MariadbStaging(MariadbCatalog):
                 self._execute(cursor, f"SET {last} = ({select_last} {chunk_clause}) AS chunk)")
                 if self._fetch_value(cursor, f"SELECT {last} IS NULL"):
                     return
-                where = f"{condition} AND {key} <= {last}{source.and_condition}"
+                where = f"{condition} AND {key} <= {last}{source.and_not_null_condition}"
                 packet = self._fetch_value(cursor, query + where)
                 self._execute(cursor, f"SET {previous} = {last}")
                 condition = f"{key} > {previous}"

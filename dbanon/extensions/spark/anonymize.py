@@ -27,7 +27,7 @@ from dbanon.extensions.spark.dataframe import (
     spark_type_of,
 )
 from dbanon.extensions.spark.disclosure import ReleasedRows, SourceFindings, combine_findings
-from dbanon.extensions.spark.facts import Facts, build_distinct_microdata, compute_measures
+from dbanon.extensions.spark.facts import Facts, build_distinct_microdata, compute_column_statistics
 from dbanon.extensions.spark.layout import FACTS, Layout
 from dbanon.extensions.spark.pieces import StrataValues, TableContext
 from dbanon.extensions.spark.refusals import check_context, check_facts, check_job, check_method
@@ -252,17 +252,17 @@ def _gather_facts(
 def _table_context(
     facts: Facts, planned: Plan, layout: Layout
 ) -> tuple[TableContext, list[Stratum]]:
-    """Compute the table's measures, complete its policy with hierarchies, and sort its strata."""
-    record_measures = compute_measures(
+    """Compute the column statistics, complete the policy with hierarchies, and sort the strata."""
+    record_statistics = compute_column_statistics(
         facts.record_sums, facts.record_sums, layout.sensitive, counts_persons=layout.has_persons
     )
-    clustered_measures = record_measures
+    clustered_statistics = record_statistics
     if facts.clustered_sums is not None:
-        clustered_measures = compute_measures(
+        clustered_statistics = compute_column_statistics(
             facts.clustered_sums, facts.record_sums, sensitive=(), counts_persons=False
         )
     dictionaries = {
-        name: frequencies.values for name, frequencies in record_measures.categories.items()
+        name: frequencies.values for name, frequencies in record_statistics.categories.items()
     }
     distinct_values: Microdata = build_distinct_microdata(
         facts, layout.quasi_identifiers, dictionaries
@@ -273,8 +273,8 @@ def _table_context(
     context = TableContext(
         layout,
         policy,
-        record_measures,
-        clustered_measures,
+        record_statistics,
+        clustered_statistics,
         values_numbers,
         frozenset(facts.wide),
     )
@@ -323,6 +323,6 @@ def _select_in_source_order(frame: DataFrame, layout: Layout, columns: Sequence[
         if name in retained:
             columns_in_order.append(quoted_column(retained[name]).alias(name))
         for i, released_column in enumerate(columns):
-            if released_column.source == name:
+            if released_column.quasi_identifier == name:
                 columns_in_order.append(sql.col(f"r{i}").alias(released_column.attribute.name))
     return columns_in_order

@@ -109,7 +109,7 @@ class DataFrameSource:
             RelationName(None, FRAME_NAME),
             Schema(attributes),
             SOURCE_KIND,
-            required_columns=required,
+            non_null_columns=required,
         )
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -213,19 +213,19 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     KeyRequired : a row has no key.
     DuplicateKeys : two rows have the same key.
     """
-    names = [*job.named_columns, *job.guarantee.persons, *job.key]
+    names = [*job.named_columns, *job.guarantee.entity_columns, *job.key]
     rows = frame.select(
         *(quoted_column(name) for name in dict.fromkeys([*names, *layout.person_identifiers]))
     )
     has_integer_key, is_repeatable = _is_integer_key(relation, job.key), _is_repeatable(frame)
     disk_cache = DiskCache()
-    if relation.required_columns and not is_repeatable:
+    if relation.non_null_columns and not is_repeatable:
         # The withheld and the other rows must come from the same evaluation of the frame.
         rows = disk_cache.keep(rows)
     n_withheld = 0
-    if relation.required_columns:
+    if relation.non_null_columns:
         complete = rows
-        for name in relation.required_columns:
+        for name in relation.non_null_columns:
             complete = complete.where(quoted_column(name).isNotNull())
         n_withheld, rows = rows.count() - complete.count(), complete
     if not has_integer_key:
@@ -246,11 +246,12 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         )
     text_columns = [
         *zip(layout.internal_strata, layout.strata_columns, strict=True),
-        *zip(layout.internal_entity, job.guarantee.persons, strict=True),
+        *zip(layout.internal_entity, job.guarantee.entity_columns, strict=True),
         *((f"s{i}", attribute.name) for i, attribute in enumerate(layout.sensitive)),
     ]
     person_texts = {
-        name: _normalized_person(rows, name, job.entity_normalize) for name in job.guarantee.persons
+        name: _normalized_person(rows, name, job.entity_normalize)
+        for name in job.guarantee.entity_columns
     }
     columns += [
         person_texts.get(name, quoted_column(name).cast("string")).alias(internal_name)
@@ -367,7 +368,7 @@ def spark_type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
     """Return the Spark type of a released column."""
     if column.attribute.kind is Kind.CATEGORY:
         return types.StringType()
-    return frame.schema[column.source].dataType
+    return frame.schema[column.quasi_identifier].dataType
 
 
 def is_case_sensitive(session: SparkSession) -> bool:
@@ -382,7 +383,7 @@ def require_unique_names(
     check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:
         name = released_column.attribute.name
-        is_bound = released_column.source_name is not None
+        is_bound = released_column.renamed_from is not None
         if list(names).count(name) > 1 or (is_bound and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
@@ -393,7 +394,7 @@ def assign_roles(planned: Plan) -> Layout:
     return Layout(
         quasi_identifiers=planned.roles.quasi_identifiers,
         strata_columns=tuple(job.by),
-        has_persons=bool(job.guarantee.persons),
+        has_persons=bool(job.guarantee.entity_columns),
         sensitive=tuple(planned.sensitive.values()),
         retained_columns=tuple(job.retained_columns),
         person_identifiers=planned.person_columns,

@@ -63,7 +63,7 @@ class SourceFindings:
     @classmethod
     def of(cls, source: ProfiledSource, relation: Relation, job: Job) -> SourceFindings:
         """Inspect the source's first rows."""
-        counts_rows = not job.guarantee.persons and job.guarantee.has_k_anonymous_rows
+        counts_rows = not job.guarantee.entity_columns and job.guarantee.has_k_anonymous_rows
         return cls(
             source.find_direct_identifiers(relation, job.retained_columns),
             source.find_identifier_columns(relation) if counts_rows else {},

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
@@ -85,7 +85,7 @@ MAX_DISTINCT_VALUES = 1_000_000
 
 @dataclass
 class TableSums:
-    """The sums and counts that measures are computed from.
+    """The sums and counts that column statistics are computed from.
 
     Parameters
     ----------
@@ -284,10 +284,10 @@ def _sums_of(microdata: Microdata) -> TableSums:
     return sums
 
 
-def compute_measures(
+def compute_column_statistics(
     sums: TableSums, dictionaries: TableSums, sensitive: tuple[Attribute, ...], counts_persons: bool
-) -> Measures:
-    """Compute the measures of a table from the sums of its pieces, as ``Measures.of`` would.
+) -> ColumnStatistics:
+    """Compute a table's statistics from the sums of its pieces, as ``ColumnStatistics.of`` would.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def compute_measures(
         name: np.array(sorted(column_ranks), np.float64)
         for name, column_ranks in sums.ranks.items()
     }
-    return Measures(scales, categories, sensitive_frequencies, ranks=ranks)
+    return ColumnStatistics(scales, categories, sensitive_frequencies, ranks=ranks)
 
 
 def build_distinct_microdata(

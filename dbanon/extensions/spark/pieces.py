@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import CodedColumn, Microdata, is_wide
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -42,16 +42,16 @@ class TableContext:
     ----------
     layout : the columns of the rows, by role.
     policy : the job's policy, with its hierarchies.
-    record_measures : the measures of the table's records.
-    clustered_measures : the measures of the clustered units: records, or persons.
+    record_statistics : the column statistics of the table's records.
+    clustered_statistics : the column statistics of the clustered units: records, or persons.
     values_numbers : a number for each combination of values of the strata columns.
     wide : names of the attributes with numbers that float64 cannot represent exactly.
     """
 
     layout: Layout
     policy: Policy
-    record_measures: Measures
-    clustered_measures: Measures
+    record_statistics: ColumnStatistics
+    clustered_statistics: ColumnStatistics
     values_numbers: Mapping[StrataValues, int] = field(default_factory=dict)
     wide: frozenset[str] = frozenset()
 
@@ -127,7 +127,7 @@ def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = N
             dictionary = (
                 None
                 if context is None
-                else context.record_measures.categories[attribute.name].values
+                else context.record_statistics.categories[attribute.name].values
             )
             column_codes, texts = encode_texts(column, dictionary)
             codes.append(column_codes)
@@ -207,7 +207,7 @@ def _encode_sensitive(
     coded_columns = {}
     for i, attribute in enumerate(layout.sensitive):
         dictionary = (
-            None if context is None else context.record_measures.sensitive[attribute.name].values
+            None if context is None else context.record_statistics.sensitive[attribute.name].values
         )
         coded_columns[attribute.name] = CodedColumn(
             *encode_texts(combine_chunks(rows[f"s{i}"]), dictionary)
@@ -219,7 +219,7 @@ def build_class_guard(microdata: Microdata, partition: Partition, context: Table
     """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
     released_codes, frequencies = code_released_values(
-        microdata, partition, context.policy.models, attributes, context.record_measures, None
+        microdata, partition, context.policy.models, attributes, context.record_statistics, None
     )
     return build_guard(microdata, context.policy, released_codes, frequencies)
 
@@ -236,7 +236,7 @@ def build_empty_microdata(context: TableContext) -> Microdata:
     layout, no_records = context.layout, np.zeros(0, np.int32)
     attributes = layout.quasi_identifiers
     dictionaries = tuple(
-        context.record_measures.categories[a.name].values
+        context.record_statistics.categories[a.name].values
         for a in attributes
         if not a.kind.is_numeric
     )
@@ -248,7 +248,7 @@ def build_empty_microdata(context: TableContext) -> Microdata:
         dictionaries,
         entities=no_records if layout.has_persons else None,
         sensitive={
-            a.name: CodedColumn(no_records, context.record_measures.sensitive[a.name].values)
+            a.name: CodedColumn(no_records, context.record_statistics.sensitive[a.name].values)
             for a in layout.sensitive
         },
     )

@@ -82,7 +82,7 @@ def check_job(job: Job) -> None:
         if is_requested:
             raise InvalidParameter(f"Spark does not have {name}.", hint=_LEAVE_OUT)
     for model in policy.models:
-        if not model.is_union_closed(bool(job.guarantee.persons)):
+        if not model.is_union_closed(bool(job.guarantee.entity_columns)):
             raise InvalidParameter(
                 f"Spark does not have {model.kind} here: two classes with the same released values"
                 " may violate it together even if each satisfies it.",
@@ -136,7 +136,7 @@ def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
     policy = planned.policy
     attributes = planned.roles.quasi_identifiers
     if facts.n_without_entity:
-        [name] = planned.job.guarantee.persons
+        [name] = planned.job.guarantee.entity_columns
         raise null_in_entity_error(name, facts.n_without_entity, facts.n_rows)
     for attribute in attributes:
         if unknown_values := facts.unknown_values.get(attribute.name):
@@ -157,7 +157,7 @@ def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
     ]
     for n_units, null_pattern in sorted(units_of_strata, key=lambda stratum: stratum[0]):
         if n_units < policy.k:
-            counts_persons = bool(planned.job.guarantee.persons)
+            counts_persons = bool(planned.job.guarantee.entity_columns)
             stratum_records = _make_placeholder_records(
                 n_units, planned, null_pattern, n_withheld, counts_persons
             )

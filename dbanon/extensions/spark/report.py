@@ -48,19 +48,19 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     DbanonError : the recoding does not support the columns.
     """
     attributes = context.layout.quasi_identifiers
-    measures = context.record_measures
-    numbers = [measures.numbers[a.name] for a in attributes if a.kind.is_numeric]
+    column_statistics = context.record_statistics
+    numbers = [column_statistics.numbers[a.name] for a in attributes if a.kind.is_numeric]
     has_values = [
         (
-            measures.numbers[a.name].count
+            column_statistics.numbers[a.name].count
             if a.kind.is_numeric
-            else measures.categories[a.name].counts.sum()
+            else column_statistics.categories[a.name].counts.sum()
         )
         > 0
         for a in attributes
     ]
     dictionaries = tuple(
-        measures.categories[a.name].values for a in attributes if not a.kind.is_numeric
+        column_statistics.categories[a.name].values for a in attributes if not a.kind.is_numeric
     )
     example_record = Microdata(
         attributes,
@@ -71,7 +71,9 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
         valid=np.array([has_values], np.bool_),
         wide=context.wide,
     )
-    clustering = ClusteringResult(Partition(np.zeros(1, np.int32)), measures=measures)
+    clustering = ClusteringResult(
+        Partition(np.zeros(1, np.int32)), column_statistics=column_statistics
+    )
 
     def zero_totals(
         partition: Partition, wide_attributes: Sequence[Attribute]
@@ -106,7 +108,7 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
     recount = Recount.of_sizes((row["size"], row["has_null"], row["count"]) for row in size_counts)
     persons = {}
     for name, person_column in zip(
-        layout.internal_entity, planned.job.guarantee.persons, strict=True
+        layout.internal_entity, planned.job.guarantee.entity_columns, strict=True
     ):
         [(n_persons,)] = rows.agg(sql.count_distinct(name)).collect()
         smallest = min((int(row["persons"]) for row in size_counts), default=0)
@@ -115,7 +117,9 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
         return Counts(recount, persons)
     cells, persons_per_class = _count_values_in_classes(rows, [*released, *strata], planned, layout)
     for person_column, count in persons.items():
-        persons[person_column] = replace(count, cells=cells, persons_per_class=persons_per_class)
+        persons[person_column] = replace(
+            count, value_counts=cells, persons_per_class=persons_per_class
+        )
     return Counts(recount, persons, cells)
 
 
@@ -183,7 +187,7 @@ def sum_losses(
     """
     recoding = find_recoding(str(context.policy.recoding))
     measured_columns = [
-        column.source
+        column.quasi_identifier
         for column in columns
         if recoding.measure != "iloss" or column.losses is not None
     ]

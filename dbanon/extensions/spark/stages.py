@@ -134,7 +134,7 @@ class ClusterStages:
                 rows, SampleRecords(self.context, uncut_forest, limits), self._rows_per_piece, ROWS
             )
         axes = make_space_builder(
-            build_empty_microdata(self.context), self.context.clustered_measures, self.policy
+            build_empty_microdata(self.context), self.context.clustered_statistics, self.policy
         )(np.empty(0, np.int64)).axes
         for number, n_blocks in n_blocks_by_stratum.items():
             stratum_samples = [sample for sample in samples if sample.stratum_number == number]

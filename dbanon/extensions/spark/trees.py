@@ -141,7 +141,7 @@ def assign_leaves(
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
             space = space or make_space_builder(
-                microdata, context.clustered_measures, context.policy
+                microdata, context.clustered_statistics, context.policy
             )
             for start in range(0, len(records), PIECE_RECORDS):
                 chunk = records[start : start + PIECE_RECORDS]

@@ -114,7 +114,7 @@ class SampleRecords:
             return
         microdata = build_piece(rows, context.layout, context).microdata
         clustered, _ = prepare_clustering(microdata, context.policy.hierarchies)
-        space = make_space_builder(clustered, context.clustered_measures, context.policy)
+        space = make_space_builder(clustered, context.clustered_statistics, context.policy)
         keys = clustered.keys[:, 0]
         for stratum_number, records in group_by_stratum(clustered, context.policy, self.forest):
             if stratum_number in self.hash_limits:
@@ -268,7 +268,7 @@ class ClusterBlocks:
             return self._merge_for_models(piece, number, stratum_number)
         [(number_by_records, records)] = group_by_stratum(clustered, policy, self.forest)
         assert number_by_records == stratum_number
-        space = make_space_builder(clustered, context.clustered_measures, policy)(records)
+        space = make_space_builder(clustered, context.clustered_statistics, policy)(records)
         keys = clustered.keys[:, 0]
         if self.refinement_step is None:
             classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
@@ -287,7 +287,7 @@ class ClusterBlocks:
             return self._build_release(piece, record_classes, facts), facts
         if self.precedes_merge:
             # Models apply to records, and the cost of a merge is the loss of the records' labels.
-            space = make_cost_space_builder(piece.microdata, context.record_measures, policy)
+            space = make_cost_space_builder(piece.microdata, context.record_statistics, policy)
             positions = space(np.arange(piece.microdata.n_records))
             return self._pack_classes(
                 piece, record_classes, record_classes, positions, piece.keys
@@ -301,7 +301,7 @@ class ClusterBlocks:
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
-        space = make_cost_space_builder(microdata, context.record_measures, context.policy)
+        space = make_cost_space_builder(microdata, context.record_statistics, context.policy)
         positions = space(np.arange(microdata.n_records))
         guard = build_class_guard(microdata, classes, context)
         merged = protect_block(positions, classes, guard, context.policy, _ignore_progress)
@@ -421,7 +421,7 @@ def recode_piece(piece: TablePiece, partition: Partition, context: TableContext)
     """Recode classes to released values, and compute their losses."""
     return recode(
         piece.microdata,
-        ClusteringResult(partition, measures=context.record_measures),
+        ClusteringResult(partition, column_statistics=context.record_statistics),
         context.policy,
         piece.sum_exactly,
     )

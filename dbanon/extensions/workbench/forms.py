@@ -169,7 +169,7 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
             reasons[name] = get_first_value(fields, f"reason-{index}")[:200]
             if not reasons[name]:
                 errors[f"reason-{index}"] = InvalidParameter(
-                    f'Column "{name}" is kept as it is, but has no reason.',
+                    f'Column "{name}" is kept unchanged, but has no reason.',
                     hint="Write why it reveals nothing about a person, or give it another role.",
                 )
     if QUASI_IDENTIFIER not in roles.values():

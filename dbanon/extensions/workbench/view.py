@@ -65,9 +65,9 @@ STEPS = (
 )
 ROLE_TEXTS = {
     "quasi_identifier": "quasi-identifier: protected",
-    "sensitive": "sensitive: copied as it is",
+    "sensitive": "sensitive: copied unchanged",
     "identifier": "identifier: not released",
-    "keep": "keep: copied as it is, for a reason",
+    "keep": "keep: copied unchanged, for a reason",
     "drop": "drop: not released",
 }
 TREE_TEXTS = {

@@ -95,7 +95,7 @@ def count_file(
             _require_no_formulas(session, relation)
         counts = Counts(
             count_classes(session, relation.name, requests),
-            cells=count_class_values(session, relation, relation.name, requests),
+            value_counts=count_class_values(session, relation, relation.name, requests),
             further_sets=count_sets(session, relation.name, requests),
         )
         return counts, {name: relation.attribute(name) for name in requests.sensitive}

@@ -22,7 +22,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
     report : the report of the same run.
     """
     frame, _ = frame_of(released)
-    persons = guarantee_from_ledger(report.k_requested, report.arguments).persons
+    persons = guarantee_from_ledger(report.k_requested, report.arguments).entity_columns
     roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
     roles |= dict.fromkeys(report.sensitive, "sensitive")
     return tuple(

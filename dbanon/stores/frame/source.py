@@ -69,7 +69,7 @@ class FrameSource:
         ColumnNotFound, InvalidParameter : the frame has no column, or two columns, of a name.
         UnsupportedType : a column to read has an unsupported type.
         """
-        persons = job.guarantee.persons
+        persons = job.guarantee.entity_columns
         require_columns(self.frame, [*job.named_columns, *persons])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
         sensitive = [model.attribute for model in job.policy.models]
@@ -92,7 +92,7 @@ class FrameSource:
             Schema(tuple(attributes)),
             FRAME_KIND,
             estimated_rows=len(self.frame),
-            required_columns=required,
+            non_null_columns=required,
         )
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -236,7 +236,7 @@ class FrameSource:
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            is_candidate = self.frame[list(relation.required_columns)].notna().all(axis=1)
+            is_candidate = self.frame[list(relation.non_null_columns)].notna().all(axis=1)
             keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
@@ -244,7 +244,7 @@ class FrameSource:
             entities=roles.entities(lambda column: _encode_persons(rows[column.name], column)),
             sensitive={
                 attribute.name: encode_column(
-                    rows[attribute.name], as_texts=attribute.name in roles.leaf_columns
+                    rows[attribute.name], as_texts=attribute.name in roles.hierarchy_columns
                 )
                 for attribute in roles.sensitive
             },
@@ -319,9 +319,9 @@ class FrameSource:
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """Return the rows that may be released."""
-        if not relation.required_columns:
+        if not relation.non_null_columns:
             return self.frame
-        return releasable_rows(self.frame, relation.required_columns, "suppress")
+        return releasable_rows(self.frame, relation.non_null_columns, "suppress")
 
 
 def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:

@@ -239,18 +239,18 @@ class FrameTarget:
         """Count as requested, by grouping rows with equal values."""
         frame = staged_release.frame
         rows = requests.recount_classes(lambda columns: _recount(frame, columns))
-        set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
-        if not (requests.persons or requests.sensitive):
-            return Counts(rows, further_sets=set_counts)
+        column_set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
+        if not (requests.entity_columns or requests.sensitive):
+            return Counts(rows, further_sets=column_set_counts)
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
         one_per_row = np.ones(len(frame), np.int64)
         value_counts = {}
         for name in requests.sensitive:
-            column = encode_column(frame[name], as_texts=name in requests.leaf_columns)
+            column = encode_column(frame[name], as_texts=name in requests.hierarchy_columns)
             value_counts[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
-        for name in requests.persons:
+        for name in requests.entity_columns:
             assert entities is not None
             row_entities = entities[staged_release.records]
             persons_by_set = []
@@ -261,7 +261,7 @@ class FrameTarget:
                 _count_persons(classes, row_entities, value_counts),
                 further_sets=tuple(persons_by_set),
             )
-        return Counts(rows, persons, cells=value_counts, further_sets=set_counts)
+        return Counts(rows, persons, value_counts=value_counts, further_sets=column_set_counts)
 
     def require_pseudonyms(self, source: Source) -> None:
         """Do nothing: Python computes the pseudonyms."""
@@ -332,7 +332,7 @@ def _released_frame(
     columns: dict[Any, pd.Series[Any]] = {}
     for name in (name for name in frame.columns if name in draft.job.named_columns):
         released_columns = [
-            column for column in draft.release.columns if column.source == str(name)
+            column for column in draft.release.columns if column.quasi_identifier == str(name)
         ]
         if str(name) in draft.job.pseudonyms:
             columns[name] = _pseudonym_column(frame[name].iloc[positions], draft)
@@ -341,8 +341,8 @@ def _released_frame(
                 frame[name].iloc[positions].reset_index(drop=True)
             )
         for column in released_columns:
-            key = name if column.source_name is None else column.attribute.name
-            if key in columns or (column.source_name is not None and key in frame.columns):
+            key = name if column.renamed_from is None else column.attribute.name
+            if key in columns or (column.renamed_from is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
             if column.attribute.sql_type == GENERALIZED:
                 original_values = frame[name].iloc[positions]
@@ -437,7 +437,7 @@ def _count_persons(
         smallest=int(persons_by_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
         persons_per_class=persons_by_class.astype(np.int64),
-        cells={
+        value_counts={
             name: _mark_first_rows(column_counts, persons)
             for name, column_counts in value_counts.items()
         },

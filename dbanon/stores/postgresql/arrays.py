@@ -158,7 +158,7 @@ def assign_slots(
     keys : int64 (n, m), the keys of the records.
     """
     locator = source.required_locator
-    if not len(keys) or locator.mapped_columns:
+    if not len(keys) or locator.key_map_columns:
         return None
     record_keys = keys[:, 0]
     expression = locator.expressions[0]
@@ -302,7 +302,7 @@ def insert_statement(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {with_position} FROM (SELECT {with_key} FROM {source.from_clause}"
-        f" WHERE {slots.condition}{source.and_condition} OFFSET 0) AS s"
+        f" WHERE {slots.condition}{source.and_not_null_condition} OFFSET 0) AS s"
         f" ORDER BY {class_position} OFFSET 0) AS s"
         f" CROSS JOIN LATERAL (SELECT {class_values}) AS c{joins}"
         f" WHERE s.{class_position} >= 0"

@@ -178,19 +178,19 @@ class PlpySession(PostgresqlSession):
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
         key_columns = (
-            source.required_locator.mapped_columns or source.required_locator.columns_to_check
+            source.required_locator.key_map_columns or source.required_locator.columns_to_check
         )
         source = replace(source, copy=SOURCE_COPY)
         if key_columns:
             self._require_unique_keys(source, key_columns)
-        self._and_condition = source.and_condition
+        self._and_condition = source.and_not_null_condition
         return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
         """Check that the key of a source, from ``with_row_locator``, is unique and never NULL."""
         self._require_unique_keys(
             source,
-            source.required_locator.mapped_columns or source.required_locator.columns_to_check,
+            source.required_locator.key_map_columns or source.required_locator.columns_to_check,
         )
 
     def require_no_staging(self) -> None:
@@ -232,7 +232,7 @@ class PlpySession(PostgresqlSession):
         )
         joins = self.value_joins(attributes)
         query = packed_rows.select_address_range(
-            source.relation_to_read, record, ("$1", "$2"), joins, source.and_condition
+            source.relation_to_read, record, ("$1", "$2"), joins, source.and_not_null_condition
         )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
@@ -424,13 +424,13 @@ def copy_source(
     run : executes a statement and returns the number of affected rows.
     """
     locator = source.required_locator
-    if locator.mapped_columns:
-        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.mapped_columns]
+    if locator.key_map_columns:
+        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.key_map_columns]
     else:
         sort_keys = list(locator.expressions)
     is_in_address_order = locator.expressions == ("s.ctid",)
     order = "" if is_in_address_order else f" ORDER BY {', '.join(sort_keys)}"
-    key_columns = locator.mapped_columns or locator.columns_to_check
+    key_columns = locator.key_map_columns or locator.columns_to_check
     copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
     former_settings = _change_settings(
         session, _ADDRESS_ORDER_SETTINGS if is_in_address_order else _QUERY_ORDER_SETTINGS

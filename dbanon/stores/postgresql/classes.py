@@ -35,7 +35,7 @@ class StableSource(SqlSource):
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Check the key, and return the relation unchanged; raises DuplicateKeys."""
-        if relation.required_locator.mapped_columns or relation.required_locator.columns_to_check:
+        if relation.required_locator.key_map_columns or relation.required_locator.columns_to_check:
             self.session.check_keys(relation)
         return relation
 
@@ -70,7 +70,7 @@ class StableSource(SqlSource):
         """The sort keys of records, for ORDER BY; the relation has the alias s."""
         keys = [
             self.session.sort_key(relation.attribute(name))
-            for name in relation.required_locator.mapped_columns
+            for name in relation.required_locator.key_map_columns
         ]
         return ", ".join(keys or relation.required_locator.expressions)
 
@@ -105,7 +105,7 @@ class StableSource(SqlSource):
                 text = self.session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(
-                    f"{source.name.quoted} AS s", text, column, source.and_condition
+                    f"{source.name.quoted} AS s", text, column, source.and_not_null_condition
                 )
                 queries.append((position, text, query))
         return queries
@@ -113,10 +113,10 @@ class StableSource(SqlSource):
     def _read_keys(self, source: Relation) -> list[str]:
         """Return the key of each row as JSON text, in record order."""
         locator = source.required_locator
-        if locator.mapped_columns or locator.types == ("bigint",):
+        if locator.key_map_columns or locator.types == ("bigint",):
             columns = [
                 (name, self.session.value_of_key(source.attribute(name)))
-                for name in locator.mapped_columns or self._key_columns(source)
+                for name in locator.key_map_columns or self._key_columns(source)
             ]
         else:
             columns = [

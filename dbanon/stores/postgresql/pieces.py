@@ -156,7 +156,7 @@ def primary_key_columns(relation: Relation) -> tuple[str, ...]:
         for expression in expressions
         if expression.startswith('"')
     ]
-    return locator.mapped_columns or tuple(key_columns)
+    return locator.key_map_columns or tuple(key_columns)
 
 
 def range_queries(

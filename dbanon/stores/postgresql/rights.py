@@ -40,7 +40,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         for expression in locator.expressions
         if expression in ("s.ctid", "s.tableoid")
     ]
-    needed_columns = dict.fromkeys([*columns, *locator.mapped_columns, *locator.columns_to_check])
+    needed_columns = dict.fromkeys([*columns, *locator.key_map_columns, *locator.columns_to_check])
     for name in needed_columns:
         attribute = source.attribute(name)
         if attribute.foreign_type:
@@ -68,7 +68,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         )
 
 
-def require_equality(session: Session, source: Relation, columns: Sequence[str]) -> None:
+def require_comparable_types(session: Session, source: Relation, columns: Sequence[str]) -> None:
     """Check that the types of columns have an equality operator.
 
     Raises

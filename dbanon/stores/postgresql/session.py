@@ -330,8 +330,8 @@ class PostgresqlSession(
         unreadable = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
         return frozenset(names) - unreadable
 
-    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
-        rights.require_equality(self, source, columns)
+    def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
+        rights.require_comparable_types(self, source, columns)
 
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]

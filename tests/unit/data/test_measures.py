@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.measures import Measures, ValueFrequencies
+from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, compute_whitening
@@ -77,9 +77,9 @@ def tables(draw, attributes=ATTRIBUTES, holes=True):
 @given(tables())
 @settings(max_examples=200, deadline=None)
 def test_scales_are_what_spaces_measured(microdata: Microdata) -> None:
-    measures = Measures.of(microdata)
+    column_statistics = ColumnStatistics.of(microdata)
     valid = microdata.numeric_valid()
-    scales = [measures.numbers[a.name] for a in microdata.numeric]
+    scales = [column_statistics.numbers[a.name] for a in microdata.numeric]
     for how in STANDARDIZATIONS:
         standardization = Standardization.of(scales, how)
         exponent, shift, scale, points = reference.standardized(microdata.numbers, how, valid)
@@ -94,11 +94,11 @@ def test_scales_are_what_spaces_measured(microdata: Microdata) -> None:
 def test_costs_are_those_of_the_ranges_and_weights(
     microdata: Microdata, data: st.DataObject
 ) -> None:
-    measures = Measures.of(microdata)
+    column_statistics = ColumnStatistics.of(microdata)
     weights = {"count": data.draw(st.sampled_from([1.0, 2.0, 0.5]))}
-    space = mixed_space(microdata, measures, standardize="zscore", weights=weights, hierarchies={})(
-        np.arange(microdata.n_records)
-    )
+    space = mixed_space(
+        microdata, column_statistics, standardize="zscore", weights=weights, hierarchies={}
+    )(np.arange(microdata.n_records))
     for position, attribute in enumerate(NUMBERS):
         values = microdata.numbers[:, microdata.numeric.index(microdata.attributes[position])]
         valid = microdata.valid_column(attribute.name)
@@ -114,7 +114,7 @@ def test_costs_are_those_of_the_ranges_and_weights(
 def test_points_are_weighted_z_scores_and_null_is_zero(microdata: Microdata, weight: float) -> None:
     space = numeric_space(
         microdata,
-        Measures.of(microdata),
+        ColumnStatistics.of(microdata),
         standardize="zscore",
         weights={"size": weight},
         hierarchies={},
@@ -130,29 +130,30 @@ def test_points_are_weighted_z_scores_and_null_is_zero(microdata: Microdata, wei
 @given(tables(NUMBERS))
 @settings(max_examples=100, deadline=None)
 def test_each_pattern_of_nulls_has_the_covariance_of_all_that_hold_it(microdata: Microdata) -> None:
-    measures = Measures.of(microdata, covariance=True)
+    column_statistics = ColumnStatistics.of(microdata, covariance=True)
     valid = microdata.numeric_valid()
     points = reference.standardized(microdata.numbers, "mahalanobis", valid)[3]
     full = np.ones((microdata.n_records, len(NUMBERS)), bool) if valid is None else valid
     for present in full:
         complete_points = np.where(present, points[full[:, present].all(axis=1)], 0.0)
         np.testing.assert_array_equal(
-            measures.whitening_of(present).factor, compute_whitening(complete_points).factor
+            column_statistics.whitening_of(present).factor,
+            compute_whitening(complete_points).factor,
         )
 
 
 @given(tables(), st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
 def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> None:
-    measures = Measures.of(microdata)
+    column_statistics = ColumnStatistics.of(microdata)
     for column, attribute in enumerate(microdata.numeric):
         valid = microdata.valid_column(attribute.name)
         # No class has both kinds.
         kinds = np.zeros(microdata.n_records, int) if valid is None else ~valid * 1000
         numbers = np.where(kinds, 0.0, microdata.numbers[:, column])
         labels = np.unique(np.arange(len(numbers)) // size + kinds, return_inverse=True)[1]
-        losses = iloss(numbers, measures.numbers[attribute.name], Partition(labels), valid)
-        if np.isfinite(measures.numbers[attribute.name].spread):
+        losses = iloss(numbers, column_statistics.numbers[attribute.name], Partition(labels), valid)
+        if np.isfinite(column_statistics.numbers[attribute.name].spread):
             expected = reference.range_loss(numbers, Partition(labels), valid)
             assert losses == pytest.approx(expected, rel=1e-12)
 
@@ -160,11 +161,11 @@ def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> 
 @given(tables())
 @settings(max_examples=100, deadline=None)
 def test_dictionaries_are_the_values_with_their_counts(microdata: Microdata) -> None:
-    measures = Measures.of(microdata)
-    [tree] = resolve_hierarchies(microdata.attributes, {}, measures)[4:]
+    column_statistics = ColumnStatistics.of(microdata)
+    [tree] = resolve_hierarchies(microdata.attributes, {}, column_statistics)[4:]
     assert tree is not None
-    assert set(measures.categories) == {"place"}
-    dictionary = measures.categories["place"]
+    assert set(column_statistics.categories) == {"place"}
+    dictionary = column_statistics.categories["place"]
     assert dictionary.values == microdata.categories[0]
     codes = microdata.codes[:, 0]
     assert dictionary.counts.tolist() == [
@@ -230,24 +231,29 @@ def many() -> Microdata:
 def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
     codes = np.arange(many.n_records, dtype=np.int32) % 7 - 1
     many = replace(many, sensitive={"ill": CodedColumn(codes, tuple("abcdef"))})
-    measures = Measures.of(many, covariance=True)
-    assert measures.sensitive["ill"].counts.tolist() == np.bincount(codes % 7).tolist()
-    packed = pickle.dumps(measures)
+    column_statistics = ColumnStatistics.of(many, covariance=True)
+    assert column_statistics.sensitive["ill"].counts.tolist() == np.bincount(codes % 7).tolist()
+    packed = pickle.dumps(column_statistics)
     assert len(packed) < 4000
     back = pickle.loads(packed)
-    assert back.numbers == measures.numbers
-    assert back.categories["place"].counts.tolist() == measures.categories["place"].counts.tolist()
-    assert back.sensitive["ill"].shares.tolist() == measures.sensitive["ill"].shares.tolist()
+    assert back.numbers == column_statistics.numbers
+    assert (
+        back.categories["place"].counts.tolist()
+        == column_statistics.categories["place"].counts.tolist()
+    )
+    assert (
+        back.sensitive["ill"].shares.tolist() == column_statistics.sensitive["ill"].shares.tolist()
+    )
     both = np.ones(2, bool)
     np.testing.assert_array_equal(
-        back.whitening_of(both).factor, measures.whitening_of(both).factor
+        back.whitening_of(both).factor, column_statistics.whitening_of(both).factor
     )
     with pytest.raises(AttributeError):
-        measures.numbers = {}  # type: ignore[misc]
+        column_statistics.numbers = {}  # type: ignore[misc]
     with pytest.raises(TypeError):
-        measures.numbers["count"] = Scale()  # type: ignore[index]
+        column_statistics.numbers["count"] = Scale()  # type: ignore[index]
     with pytest.raises(ValueError, match="read-only"):
-        measures.sensitive["ill"].counts[0] = 1
+        column_statistics.sensitive["ill"].counts[0] = 1
 
 
 def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
@@ -263,10 +269,12 @@ def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
     scale = 4.0 / 2.0**described_scale.exponent
     assert mean * scale == pytest.approx(measured.mean, rel=1e-9)
     assert deviation * scale == pytest.approx(measured.deviation, rel=1e-12)
-    measures = Measures(numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])})
+    column_statistics = ColumnStatistics(
+        numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])}
+    )
     two_attributes = many.select_attributes(["count", "size"])
     space = numeric_space(
-        two_attributes, measures, standardize="zscore", weights={}, hierarchies={}
+        two_attributes, column_statistics, standardize="zscore", weights={}, hierarchies={}
     )
     assert space(np.arange(10)).points.shape == (10, 2)
 
@@ -275,7 +283,7 @@ def test_mahalanobis_needs_a_covariance(many: Microdata) -> None:
     two_attributes = many.select_attributes(["count", "size"])
     space = numeric_space(
         two_attributes,
-        Measures.of(two_attributes),
+        ColumnStatistics.of(two_attributes),
         standardize="mahalanobis",
         weights={},
         hierarchies={},

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.partition import SUPPRESSED, Partition, combine
 from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.doors.arrays import microdata_of
@@ -65,8 +65,8 @@ def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> Non
         assert microdata.numbers.flags.c_contiguous
         assert not np.shares_memory(microdata.numbers, data)
         on_one_core, all_cores = (
-            Measures.of(microdata),
-            Measures.of(microdata, parallel_map=on_all_cores),
+            ColumnStatistics.of(microdata),
+            ColumnStatistics.of(microdata, parallel_map=on_all_cores),
         )
         assert dict(on_one_core.numbers) == dict(all_cores.numbers)
 

@@ -41,11 +41,11 @@ def test_questions() -> None:
         ["age", "height"], ("ill",), frozenset({"ill"})
     )
     assert rows == CountRequests(
-        ("age", "height", "site"), sensitive=("ill",), leaf_columns=frozenset({"ill"})
+        ("age", "height", "site"), sensitive=("ill",), hierarchy_columns=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
     persons = POLICY.guarantee_for(entity="who").count_requests(["age"])
-    assert persons == CountRequests(("age",), persons=("who",))
+    assert persons == CountRequests(("age",), entity_columns=("who",))
     each = EACH.guarantee_for(["site"]).count_requests(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
@@ -170,7 +170,7 @@ def test_models_are_part_of_the_verdict() -> None:
     def check(values: list[int]) -> Any:
         column = CodedColumn(np.array(values, np.int32), ("a", "b"))
         cells = ClassValueCounts(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
-        return guarantee.check(counted(rows, cells={"ill": cells}), needed)
+        return guarantee.check(counted(rows, value_counts={"ill": cells}), needed)
 
     [level] = check([0, 1, 1, 0, 0, 1]).models
     assert level.achieved == 2

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
@@ -150,7 +150,7 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     _, codes = np.unique(frame.ill.to_numpy(str), return_inverse=True)
     codes = {"ill": codes.astype(np.int32)}
     result = ClusteringResult(Partition(labels))
-    measures = Measures.of(microdata)
+    column_statistics = ColumnStatistics.of(microdata)
     places = "dbanon.partitioning.partition_for.code_released_values"
     with mock.patch(places, return_value=(codes, None)):
         joined = join_equal_classes(
@@ -175,7 +175,11 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
         assert joined is result
         return
     space = mixed_space(
-        microdata, measures, standardize=str(policy.standardize), weights={}, hierarchies={}
+        microdata,
+        column_statistics,
+        standardize=str(policy.standardize),
+        weights={},
+        hierarchies={},
     )(np.arange(n))
     exact = compile_models([model], ["ill"], {"ill": totals})
     expected = reference.enforce(space, together, codes, [model], exact=exact)

@@ -206,7 +206,7 @@ def test_counts_beyond_memory_are_refused() -> None:
     from dbanon.data.partition import ClusteringResult, Partition
     from dbanon.job.job import Job
     from dbanon.job.policy import Policy
-    from dbanon.partitioning.sets import coarsen_for_sets
+    from dbanon.partitioning.sets import coarsen_for_column_sets
     from dbanon.run.plan import plan
     from dbanon.stores.frame.source import FRAME_NAME, FrameSource
 
@@ -219,7 +219,7 @@ def test_counts_beyond_memory_are_refused() -> None:
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
     result = ClusteringResult(Partition(np.arange(200) // 4))
     with pytest.raises(MemoryLimit):
-        coarsen_for_sets(microdata, result, policy, memory_limit=100)
+        coarsen_for_column_sets(microdata, result, policy, memory_limit=100)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 9))

@@ -10,7 +10,7 @@ import pytest
 
 import dbanon
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.measures import Measures
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, MemoryLimit
@@ -53,7 +53,7 @@ def points(data: Microdata, how: str = "range", trees: object = None, **weights:
     hierarchies = {"place": TREE} if trees is None else trees
     records = np.arange(data.n_records)
     space = numeric_space(
-        data, Measures.of(data), standardize=how, weights=weights, hierarchies=hierarchies
+        data, ColumnStatistics.of(data), standardize=how, weights=weights, hierarchies=hierarchies
     )
     return space(records)
 
