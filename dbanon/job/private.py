@@ -144,11 +144,13 @@ _REFUSAL_REASONS = {
     ),
     "key": "Synthetic rows do not belong to rows of the source, so no row is looked up again.",
     "target": "The budget is in the database that is read, and so is the release.",
-    "exports": "Copy the release instead. It may be copied as it is.",
+    "exports": "Copy the release instead. It may be copied unchanged.",
     "expect": "The check would reveal counts of the table, and no budget is spent for it.",
     "skip_unchanged": "It would reveal whether rows have changed, and no budget is spent for it.",
     "retries": "Each run spends budget again.",
-    "engine": "Spark does not have it: the source's database draws noise and keeps the budget.",
+    "engine": (
+        "Spark cannot run this method: the source's database draws the noise and keeps the budget."
+    ),
     "plan": "A plan would describe the rows, and no budget is spent for it.",
 }
 _DEFAULT_REFUSAL_REASON = "Its options: {}."
