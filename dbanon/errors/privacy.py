@@ -219,7 +219,7 @@ class RuleWithoutColumn(DbanonError):
 
 
 class TellingColumnRefused(DbanonError):
-    """A column that is released as it is reveals too much, and strict was requested."""
+    """A column that is released unchanged reveals too much, and strict was requested."""
 
     code = "telling_column"
     exit_code = 6
@@ -227,7 +227,7 @@ class TellingColumnRefused(DbanonError):
 
 
 class LinkingColumnRefused(DbanonError):
-    """A column that is released as it is singles out rows, and strict was requested."""
+    """A column that is released unchanged singles out rows, and strict was requested."""
 
     code = "linking_column"
     exit_code = 6
@@ -235,7 +235,7 @@ class LinkingColumnRefused(DbanonError):
 
 
 class KeptIdentifierRefused(DbanonError):
-    """A column that is released as it is looks like an identifier, and strict was requested."""
+    """A column that is released unchanged looks like an identifier, and strict was requested."""
 
     code = "kept_identifier"
     exit_code = 6

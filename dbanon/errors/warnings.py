@@ -8,15 +8,15 @@ class PrivacyWarning(UserWarning):
 
 
 class KeptColumnTells(PrivacyWarning):
-    """A column released as it is distinguishes rows, or reveals what a quasi-identifier was."""
+    """A column released unchanged distinguishes rows, or reveals what a quasi-identifier was."""
 
 
 class KeptColumnLinks(PrivacyWarning):
-    """A column released as it is singles out rows within classes, as a quasi-identifier would."""
+    """A column released unchanged singles out rows within classes, as a quasi-identifier would."""
 
 
 class KeptColumnIdentifies(PrivacyWarning):
-    """A column released as it is looks like names, addresses or person identifiers."""
+    """A column released unchanged looks like names, addresses or person identifiers."""
 
 
 class PseudonymsLink(PrivacyWarning):

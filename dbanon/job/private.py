@@ -167,8 +167,14 @@ class PrivateJob:
     private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : the same as in ``Job``, whose
-        docstring describes them.
+    roles : all columns with a role, including columns that are not released; None if columns
+        without a role are allowed.
+    on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
+    declared : the digest of the table's rules; always None, because these methods use no rules.
+    name : the name of the job in its file; None outside a job file.
+    accept_types : columns whose type may have become one of another kind since the last release.
+    door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
+    run_id : a UUID of the run, for the ledger.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     findings = find_retained_identifiers(planned)
     build_refusal = partial(
         KeptIdentifierRefused,
-        "A column that looks like an identifier would be released as it is. Nothing was published.",
+        "A column that looks like an identifier would be released unchanged. Nothing was published.",
         hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, build_refusal)
@@ -205,7 +205,7 @@ def find_disclosive_columns(
                 findings.append(finding)
     build_refusal = partial(
         TellingColumnRefused,
-        "A column that would be released as it is reveals too much. Nothing was published.",
+        "A column that would be released unchanged reveals too much. Nothing was published.",
         hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
     )
     _warn_or_refuse(findings, job.policy, KeptColumnTells, build_refusal)

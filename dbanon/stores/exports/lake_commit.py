@@ -130,7 +130,7 @@ def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
     """Return True if a file has the field ids of the table.
 
     If another run has changed the table's columns in the meantime, the ids differ, and readers of
-    the     file would confuse its columns.
+    the file would confuse its columns.
     """
     file_ids = {
         column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema

@@ -148,7 +148,7 @@ MIN_PAGES = 64
 
 
 def primary_key_columns(relation: Relation) -> tuple[str, ...]:
-    """Return the columns that identify rows; empty if rows are identified by address."""
+    """Return the columns that identify rows; empty if rows are identified by ctid."""
     locator = relation.required_locator
     expressions = [expression.removeprefix("s.") for expression in locator.expressions]
     key_columns = [

@@ -223,7 +223,7 @@ class PostgresqlSession(
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
-        """Return a staging table as a source whose rows are identified by address (``ctid``)."""
+        """Return a staging table as a source whose rows are identified by ``ctid``."""
         self._relations[name] = _Relation(oid, "r", has_children=False)
         schema = catalog.read_schema(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
