@@ -75,7 +75,8 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     findings = find_retained_identifiers(planned)
     build_refusal = partial(
         KeptIdentifierRefused,
-        "A column that looks like an identifier would be released unchanged. Nothing was published.",
+        "A column that looks like an identifier would be released unchanged. Nothing was"
+        " published.",
         hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, build_refusal)
