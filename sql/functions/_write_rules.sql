@@ -34,7 +34,7 @@ BEGIN
        OR coalesce(jsonb_typeof(given -> 'remove'), 'null') NOT IN ('null', 'array')
        OR EXISTS (SELECT FROM jsonb_object_keys(given) AS key
                   WHERE key NOT IN ('source', 'set', 'remove')) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'Rules must be an object that maps each column to its rule.';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'Rules are an object: a rule by column.';
     END IF;
     IF pg_column_size(given) > 4194304 THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'The rules are too large.';

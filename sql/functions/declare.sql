@@ -20,7 +20,7 @@ BEGIN
             MESSAGE = 'source, rules and from_comments must not be NULL.';
     END IF;
     IF jsonb_typeof(declare.rules) <> 'object' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'Rules must be an object that maps each column to its rule.',
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'Rules must be an object: a rule by column.',
             HINT = 'As in ''{"age": "quasi_identifier", "name": "identifier"}''.';
     END IF;
     IF declare.from_comments THEN
