@@ -4,10 +4,11 @@
 word for identifying numbers, such as "id" or "no". The code uses these lists by name; some of them:
 
 - ``number``: words for numbers that identify a row or a person;
-- ``joined``: further number words;
-- ``coded``: further number words, which may also name categories, as in the code of a subject;
+- ``joined``: number words that, unlike those of ``number``, only count together with other words
+  or with the values, such as "hash";
+- ``coded``: number words that may also name categories, as in the code of a subject;
 - ``numbered``: things of one person that numbers identify, such as a contract;
-- ``about``: words that make a name one of something other than a person;
+- ``about``: words that show that a name is about something other than a person;
 - ``known``: what others can see or know about a person.
 """
 
@@ -200,7 +201,7 @@ def _number_words() -> frozenset[str]:
 
 
 def _split_compound(word: str) -> list[str]:
-    """Find the words for persons or numbers in a compound of two of them, for all its splits."""
+    """Return both halves of every split of a compound into two words for persons or numbers."""
     known_words = _person_words() | _number_words()
     splits = [(word[:end], word[end:]) for end in range(2, len(word) - 1)]
     return [half for halves in splits if set(halves) <= known_words for half in halves]

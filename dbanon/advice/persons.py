@@ -25,11 +25,11 @@ NAME_REASON, VALUES_REASON = "person_name", "person_values"
 # Attributes that are constant for a person, by names of their word lists.
 BIRTH, SEX = "birth", "sex"
 
-# Candidates are selected by this number of rows from the start of the table.
+# Candidates are selected by looking at this many rows, the first of the table.
 HEAD_ROWS = 2_000
-# A sample of a candidate's values is taken from this number of rows.
+# A sample of a candidate's values is taken from this many rows.
 PROBED_ROWS = 500
-# The rows with these values are searched among this number of rows.
+# Rows with these values are searched for in this many rows.
 SEARCHED_ROWS = 200_000
 # A column has many distinct values if their number is above this,
 _MAX_FEW_VALUES = 20
@@ -69,8 +69,8 @@ class ConstancyWithinPerson:
     n_values : number of the candidate's values that have several rows in which the attribute is not
         NULL.
     n_constant : number of these values within which the attribute has only one value.
-    n_by_chance : number of these values within which the attribute would be constant on average if
-        rows were assigned to values at random.
+    n_by_chance : expected number of these values with a constant attribute, if rows were assigned
+        to values at random.
     """
 
     attribute: str
@@ -247,7 +247,7 @@ def find_person_identifiers(
 
     Parameters
     ----------
-    attributes : the columns of the table, among which birth date and sex are searched.
+    attributes : the columns of the table, which are searched for birth date and sex.
     candidates : profiles of candidate columns on the first rows.
     measure_equal_share : a function that returns the share of pairs of first rows with equal values
         in a column.

@@ -226,7 +226,7 @@ def _measure_by_record(
         k,
         tuple(
             JointHistoryCounts(
-                history.releases, history.persons, history.below, history.alone, read_off={}
+                history.releases, history.persons, history.n_below_k, history.n_unique, read_off={}
             )
             for history in counts
         ),

@@ -121,7 +121,7 @@ class DisplayedColumns:
         for column in columns:
             table = "value" if column.startswith("v") else "row"
             relation = self.state.chain.table(self.state.session, table)
-            keys += self.state.session.display_keys(relation, [column])
+            keys += self.state.session.columns_as_displayed(relation, [column])
         return keys
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -454,7 +454,7 @@ class ChainState:
         ----------
         table_number : the index of the table among those of the chain.
         """
-        from_clause, random_order = self.session.shuffled_by_cell(
+        from_clause, random_order = self.session.shuffled_join_sql(
             self.row_table, self.chain.table(self.session, "value")
         )
         where_clause = (

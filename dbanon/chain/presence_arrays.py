@@ -145,7 +145,7 @@ def match_persons(
     if retained and not is_first:
         row_hash = session.row_hash(state.chain.table(session, "row"), names)
         assert row_hash is not None
-        code = session.secret_code(row_hash)
+        code = session.hash_with_secret(row_hash)
         columns.append((code, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code else [])])
     with session.prepare_tagging():

@@ -435,7 +435,9 @@ class ChainTarget(SqlTarget):
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
             relation = session.find_source(chain.table(session, table))
-            inspected = session.refine_attributes(relation, relation.schema.attributes)
+            inspected = session.complete_attributes_from_values(
+                relation, relation.schema.attributes
+            )
             attributes |= {attribute.name: attribute for attribute in inspected}
         return [
             replace(attributes[column.state_column], name=column.name)

@@ -1,10 +1,10 @@
 """Decide which cells may display new rows after members left the source and returned.
 
 While a person is absent from the source, the person's row cannot change. So a reader who knows that
-a person was absent can tell that rows of the cell (the person's class) that changed meanwhile are
-not the person's. Each member of a cell therefore has a count of excluded rows: the largest number
-of rows that a reader can rule out in this way. After a return, a cell displays new rows only if
-these counts leave k possible rows for each person and k possible persons for each row
+a person was absent can tell that rows of the cell (the person's class) that changed in the meantime
+are not the person's. Each member of a cell therefore has a count of excluded rows: the largest
+number of rows that a reader can rule out in this way. After a return, a cell displays new rows only
+if these counts leave k possible rows for each person and k possible persons for each row
 (docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows. Groups of
 members may leave a cell only if no member has excluded rows or has returned. Decisions depend only
 on which members are present, and on the rows (as multisets) of cells whose members are all present.

@@ -195,7 +195,9 @@ def _stage_columns(
     types : the required SQL types, by column; other columns get the types of the file.
     chunk_rows : the number of rows to read and stage at once.
     """
-    inspected = file.refine_attributes(relation, [relation.attribute(name) for name in names])
+    inspected = file.complete_attributes_from_values(
+        relation, [relation.attribute(name) for name in names]
+    )
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
     staged_relation = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, inspected, staged_relation)

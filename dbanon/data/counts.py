@@ -105,8 +105,8 @@ class JointHistories:
     releases : number of releases.
     k : a joint history is rare if fewer than k persons share it.
     persons : number of persons in any of the releases.
-    below : number of persons whose joint history fewer than k persons share.
-    alone : number of persons with a unique joint history.
+    n_below_k : number of persons whose joint history fewer than k persons share.
+    n_unique : number of persons with a unique joint history.
     missing : names of earlier releases that are left out because their persons are not recorded.
     older : number of older releases that are recorded, but left out because of the limit on the
         number of releases.
@@ -115,8 +115,8 @@ class JointHistories:
     releases: int
     k: int
     persons: int
-    below: int
-    alone: int
+    n_below_k: int
+    n_unique: int
     missing: tuple[str, ...] = ()
     older: int = 0
 

@@ -1,7 +1,7 @@
 """Grids for intervals: borders that depend on the column, never on a class.
 
 A class's values are released as an interval (its *label*) between two borders of a grid. A grid has
-one or more steps. Each step divides the number line into *cells* of another width: half-open
+one or more steps. Each step divides the number line into *cells* of a different width: half-open
 intervals between neighbouring borders. Which step is used depends only on the coarse cells that
 contain the smallest and the largest value of the class. Coarse cells are unions of finer ones, so a
 label reveals nothing but the cells of these two values: for any other pair of values in the same

@@ -123,8 +123,9 @@ class NumberLevels:
             cells = self.levels[level].union_numbers(values)
             low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
             return released_ends(self.attribute, low, high)
-        # The last level spans all cells of the level below it that contain a value of the argument
-        # or of the measured table. Values of later records may lie outside the table's range.
+        # The only cell of the last level spans all cells of the level below, from the smallest to
+        # the largest of ``values`` and of the measured table's values. Values of later records may
+        # lie outside the table's range.
         ends = np.append(values, (self.scale.least, self.scale.most))
         level_below = self.levels[-1] if self.levels else Level(self.finest)
         first, last = level_below.union_numbers(np.array([ends.min(), ends.max()]))
@@ -154,9 +155,9 @@ class NumberLevels:
         return common_level
 
     def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
-        """Return the lowest level whose cells contain the cells of a level of other records.
+        """Return the lowest level that is at least as coarse for these values as one of ``other``.
 
-        Values that share a cell on the level of ``other`` then share a cell on the returned level.
+        Values that share a cell on that level of ``other`` share a cell on the returned level.
 
         Parameters
         ----------

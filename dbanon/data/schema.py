@@ -160,7 +160,7 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
 
     Raises
     ------
-    InvalidParameter : a kind is stated for a column that is no quasi-identifier.
+    InvalidParameter : a kind is stated for a column that is not a quasi-identifier.
     UnsupportedType : the kind numeric is stated for a column without numbers.
     """
     attributes_by_name = {attribute.name: attribute for attribute in attributes}
@@ -192,12 +192,13 @@ def apply_orders(
 
     Parameters
     ----------
-    orders : by column, all values in order; overrides the order of the column's type. An empty
-        order removes it.
+    orders : by column, all values in order; overrides the order of the column's type. With an empty
+        order, the column is not made ordinal.
 
     Raises
     ------
-    InvalidParameter : an order names no quasi-identifier, or a value twice.
+    InvalidParameter : an order is stated for a column that is not a quasi-identifier, or contains
+        a value twice.
     UnsupportedType : an order is stated for a column that is not text.
     """
     for name in orders:
@@ -215,7 +216,7 @@ def apply_orders(
 
 
 def _as_ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
-    """Turn an attribute into an ordinal one; an empty order leaves it unchanged.
+    """Turn an attribute into an ordinal one; with an empty order, it is not made ordinal.
 
     Raises
     ------

@@ -36,7 +36,7 @@ from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
-from dbanon.stores.postgresql.display import DISPLAY_KEYS
+from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
@@ -176,8 +176,8 @@ def _build_digest_marks() -> dict[str, str]:
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
         "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),
-        "@DISPLAY_KEYS@": fill(
-            DISPLAY_KEYS, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
+        "@DISPLAY_TEMPLATES@": fill(
+            DISPLAY_TEMPLATES, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
     }
 

@@ -121,8 +121,8 @@ class Job:
     roles : all columns with a role, including columns that are not released; None if columns
         without a role are allowed.
     on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
-    declared : the digest of the table's rules if they define the columns; ``RULES_NOT_READ`` until
-        they are read, None without rules.
+    declared : the digest (a hash) of the table's declared rules if they define the columns;
+        ``RULES_NOT_READ`` until they are read, None without rules.
     name : the name of the job in its file; None outside a job file.
     accept_types : columns whose type may have become one of another kind, such as text instead of a
         number, since the job's last release.

@@ -148,7 +148,9 @@ _REFUSAL_REASONS = {
     "expect": "The check would reveal counts of the table, and no budget is spent for it.",
     "skip_unchanged": "It would reveal whether rows have changed, and no budget is spent for it.",
     "retries": "Each run spends budget again.",
-    "engine": "Spark does not have it: the source's database draws noise and keeps the budget.",
+    "engine": (
+        "Spark cannot run this method: the source's database draws the noise and keeps the budget."
+    ),
     "plan": "A plan would describe the rows, and no budget is spent for it.",
 }
 _DEFAULT_REFUSAL_REASON = "Its options: {}."
@@ -165,8 +167,14 @@ class PrivateJob:
     private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : the same as in ``Job``, whose
-        docstring describes them.
+    roles : all columns with a role, including columns that are not released; None if columns
+        without a role are allowed.
+    on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
+    declared : the digest of the table's rules; always None, because these methods use no rules.
+    name : the name of the job in its file; None outside a job file.
+    accept_types : columns whose type may have become one of another kind since the last release.
+    door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
+    run_id : a UUID of the run, for the ledger.
 
     Raises
     ------

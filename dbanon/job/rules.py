@@ -76,7 +76,7 @@ _VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "weight": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
     "order": (
         _is_list_of_distinct_texts,
-        "a list of different texts, from the lowest to the highest",
+        "a list of distinct strings, from the lowest to the highest",
     ),
     "kind": (lambda value: value in VALUE_KINDS, f"one of {', '.join(VALUE_KINDS)}"),
     "model": (
@@ -89,7 +89,7 @@ _VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "pseudonym": (lambda value: isinstance(value, bool), "true or false"),
     "normalize": (lambda value: value in NORMALIZE, f"one of {', '.join(NORMALIZE)}"),
-    "reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
+    "reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty string"),
 }
 
 
@@ -175,7 +175,7 @@ def validate_rules(declaration: Any) -> TableRules:
     """
     if not isinstance(declaration, Mapping) or not declaration:
         raise InvalidParameter(
-            "Rules must be an object: a rule by column.",
+            "Rules must be an object that maps each column to its rule.",
             hint='For example: {"age": "quasi_identifier", "name": "identifier"}.',
         )
     rules = TableRules(

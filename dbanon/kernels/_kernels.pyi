@@ -725,7 +725,7 @@ class RowJoin:
     """Rows of a binary COPY: the number of fields, a head, and an optional tail.
 
     heads, tails: uint8, their fields with their lengths; head_ends, tail_ends: int64, where each of
-    them ends. They must not change meanwhile. Ends that do not rise raise ValueError.
+    them ends. They must not change in the meantime. Ends that do not rise raise ValueError.
     """
 
     def __init__(

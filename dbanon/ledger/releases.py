@@ -416,15 +416,16 @@ def plan_output(
     ReadOnly : the database is read-only.
     """
     name = session.resolve_output(name)
-    reserved = session.ledger_name("")
-    if name.schema == reserved.schema and name.name.startswith(reserved.name):
+    # The names of all ledger tables start with the name for an empty string.
+    prefix = session.ledger_name("").name
+    if name.schema == session.ledger_schema and name.name.startswith(prefix):
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
     require_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
         require_length(name.schema, session.name_limit, "schema of the output")
-    creates_schema = session.require_schema(name, strict=strict)
+    creates_schema = session.must_create_schema(name, strict=strict)
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)

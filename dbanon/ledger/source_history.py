@@ -75,7 +75,7 @@ NO_HISTORY = SourceHistory()
 
 
 def earlier_releases(
-    session: Session, source: str, state: Mapping[str, Any]
+    session: Session, source: str, source_state: Mapping[str, Any]
 ) -> tuple[EarlierRelease, ...]:
     """Return the releases of a source in a ledger, oldest first.
 
@@ -85,14 +85,14 @@ def earlier_releases(
     Parameters
     ----------
     source : the name of the source, as in reports.
-    state : from ``Source.describe_state``; empty if the source is in another database, so that only
-        its name is known.
+    source_state : the result of ``Source.describe_state``; empty if the source is in another
+        database, so that only its name is known.
     """
     if not entries.has_trusted_ledger(session):
         return ()
     # Joint histories are counted only over the releases that satisfy the second condition.
     condition, parameters, counted_condition = "source = ?", [source], "true"
-    oid = state.get("oid")
+    oid = source_state.get("oid")
     request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
     has_source_oids = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
     if has_source_oids:

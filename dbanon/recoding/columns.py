@@ -77,9 +77,9 @@ class ReleasedColumn:
         for other labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
         the leaves below it; None for other labels.
-    loss_from_label : True if the loss per record follows from the released label: it is the width
-        of ``interval_ranges`` or ``label_losses``. False for midpoints, and for hierarchies whose
-        leaves have different depths, so that records with the same label may lose differently.
+    loss_depends_only_on_label : True if all records with the same label have the same loss: the
+        width of ``interval_ranges``, or ``label_losses``. False for midpoints, and for hierarchies
+        whose leaves have different depths.
     renamed_from : the name of the quasi-identifier, if the column has another name; else None.
     upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
     is_closed : True if intervals include their upper border.
@@ -95,7 +95,7 @@ class ReleasedColumn:
     is_closed: bool = False
     interval_ranges: NDArray[np.float64] | None = None
     label_losses: NDArray[np.float64] | None = None
-    loss_from_label: bool = True
+    loss_depends_only_on_label: bool = True
 
     @property
     def quasi_identifier(self) -> str:
@@ -207,7 +207,7 @@ def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
         )
 
 
-def refuse_wide(microdata: Microdata, recoding: str) -> None:
+def refuse_inexact_numbers(microdata: Microdata, recoding: str) -> None:
     """Refuse values that float64 cannot hold exactly, for recodings that release original values.
 
     Parameters

@@ -8,9 +8,10 @@
 - After a full-domain search, it is the node of the hierarchy, or the cell of the grid, on the
   chosen level.
 
-The loss of a released value is, for a hierarchy, the share of edges between the leaf and the label
-among those between the leaf and the root; for an interval, its width divided by the range of the
-table's column, at most 1. It is computed for the released label, not for the range of the class.
+The loss of a released value, for a hierarchy, is the number of edges from the leaf to the label,
+divided by the number of edges from the leaf to the root. For an interval, it is the width, divided
+by the range of the table's column, at most 1. It is computed for the released label, not for the
+range of the class.
 The width is the difference between the largest and the smallest value that the label can hold:
 ``[30, 32)`` holds the integers 30 and 31, so its width is 1. This applies to integer columns and to
 columns of floats that are all whole numbers.
@@ -108,9 +109,9 @@ def _release_common_ancestors(
         level_nodes = tree.nodes_at_level(level)[low]
         nodes = np.where(tree.depths[level_nodes] < tree.depths[nodes], level_nodes, nodes)
     is_released = partition.labels >= 0
-    cell_losses = tree.loss(leaves[is_released], nodes[partition.labels[is_released]])
+    record_losses = tree.loss(leaves[is_released], nodes[partition.labels[is_released]])
     losses = np.zeros(partition.n_classes)
-    np.add.at(losses, partition.labels[is_released], cell_losses)
+    np.add.at(losses, partition.labels[is_released], record_losses)
     labels = np.array(tree.labels, object)[nodes]
     return ReleasedColumn(
         _to_text_attribute(attribute),
@@ -118,7 +119,7 @@ def _release_common_ancestors(
         missing,
         losses=_set_zero_if_missing(losses, missing),
         label_losses=tree.label_loss(nodes),
-        loss_from_label=tree.is_balanced,
+        loss_depends_only_on_label=tree.is_balanced,
     )
 
 
@@ -182,11 +183,13 @@ def _release_intervals(
         values = _to_column_type(midpoints, attribute)
         require_fit(attribute, values, _WIDER_TYPE_HINT)
         return [
-            ReleasedColumn(attribute, values, missing, midpoints, loss_from_label=False, **fields)
+            ReleasedColumn(
+                attribute, values, missing, midpoints, loss_depends_only_on_label=False, **fields
+            )
         ]
     if settings.intervals == RANGE:
         lower, upper = (
-            _to_exact_borders(_to_column_type(ends, attribute, is_integral=is_closed))
+            _to_exact_borders(_to_column_type(ends, attribute, round_to_nearest=is_closed))
             for ends in (low, high)
         )
         # The database chooses the range type.
@@ -219,7 +222,9 @@ def _release_bounds(
     missing, losses, interval_ranges : fields of ``ReleasedColumn``. Only the first column has the
         losses.
     """
-    borders = tuple(_to_column_type(ends, attribute, is_integral=is_closed) for ends in (low, high))
+    borders = tuple(
+        _to_column_type(ends, attribute, round_to_nearest=is_closed) for ends in (low, high)
+    )
     for values in borders:
         require_fit(attribute, values, _WIDER_TYPE_HINT)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
@@ -339,20 +344,20 @@ def _format_intervals(
 
 
 def _to_column_type(
-    numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
+    numbers: NDArray[np.float64], attribute: Attribute, round_to_nearest: bool = True
 ) -> NDArray[np.generic]:
     """Convert numbers, float64 (n_classes,), to the representation of ``ReleasedColumn.values``.
 
     Parameters
     ----------
-    is_integral : True to round numbers to the nearest value of the type. False to round them up, so
-        that ``[low, high)`` holds the same values of the type as before.
+    round_to_nearest : True to round numbers to the nearest value of the type. False to round them
+        up, so that ``[low, high)`` holds the same values of the type as before.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
     units = numbers * scale
-    if not is_integral:
+    if not round_to_nearest:
         # Ignore rounding errors beyond the 15th digit.
         units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
     return np.rint(units).astype(np.int64)
@@ -386,7 +391,7 @@ def _set_zero_if_missing(
 def _check_steps(
     microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
 ) -> None:
-    """Check that steps are positive, and given for numbers without a hierarchy only.
+    """Check that steps are positive, and only given for numbers without a hierarchy.
 
     Parameters
     ----------
@@ -394,7 +399,7 @@ def _check_steps(
 
     Raises
     ------
-    InvalidParameter : they are not.
+    InvalidParameter : a step is not positive, or is given for another column.
     """
     kinds = {
         a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
@@ -402,7 +407,8 @@ def _check_steps(
     for name, step in settings.grid_steps.items():
         if name not in kinds:
             raise InvalidParameter(
-                f'A step is given for "{name}", which is not a number column without a hierarchy.'
+                f'A step is given for "{name}", but steps are only for columns of numbers that have'
+                " no hierarchy."
             )
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')

@@ -15,7 +15,7 @@ from dbanon.recoding.columns import (
     ReleasedColumn,
     Settings,
     compute_class_medians,
-    refuse_wide,
+    refuse_inexact_numbers,
     release_member_values,
 )
 
@@ -33,7 +33,7 @@ def release_medians(
     ------
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
-    refuse_wide(microdata, "median")
+    refuse_inexact_numbers(microdata, "median")
     return tuple(
         release_member_values(
             microdata, partition, position, compute_class_medians(values, partition)
@@ -45,5 +45,5 @@ def release_medians(
 RECODING = Recoding(
     name="median",
     run=release_medians,
-    summary="Class median, the lower of two; a value that occurs",
+    summary="Class median (the lower one if there are two), which is always a value of the class",
 )

@@ -19,7 +19,7 @@ from dbanon.recoding.columns import (
     ReleasedColumn,
     Settings,
     compute_sample_deviation,
-    refuse_wide,
+    refuse_inexact_numbers,
     release_member_values,
 )
 from dbanon.recoding.mean import compute_class_means
@@ -38,7 +38,7 @@ def release_medoids(
     ------
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
-    refuse_wide(microdata, "medoid")
+    refuse_inexact_numbers(microdata, "medoid")
     members, starts = partition.members, partition.starts
     labels = partition.labels[members]
     distances = np.zeros(len(members))

@@ -35,7 +35,7 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    refuse_wide,
+    refuse_inexact_numbers,
     release_member_values,
 )
 from dbanon.recoding.mean import release_means
@@ -138,7 +138,7 @@ def _release_record_values(
 ) -> ReleasedColumn:
     """Release the values of these records, int64 (n_classes,), one per class."""
     if attribute.kind.is_numeric:
-        refuse_wide(microdata.select_attributes([attribute.name]), "representative")
+        refuse_inexact_numbers(microdata.select_attributes([attribute.name]), "representative")
         position = microdata.numeric.index(attribute)
         return release_member_values(
             microdata, partition, position, microdata.numbers[records, position]

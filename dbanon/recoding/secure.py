@@ -29,7 +29,7 @@ from dbanon.recoding.columns import (
     ReleasedColumn,
     Settings,
     compute_sample_deviation,
-    refuse_wide,
+    refuse_inexact_numbers,
     require_fit,
 )
 from dbanon.recoding.mean import release_means
@@ -107,7 +107,7 @@ def release_secure_means(
     ------
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
-    refuse_wide(microdata, "secure")
+    refuse_inexact_numbers(microdata, "secure")
     columns = []
     for position, column in enumerate(
         release_means(microdata, column_statistics, partition, exact_totals, settings)

@@ -7,7 +7,6 @@ persons share it, someone who sees all of these releases can single them out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from dbanon.data.counts import JointHistories
@@ -54,10 +53,13 @@ def describe_joint_histories(
     description: dict[str, Any] = {"earlier": n_earlier}
     if counts.releases:
         description |= {
-            **asdict(counts),
-            "share": counts.below / counts.persons if counts.persons else 0.0,
+            "releases": counts.releases,
+            "k": counts.k,
+            "persons": counts.persons,
+            "below": counts.n_below_k,
+            "alone": counts.n_unique,
+            "share": counts.n_below_k / counts.persons if counts.persons else 0.0,
         }
-        del description["missing"], description["older"]
     chained = list(dict.fromkeys(name for name in counts.missing if name in chain_outputs))
     unchained = list(dict.fromkeys(name for name in counts.missing if name not in chain_outputs))
     reasons = [

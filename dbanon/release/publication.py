@@ -304,11 +304,11 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             total_loss=loss,
             least=0.0,
             largest=largest,
-            exact=column.loss_from_label,
+            exact=column.loss_depends_only_on_label,
         )
     low, high = column.interval_ranges[is_present].T
     widths = (high - low) * sizes[is_present]
-    if column.loss_from_label:
+    if column.loss_depends_only_on_label:
         lowest, highest = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
         if not is_present.any():
             lowest, highest = 0.0, 0.0

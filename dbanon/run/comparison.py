@@ -215,7 +215,7 @@ def recount_models(
     countable_models = add_null_leaves(list(models.values()))
     source = session.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
-    model_attributes = session.refine_attributes(
+    model_attributes = session.complete_attributes_from_values(
         source, [source.attribute(name) for name in sensitive_names]
     )
     source = source.with_attributes(model_attributes)

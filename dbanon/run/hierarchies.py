@@ -178,7 +178,9 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
     """Return the attribute of a column and its distinct values except NULL, sorted."""
     with store.session(write=False) as session:
         relation = session.find_source(table)
-        [attribute] = session.refine_attributes(relation, [relation.attribute(column)])
+        [attribute] = session.complete_attributes_from_values(
+            relation, [relation.attribute(column)]
+        )
         if attribute.kind is Kind.TIMESTAMP:
             raise InvalidParameter(
                 f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."

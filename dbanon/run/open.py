@@ -37,9 +37,9 @@ _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(â
 
 # Objects of these packages cannot be opened: message and hint, by package.
 _REFUSALS_BY_PACKAGE: dict[str, tuple[str, str]] = {
-    "pandas": ("A data frame is no database.", _FRAME_HINT),
-    "polars": ("A data frame is no database.", _FRAME_HINT),
-    "pyarrow": ("An Arrow table is no database.", _FRAME_HINT),
+    "pandas": ("A data frame is not a database.", _FRAME_HINT),
+    "polars": ("A data frame is not a database.", _FRAME_HINT),
+    "pyarrow": ("An Arrow table is not a database.", _FRAME_HINT),
     "psycopg": ("A psycopg connection cannot be used: a run opens its own.", _ENGINE_HINT),
     "psycopg2": ("A psycopg2 connection cannot be used: a run opens its own.", _ENGINE_HINT),
     "asyncpg": ("An asyncpg connection cannot be used: a run opens its own.", _ENGINE_HINT),

@@ -265,7 +265,7 @@ def build_outlook(
             )
             rows = sql_source.count(planned.relation)
             withheld = sql_source.count_withheld(planned.relation)
-        unstaged_name = replace(planned.relation.name, staged=None)
+        unstaged_name = replace(planned.relation.name, staging_table=None)
         file_columns = _describe_file_columns(
             job, source_session, replace(planned.relation, name=unstaged_name)
         )

@@ -58,7 +58,8 @@ class Plan:
     output : where the release is written; None if nothing is written.
     person_columns : columns that look like person identifiers, if k counts rows; empty if nothing
         is written.
-    state : state of the source before its rows are read, if a release is written.
+    source_state : the result of ``Source.describe_state`` before the rows are read; empty if no
+        release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
@@ -75,7 +76,7 @@ class Plan:
     release_id: str
     output: Output | None
     person_columns: tuple[str, ...] = ()
-    state: Mapping[str, Any] = field(default_factory=dict)
+    source_state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
@@ -202,7 +203,7 @@ class Plan:
             microdata=microdata,
             release=release,
             fingerprint=fingerprint,
-            state=self.state,
+            source_state=self.source_state,
             pseudonym_key=self.pseudonym_key,
             source_counts=self.source_counts,
         )
@@ -268,7 +269,7 @@ def plan(
         relation = relation.with_columns(person_columns)
     pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
     # Take the state before reading, so that later writes count as newer than the release.
-    state, history = _read_state(job, relation, source, target)
+    source_state, history = _read_source_state(job, relation, source, target)
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     models = add_null_leaves(hierarchies.models)
@@ -300,7 +301,7 @@ def plan(
         release_id=release_id,
         output=output,
         person_columns=person_columns,
-        state=state,
+        source_state=source_state,
         pseudonym_key=pseudonym_key,
         history=history,
     ).with_source_counts(source, target)
@@ -331,13 +332,13 @@ def _inspect_columns(
     UnsupportedType : the target does not support the type of a column that is copied to it.
     """
     if target is None or not target.copies_from(source):
-        inspected_attributes = source.refine_attributes(
+        inspected_attributes = source.complete_attributes_from_values(
             relation, [relation.attribute(name) for name in sensitive]
         )
-        quasi_identifiers = source.refine_attributes(relation, quasi_identifiers)
+        quasi_identifiers = source.complete_attributes_from_values(relation, quasi_identifiers)
         return relation.with_attributes(inspected_attributes), quasi_identifiers
     # Retained values leave their database, so inspect their types as well.
-    inspected_attributes = source.refine_attributes(
+    inspected_attributes = source.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in job.named_columns]
     )
     relation = relation.with_attributes(inspected_attributes)
@@ -370,7 +371,7 @@ def _find_passthrough_columns(
     return columns
 
 
-def _read_state(
+def _read_source_state(
     job: Job, relation: Relation, source: Source, target: Target[Any] | None
 ) -> tuple[Mapping[str, Any], SourceHistory]:
     """Read the state and the earlier releases of the source; empty if no release is written.
@@ -381,10 +382,10 @@ def _read_state(
     """
     if target is None:
         return {}, NO_HISTORY
-    state = source.describe_state(relation)
-    history = target.find_earlier_releases(source, relation, state)
+    source_state = source.describe_state(relation)
+    history = target.find_earlier_releases(source, relation, source_state)
     require_first_release(job, relation.name, history)
-    return state, history
+    return source_state, history
 
 
 def _read_pseudonym_key(

@@ -271,7 +271,7 @@ def _publish_rows(
         planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
-    if session.writes_own_ledger():
+    if session.must_write_ledger_directly():
         budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
 

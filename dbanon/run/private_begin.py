@@ -86,7 +86,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         require_kind(attribute)
         require_length(attribute.name, session.name_limit, "name of a column")
     if job.output_kind == "view":
-        session.require_columns_of_views(job.quasi_identifiers)
+        session.require_names_allowed_in_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
     columns = tuple(
         _build_column(session, attribute, public_column)

@@ -149,7 +149,7 @@ def _with_source_digest(planned: Plan, source: Source) -> Plan:
         return planned
     columns = list(dict.fromkeys(planned.job.columns_to_read))
     rows_digest = digest_source(source, planned.relation, columns)
-    return replace(planned, state={**planned.state, "read": rows_digest})
+    return replace(planned, source_state={**planned.source_state, "read": rows_digest})
 
 
 def publish(

@@ -80,7 +80,7 @@ def count_tree(
     InvalidParameter : the column holds timestamps, which databases spell differently.
     InsufficientRights : the columns may not be read.
     """
-    [attribute] = session.refine_attributes(relation, [relation.attribute(column)])
+    [attribute] = session.complete_attributes_from_values(relation, [relation.attribute(column)])
     if attribute.kind is Kind.TIMESTAMP:
         raise InvalidParameter(
             f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."

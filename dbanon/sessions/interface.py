@@ -189,7 +189,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """Return those of these columns that this role may read; all of them without roles."""
         return frozenset(columns)
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at their values, such as an undeclared decimal scale.
@@ -491,8 +491,8 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return None
 
-    def writes_own_ledger(self) -> bool:
-        """Return True if this session writes the ledger with its own rights."""
+    def must_write_ledger_directly(self) -> bool:
+        """Return True unless the database has functions that write the ledger as its owner."""
         return True
 
     def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
@@ -531,11 +531,16 @@ class SessionInterface(PassthroughInterface, ABC):
     def ledger_name(self, table: str) -> RelationName:
         """Return this database's name of a ledger table."""
 
+    @property
+    def ledger_schema(self) -> str | None:
+        """The schema of the ledger's tables; None on databases without schemas."""
+        return self.ledger_name("").schema
+
     @abstractmethod
     def current_user(self) -> str | None:
         """Return the publishing role, if the database has roles."""
 
-    def require_columns_of_views(self, names: Sequence[str]) -> None:
+    def require_names_allowed_in_views(self, names: Sequence[str]) -> None:
         """Check that views, and subqueries in FROM, can have columns with these names.
 
         Raises

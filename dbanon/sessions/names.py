@@ -25,14 +25,14 @@ class RelationName:
     Parameters
     ----------
     catalog : the database, if the name would be ambiguous without it; ignored in comparisons.
-    staged : the name of the staging table to read instead, if this is a file whose rows were
-        staged; ignored in comparisons.
+    staging_table : the name of the temporary table with this file's rows, which is read instead of
+        the file; None for tables, and for files that are read in place. Ignored in comparisons.
     """
 
     schema: str | None
     name: str
     catalog: str | None = field(default=None, kw_only=True, compare=False)
-    staged: str | None = field(default=None, kw_only=True, compare=False)
+    staging_table: str | None = field(default=None, kw_only=True, compare=False)
 
     def __str__(self) -> str:
         """The name as people write it, quoted only if it contains a dot or quote."""
@@ -43,8 +43,8 @@ class RelationName:
     @property
     def quoted(self) -> str:
         """The name in SQL."""
-        if self.staged is not None:
-            return quote(self.staged)
+        if self.staging_table is not None:
+            return quote(self.staging_table)
         parts = (self.catalog, self.schema, self.name)
         return ".".join(quote(part) for part in parts if part is not None)
 

@@ -222,7 +222,7 @@ class PseudonymSession(SessionInterface):
             f" FROM {rows} GROUP BY {first}, {second}"
         )
 
-    def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
+    def shuffled_join_sql(self, rows: str, values: RelationName) -> tuple[str, str]:
         """Return a FROM clause that joins rows with their cells' values, and a random sort key.
 
         The aliases are r for rows and v for values. Rows with equal values may be adjacent, but the
@@ -281,10 +281,10 @@ class PseudonymSession(SessionInterface):
         """SQL for the natural logarithm of a positive SQL number."""
         return f"ln({number})"
 
-    # Whether ``fetch``, ``load``, ``append``, ``secret_code``, ``load_cells`` and ``insert_cells``
-    # are supported. They exchange columns as arrays, without NULLs, and with values of a fixed
-    # width: ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes, or ``text`` of 4
-    # bytes.
+    # Whether ``fetch``, ``load``, ``append``, ``hash_with_secret``, ``load_cells`` and
+    # ``insert_cells`` are supported. They exchange columns as arrays, without NULLs, and with
+    # values of a fixed width: ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes, or
+    # ``text`` of 4 bytes.
     supports_arrays: ClassVar[bool] = False
     # SQL for the tag of a row without a person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
@@ -307,12 +307,12 @@ class PseudonymSession(SessionInterface):
         """Add rows to a table, from the name, type and values of each column."""
         raise NotImplementedError
 
-    def secret_code(self, hashed: str) -> str:
-        """SQL for a keyed hash of a hash; without the key, it is unpredictable.
+    def hash_with_secret(self, row_hash: str) -> str:
+        """SQL for a hash of a row's hash and of a new secret, which never leaves the database.
 
         Parameters
         ----------
-        hashed : SQL of the hash to be hashed.
+        row_hash : SQL of the row's hash.
         """
         raise NotImplementedError
 
@@ -339,7 +339,7 @@ class PseudonymSession(SessionInterface):
         """
         return False
 
-    def keys_as_read(self, source: Relation) -> list[str]:
+    def locator_keys_as_integers(self, source: Relation) -> list[str]:
         """SQL for the columns of a row's key, as the integers of ``Microdata.keys``."""
         return list(source.required_locator.expressions)
 
@@ -354,7 +354,7 @@ class PseudonymSession(SessionInterface):
         number : SQL of the integer.
         order : SQL of the key by which the rows are sorted.
         """
-        keys = ", ".join(self.keys_as_read(source))
+        keys = ", ".join(self.locator_keys_as_integers(source))
         rows = self.rows(
             f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where_clause}"
             f" ORDER BY {order}"

@@ -187,8 +187,8 @@ class RecountSession(SessionInterface):
     different values.
     """
 
-    def display_key(self, attribute: Attribute, column: str) -> tuple[str, ...]:
-        """SQL expressions that distinguish a column's values as readers see them.
+    def expression_as_displayed(self, attribute: Attribute, column: str) -> tuple[str, ...]:
+        """SQL expressions to group by, so that values that readers can tell apart are separate.
 
         The first expression is NULL if the value is. If equal values always look the same, the
         column itself is the only expression.
@@ -200,27 +200,31 @@ class RecountSession(SessionInterface):
         """
         return (column,)
 
-    def display_keys_of(
+    def expressions_as_displayed(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        """Return ``display_key`` of expressions that have the types of a relation's columns.
+        """Return the result of ``expression_as_displayed`` for each of several SQL expressions.
 
         Parameters
         ----------
+        relation : a relation whose columns have the types of the expressions.
         columns : SQL of each expression, by the name of the column whose type it has.
         """
         source = self.find_source(relation)
         return [
-            self.display_key(source.attribute(name), column) for name, column in columns.items()
+            self.expression_as_displayed(source.attribute(name), column)
+            for name, column in columns.items()
         ]
 
-    def display_keys(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return ``display_key`` of columns of a relation, over the alias s."""
-        return self.display_keys_of(relation, {name: f"s.{quote(name)}" for name in names})
+    def columns_as_displayed(
+        self, relation: RelationName, names: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
+        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
-        keys = self.display_keys(relation, quasi_identifiers)
+        keys = self.columns_as_displayed(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
 
@@ -251,14 +255,18 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         UnsupportedType : a column's type has no equality operator.
         """
 
-    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check that the role may create tables in the output's schema, or create the schema.
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        """Return whether the output's schema is missing; check also the role's rights.
 
-        Returns True if the schema is known to be missing. Does nothing on databases without roles.
+        Without roles or schemas, nothing is checked, and the result is False.
+
+        Parameters
+        ----------
+        strict : True to refuse a missing schema.
 
         Raises
         ------
-        InsufficientRights : the role lacks a right.
+        InsufficientRights : the role may not create tables in the schema, or the missing schema.
         SchemaNotFound : the schema is missing, and the release is strict.
         """
         return False
@@ -283,7 +291,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
 
         Raises
         ------
-        SourceChanged : another session created it meanwhile.
+        SourceChanged : another session created it in the meantime.
         """
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:

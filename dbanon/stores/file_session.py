@@ -153,7 +153,12 @@ class FileDatabase(ABC):
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
         """Run a transaction that changes nothing, on an empty database if the file is missing.
 
-        An existing file is opened read-only, which still allows temporary tables.
+        An existing file is opened read-only.
+
+        Parameters
+        ----------
+        staging : whether temporary tables will be needed; they are always possible here.
+        create : whether a later run would create a missing file.
         """
         if create and will_be_created(self._path, self.kind):
             with self._empty_session() as session:
@@ -218,7 +223,7 @@ class FileSession(Session):
     def create_schema(self, name: RelationName) -> None:
         """Create the schema of a relation, if it is missing."""
 
-    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         if self.has_schema(name):
             return False
         if strict:
@@ -227,7 +232,8 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # Query only connections of the caller: dbanon opens its own ones read-only for planning.
+        # Query only the caller's connections: those that dbanon opens for planning are always
+        # read-only.
         may_be_read_only = self.stays_open and self.read_only_query
         if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
@@ -238,7 +244,7 @@ class FileSession(Session):
     def make_schema(self, name: RelationName) -> None:
         is_new_schema = not self.has_schema(name)
         self.create_schema(name)
-        if is_new_schema and name.schema != self.ledger_name("").schema:
+        if is_new_schema and name.schema != self.ledger_schema:
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:

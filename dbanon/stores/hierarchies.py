@@ -112,7 +112,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
     session.require_rights(source, [a.name for a in (*columns, *position_columns)])
-    columns = session.refine_attributes(source, columns)
+    columns = session.complete_attributes_from_values(source, columns)
     for attribute in columns:
         if attribute.kind in (Kind.TIMESTAMP, Kind.OTHER):
             raise UnsupportedType(

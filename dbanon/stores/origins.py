@@ -45,7 +45,7 @@ class RowStream:
     ----------
     columns : the names of all columns of the relation, in order.
     batches : the rows of the requested columns; at least one batch, which may be empty.
-    consistency : why the rows are from one state of the source, in words for the report.
+    consistency : why the rows are from one state of the source, as text for the report.
     n_rows : the number of rows, counted before reading; None if unknown.
     recount : counts the rows again, after all batches have been read; returns None if it cannot.
     numeric_texts : names of text columns that hold numbers with an unknown number of digits.
@@ -151,7 +151,7 @@ class AdbcOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns with one SELECT; raises as ``Origin.open_stream``."""
+        """Read the columns with one SELECT; raises the same errors as ``Origin.open_stream``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
@@ -198,7 +198,7 @@ class StreamOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns as they arrive; raises as ``Origin.open_stream``."""
+        """Read the columns as they arrive; raises the same errors as ``Origin.open_stream``."""
         if self._stream is None:
             raise InvalidParameter(
                 "The stream has already been read.", hint="Pass a new stream to each call."

@@ -52,7 +52,10 @@ class DeltaOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns of the newest version; raises as ``Origin.open_stream``."""
+        """Read the columns of the newest version.
+
+        Raises the same errors as ``Origin.open_stream``.
+        """
         with translate_failures("The Delta table cannot be read."):
             delta_table = _import_delta().DeltaTable(self._location)
             self._require_own_files(delta_table)
@@ -111,7 +114,10 @@ class IcebergOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns of the newest snapshot; raises as ``Origin.open_stream``."""
+        """Read the columns of the newest snapshot.
+
+        Raises the same errors as ``Origin.open_stream``.
+        """
         name = parse_relation(table)
         missing_table_error = import_iceberg("exceptions").NoSuchTableError
         with open_catalogs():

@@ -46,7 +46,10 @@ class SqlOrigin:
 
     @contextmanager
     def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
-        """Read the columns with one SELECT in a new transaction; raises as ``Origin``."""
+        """Read the columns with one SELECT in a new transaction.
+
+        Raises the same errors as ``Origin.open_stream``.
+        """
         from sqlalchemy import func, select
 
         with translate_failures("The source cannot be reached."):
@@ -104,7 +107,7 @@ class SqlOrigin:
     def _count_in_snapshot(self, connection: Connection, count_query: Any) -> tuple[int, str]:
         """Count the rows in a transaction, with a snapshot if the dialect supports one.
 
-        Returns the number of rows, and words for ``RowStream.consistency``.
+        Returns the number of rows, and the text for ``RowStream.consistency``.
         """
         try:
             supported_levels = connection.dialect.get_isolation_level_values(
@@ -128,8 +131,12 @@ class SqlOrigin:
                 connection.rollback()
                 connection.execution_options(isolation_level=connection.default_isolation_level)
                 continue
-            level_text = "the database's own level" if level is None else f"level {level}"
-            return n_rows, f"{SINGLE_STATEMENT} in a transaction of {level_text}"
+            level_text = (
+                "the database's default isolation level"
+                if level is None
+                else f"isolation level {level}"
+            )
+            return n_rows, f"{SINGLE_STATEMENT} in a transaction at {level_text}"
         raise AssertionError
 
     def _batches(

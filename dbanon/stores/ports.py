@@ -51,7 +51,7 @@ class PreparedRelease:
     microdata : the records that were read.
     release : the classes of these records, with their released values.
     fingerprint : hash of the source rows and of the options; None if it was not computed.
-    state : the result of ``Source.describe_state`` before the rows were read.
+    source_state : the result of ``Source.describe_state`` before the rows were read.
     pseudonym_key : the key for columns released as pseudonyms; None if there are none.
     source_counts : the counts to record for the next run of the job, by kind of count.
     """
@@ -63,7 +63,7 @@ class PreparedRelease:
     microdata: Microdata
     release: Release
     fingerprint: str | None = None
-    state: Mapping[str, Any] = field(default_factory=dict)
+    source_state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     source_counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class PreparedRelease:
 def build_request(draft: PreparedRelease) -> dict[str, Any]:
     """Build the request to record with a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
-    return request.build_request(job, draft.state)
+    return request.build_request(job, draft.source_state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class Source(Protocol):
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Return the relation with these columns fixed in one snapshot until the run ends."""
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at values, for example an undeclared decimal scale."""
@@ -292,13 +292,13 @@ class Target(Protocol[W]):
         """
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
     ) -> SourceHistory:
         """Find the earlier releases of a relation in the ledger of this target.
 
         Parameters
         ----------
-        state : the result of ``Source.describe_state``.
+        source_state : the result of ``Source.describe_state``.
         """
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
@@ -413,5 +413,5 @@ class Target(Protocol[W]):
         Raises
         ------
         OutputExists, SourceChanged : another session has created a relation with the output's
-            name meanwhile.
+            name in the meantime.
         """

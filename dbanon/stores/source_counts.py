@@ -187,7 +187,9 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         return {}
     name = relation.name
     columns = tuple(a.name for a in (*candidates, *constant_attributes))
-    head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, staged=name.staged)
+    head = _LeadingRows(
+        name.schema, name.name, columns, HEAD_ROWS, staging_table=name.staging_table
+    )
 
     def count_within_values(column: ColumnProfile) -> Iterator[list[int]]:
         """Yield the counts of ``_dependency_query`` for each repeated value of a column."""
@@ -235,10 +237,14 @@ def _dependency_query(
     value = session.grouping_sql(identifier)
     columns = (identifier.name, *(a.name for a in constant_attributes))
     searched_rows = _LeadingRows(
-        relation.schema, relation.name, columns, SEARCHED_ROWS, staged=relation.staged
+        relation.schema, relation.name, columns, SEARCHED_ROWS, staging_table=relation.staging_table
     )
     probed_rows = _LeadingRows(
-        relation.schema, relation.name, (identifier.name,), PROBED_ROWS, staged=relation.staged
+        relation.schema,
+        relation.name,
+        (identifier.name,),
+        PROBED_ROWS,
+        staging_table=relation.staging_table,
     )
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.grouping_sql(a)})"

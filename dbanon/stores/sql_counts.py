@@ -174,7 +174,9 @@ def count_class_values(
     n_rows: int | None = None
     # SQL that is equal for values that look the same to readers.
     class_keys = (
-        session.display_keys(written_relation, questions.columns) if questions.sensitive else []
+        session.columns_as_displayed(written_relation, questions.columns)
+        if questions.sensitive
+        else []
     )
     for name in questions.sensitive:
         attribute = relation.attribute(name)

@@ -37,8 +37,8 @@ class StagedSqlRelease(StagedRelease):
         return self.draft.output.staging_name
 
     @property
-    def retained(self) -> list[str]:
-        """The names of the retained columns."""
+    def retained_columns(self) -> list[str]:
+        """The columns whose values differ within a class: released unchanged, or as pseudonyms."""
         recoded_names = {column.attribute.name for column in self.draft.release.columns}
         return [name for name, _, _ in self.columns if name not in recoded_names]
 
@@ -86,7 +86,7 @@ def count_persons(
         staged_name_set = set(staged_names)
         columns_to_read = [
             name
-            for name in staged_release.retained
+            for name in staged_release.retained_columns
             if name in staged_name_set and name != person_column.name
         ]
         columns_to_read.append(person_column.name)
@@ -94,14 +94,14 @@ def count_persons(
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
     # SQL that is equal for values that look the same to readers.
-    display_keys = dict(
+    displayed_expressions = dict(
         zip(
             staged_names,
-            session.display_keys_of(staged_release.relation, staged_expressions),
+            session.expressions_as_displayed(staged_release.relation, staged_expressions),
             strict=True,
         )
     )
-    class_keys = [display_keys[name] for name in class_names]
+    class_keys = [displayed_expressions[name] for name in class_names]
     entity_count = session.recount_entities(
         class_columns,
         source,
@@ -112,7 +112,7 @@ def count_persons(
         keys=class_keys,
     )
     column_set_counts = tuple(
-        session.recount_staged_entities([display_keys[name] for name in names])
+        session.recount_staged_entities([displayed_expressions[name] for name in names])
         for names in questions.further_sets
     )
     value_counts = _count_persons_by_value(session, staged_release, questions, class_keys)
@@ -132,7 +132,7 @@ def stage_release_persons(
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
-    keys = session.display_keys_of(staged_release.relation, staged_expressions)
+    keys = session.expressions_as_displayed(staged_release.relation, staged_expressions)
     session.stage_salt(bytes.fromhex(str(staged_release.salt)))
     text = session.text_of(replace(person_column, name="value"))
     # The dictionary of the persons, which was staged when the column was read.

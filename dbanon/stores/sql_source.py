@@ -69,7 +69,7 @@ class SqlSource:
         return self.session.copied_rows_summary
 
     def describe(self, job: SourceRequest) -> Relation:
-        """Look up the relation of a job; raises as ``ports.Source``."""
+        """Look up the relation of a job; raises the same errors as ``ports.Source``."""
         return self._require_columns(job, self.session.find_source(parse_relation(job.table)))
 
     def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
@@ -111,7 +111,10 @@ class SqlSource:
         return relation
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Return the relation with a row locator, after all checks; raises as ``ports.Source``."""
+        """Return the relation with a row locator, after all checks.
+
+        Raises the same errors as ``ports.Source``.
+        """
         relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
@@ -127,7 +130,7 @@ class SqlSource:
     def _apply_condition(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that the database accepts it."""
         filtered = _filtered_relation(relation, job, names, str(job.where))
-        self.session.require_columns_of_views(filtered.columns)
+        self.session.require_names_allowed_in_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
@@ -165,7 +168,7 @@ class SqlSource:
             condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
         )
         filtered = _filtered_relation(relation, job, names, combined_condition)
-        self.session.require_columns_of_views(filtered.columns)
+        self.session.require_names_allowed_in_views(filtered.columns)
         return replace(relation, selected_rows=filtered)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
@@ -177,11 +180,11 @@ class SqlSource:
         """Pin the relation to the transaction's snapshot."""
         return self.session.pin(relation, names)
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Complete the attributes from their values; raises MixedTypes."""
-        return self.session.refine_attributes(relation, attributes)
+        return self.session.complete_attributes_from_values(relation, attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
@@ -198,7 +201,7 @@ class SqlSource:
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """List the distinct non-NULL values of a column in the rows to read, in its order."""
-        [inspected_attribute] = self.session.refine_attributes(relation, [attribute])
+        [inspected_attribute] = self.session.complete_attributes_from_values(relation, [attribute])
         query = statements.distinct_values(
             relation.relation_to_read,
             attribute.name,
@@ -360,7 +363,10 @@ class SqlSource:
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
     ) -> ValueGroups:
-        """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
+        """Group by the original value of a quasi-identifier.
+
+        Raises the same errors as ``group_by_value``.
+        """
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
         # The number of rare groups is not needed here, so the condition is never true.
@@ -441,7 +447,7 @@ def _filtered_relation(
         tuple(columns),
         system_columns,
         catalog=name.catalog,
-        staged=name.staged,
+        staging_table=name.staging_table,
     )
 
 

@@ -60,22 +60,31 @@ class SqlTarget:
     session: Session
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """Plan the output after all checks that need no rows; raises as ``plan_output``."""
+        """Plan the output after all checks that need no rows.
+
+        Raises the same errors as ``plan_output``.
+        """
         name = parse_relation(job.output)
         if job.output_kind == "view":
-            self.session.require_columns_of_views(job.named_columns)
+            self.session.require_names_allowed_in_views(job.named_columns)
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
     ) -> SourceHistory:
-        """Find the earlier releases of a relation in the ledger."""
-        is_copied = self.copies_from(source)
-        releases = earlier_releases(self.session, str(relation.name), {} if is_copied else state)
+        """Find the earlier releases of a relation in the ledger.
+
+        Parameters
+        ----------
+        source_state : the result of ``Source.describe_state``, such as the table's oid.
+        """
+        known_state = {} if self.copies_from(source) else source_state
+        releases = earlier_releases(self.session, str(relation.name), known_state)
         read_session = source.session if isinstance(source, SqlSource) else self.session
-        chain_session = read_session if read_session.file_url is None else self.session
-        supports_chains = "chains" not in chain_session.unsupported_features
+        # A chain is kept in the source's database. Files cannot keep it, so the target does.
+        session_that_keeps_chains = read_session if read_session.file_url is None else self.session
+        supports_chains = "chains" not in session_that_keeps_chains.unsupported_features
         is_persistent = self.session.is_persistent
         return SourceHistory(releases, supports_chains, read_session.file_url, is_persistent)
 
@@ -115,7 +124,7 @@ class SqlTarget:
     ) -> None:
         """Check that source and target are one session, which can copy columns through the client.
 
-        The client does not parse the copied values. Raises as ``ports.Target``.
+        The client does not parse the copied values. Raises the errors that ``ports.Target`` lists.
         """
         if self.copies_from(source):
             raise passthrough_error()
@@ -153,17 +162,17 @@ class SqlTarget:
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
-            passthrough = staged_release.retained
+            retained_columns = staged_release.retained_columns
             recoded_columns = [
                 (name, sql_type, expression)
                 for name, sql_type, expression in staged_release.columns
-                if name not in passthrough
+                if name not in retained_columns
             ]
             session.insert_passthrough(
                 staged_release.relation,
                 recoded_columns,
                 columns,
-                passthrough,
+                retained_columns,
                 draft.microdata,
                 partition,
             )
@@ -171,7 +180,10 @@ class SqlTarget:
             expressions = {name: expression for name, _, expression in staged_release.columns}
             source_relation = None if is_copied else draft.relation
             session.insert(
-                staged_release.relation, expressions, source_relation, staged_release.retained
+                staged_release.relation,
+                expressions,
+                source_relation,
+                staged_release.retained_columns,
             )
         session.analyze(staged_release.relation)
         return staged_release
@@ -179,12 +191,12 @@ class SqlTarget:
     def _person_salt(self, draft: PreparedRelease) -> str | None:
         """Return the salt for hashes of the persons that the ledger will record.
 
-        None if no persons are recorded: k counts rows, or the job has a chain, which records them.
+        None if k counts rows, or if the job's chain already records the persons.
         """
         job = draft.job
         if not draft.roles.entity_columns or job.chain is not None:
             return None
-        earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
+        earlier = earlier_releases(self.session, str(draft.relation.name), draft.source_state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
         return person_record.choose_salt(
             [release for release in releases_of_entity if release.normalize == job.entity_normalize]
@@ -257,7 +269,10 @@ class SqlTarget:
         return release_columns
 
     def _require_names(self, names: Sequence[str]) -> None:
-        """Check the length and uniqueness of column names; raises as ``describe_columns``."""
+        """Check the length and uniqueness of column names.
+
+        Raises the same errors as ``describe_columns``.
+        """
         for name in names:
             require_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
@@ -334,13 +349,16 @@ class SqlTarget:
     def count_profiles(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count the values that several rows share, and the unique ones; see ``ports.Target``."""
+        """Count the values of ``name`` that several rows share, and those that readers can find.
+
+        Readers can find a value if no other value has rows with the same combinations of values in
+        ``columns``.
+        """
         relation = staged_release.relation
-        profile_keys, value_keys = (
-            self.session.display_keys(relation, names) for names in (columns, [name])
-        )
+        profile_expressions = self.session.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.columns_as_displayed(relation, [name])
         query = recount_statements.unique_profiles(
-            relation, profile_keys, value_keys[0], MAX_GROUP_SIZE
+            relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )
         [(n_shared, n_unique)] = self.session.rows(query)
         return int(n_shared), int(n_unique)
@@ -350,13 +368,14 @@ class SqlTarget:
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         relation = staged_release.relation
-        class_keys, value_keys = (
-            self.session.display_keys(relation, names) for names in (columns, [name])
+        class_expressions = self.session.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        query = recount_statements.count_homogeneous_classes(
+            relation, class_expressions, value_expressions
         )
-        query = recount_statements.count_homogeneous_classes(relation, class_keys, value_keys[0])
-        [(n_classes, n_rows, n_single_valued, n_rows_of_these)] = self.session.rows(query)
+        [(n_classes, n_rows, n_single_valued, n_rows_in_single_valued)] = self.session.rows(query)
         return ClassHomogeneity(
-            name, int(n_single_valued), int(n_rows_of_these), int(n_classes), int(n_rows)
+            name, int(n_single_valued), int(n_rows_in_single_valued), int(n_classes), int(n_rows)
         )
 
     def joint_histories(
@@ -377,7 +396,12 @@ class SqlTarget:
         )
         if not comparable_releases:
             return JointHistories(
-                releases=0, k=k, persons=0, below=0, alone=0, missing=incomparable_outputs
+                releases=0,
+                k=k,
+                persons=0,
+                n_below_k=0,
+                n_unique=0,
+                missing=incomparable_outputs,
             )
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
         ids = [
@@ -402,7 +426,9 @@ class SqlTarget:
         """
         relation = self.session.find_source(staged_release.relation)
         relation = self.session.with_row_locator(relation, ())
-        attributes = self.session.refine_attributes(relation, relation.schema.attributes)
+        attributes = self.session.complete_attributes_from_values(
+            relation, relation.schema.attributes
+        )
         relation = relation.with_attributes(attributes)
         names = [attribute.name for attribute in attributes]
         return attributes, self.session.read_batches(relation, names, chunk_rows)
@@ -412,7 +438,10 @@ class SqlTarget:
     def publish(
         self, staged_release: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
-        """Publish the table and record it in the ledger; raises as ``ports.Target``."""
+        """Publish the table and record it in the ledger.
+
+        Raises the same errors as ``ports.Target``.
+        """
         draft = staged_release.draft
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
@@ -425,7 +454,9 @@ class SqlTarget:
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
         # A release can only be refreshed if its source is in this database.
-        is_source_elsewhere = staged_release.is_copied or draft.relation.name.staged is not None
+        # A name with a staging table is that of a file.
+        is_source_file = draft.relation.name.staging_table is not None
+        is_source_elsewhere = staged_release.is_copied or is_source_file
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
@@ -489,11 +520,11 @@ def publish_table(
         if job.if_exists == "error":
             raise
         raise SourceChanged(
-            f"Another session has created {output.name} meanwhile; nothing was published.",
+            f"Another session has created {output.name} in the meantime; nothing was published.",
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()
-    # Record released columns with their types in the release, and other columns of the source, too.
+    # Record the types of released columns as in the release, and of all others as in the source.
     types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
     names_with_source = [*released_columns, *((name, name) for name in job.by)]
     return entries.record(

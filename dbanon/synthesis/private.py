@@ -234,7 +234,10 @@ _METHODS = {DP_RANKS: _prepare_ranks, DP_MARGINALS: _prepare_marginals}
 
 
 def plan_columns(table: TypedTable, options: PrivateOptions) -> tuple[PublicColumn, ...]:
-    """Determine the columns' public domains; raises as ``define_public_columns``."""
+    """Determine the columns' public domains.
+
+    Raises the same errors as ``define_public_columns``.
+    """
     require_column_count(len(table.names))
     return define_public_columns(table, options)
 

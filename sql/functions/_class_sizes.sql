@@ -37,7 +37,7 @@ BEGIN
     END LOOP;
     PERFORM dbanon._require_own_code(_class_sizes.relation);
     SELECT string_agg(replace(found.shown, '{}', format('s.%I', found.name)), ', ')
-    INTO columns FROM (@DISPLAY_KEYS@) AS found;
+    INTO columns FROM (@DISPLAY_TEMPLATES@) AS found;
     RETURN QUERY EXECUTE format(
         'SELECT found.size, count(*) FROM (SELECT count(*) AS size FROM %s AS s GROUP BY %s) AS found'
         ' GROUP BY found.size ORDER BY found.size',

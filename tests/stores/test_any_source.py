@@ -92,7 +92,10 @@ def test_another_dialect_is_drawn_with_leave(tmp_path: Path, target: str) -> Non
     assert (report.rows_in, report.rows_out) == (60, 60)
     assert [share for phase, share in phases if phase == "draw"] == [0, 0, 20 / 60, 40 / 60, 1]
     assert report.arguments["kept_columns"] == "client"
-    how = "one statement in a transaction of level SERIALIZABLE, rows counted before and after"
+    how = (
+        "one statement in a transaction at isolation level SERIALIZABLE,"
+        " rows counted before and after"
+    )
     assert report.arguments["drawn"] == {"rows": 60, "how": how}
     notice = f"60 left their database for this program: {how}"
     assert ("original rows", notice) in report.pairs()

@@ -271,7 +271,7 @@ def test_another_makes_the_schema_meanwhile(postgresql: PostgresqlDatabase, mome
             other.execute("CREATE SCHEMA release")
             (other.commit if moment == "made since" else timer.start)()
 
-    with other, pytest.raises(errors.SourceChanged, match='the schema "release" meanwhile'):
+    with other, pytest.raises(errors.SourceChanged, match='the schema "release" in the meantime'):
         postgresql.anonymize(quasi_identifiers=["age"], progress=meanwhile)
     timer.cancel()
     assert {name for schema, name in postgresql.relations() if schema == "release"} == {""}

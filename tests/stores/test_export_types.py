@@ -151,7 +151,7 @@ def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> N
         relation = session.find_source(parse_relation("t"))
         source = session.with_row_locator(relation, ())
         names = [attribute.name for attribute in source.schema.attributes]
-        attributes = session.refine_attributes(source, source.schema.attributes)
+        attributes = session.complete_attributes_from_values(source, source.schema.attributes)
         columns = list(session.read_batches(source, names, 3))
         rows = [piece for _, piece in session.read_rows(source, names, 3)]
     assert isinstance(columns[0], pa.RecordBatch)

@@ -1,9 +1,9 @@
 """The entry point of ``dbanon``: sets up its log and signal handlers before slow imports.
 
 Importing dbanon takes a few tenths of a second, longer on a busy machine. Even if a signal ends the
-command meanwhile, it must log its first and last line and exit with the signal's exit code. This
-module therefore imports only a small part of the standard library, and everything else when needed.
-No module of a command imports this one.
+command in the meantime, it must log its first and last line and exit with the signal's exit code.
+This module therefore imports only a small part of the standard library, and everything else when
+needed. No module of a command imports this one.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class MariadbCatalog(Session):
             return [f"GRANT SELECT ({column_list}) ON {quote_dotted(name)} TO {account}"]
         return []
 
-    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         grants = self.find_missing_write_grants(name)
         if grants:
             raise InsufficientRights(
@@ -314,7 +314,7 @@ class MariadbCatalog(Session):
         )
 
     def require_ledger_rights(self) -> None:
-        """Do nothing: ``require_schema`` checks the rights on the ledger, too."""
+        """Do nothing: ``must_create_schema`` checks the rights on the ledger, too."""
 
     def require_trusted_ledger(self) -> None:
         triggers = self.rows(
@@ -348,6 +348,7 @@ class MariadbCatalog(Session):
             )
         if not changes:
             return
+        # Only the database of the name is used.
         self.make_database(self.ledger_name(""))
         for statement in changes:
             creates_table = statement.startswith("CREATE TABLE")

@@ -6,7 +6,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.extensions.mariadb.dialect import as_text
 
 
-def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
+def expression_as_displayed(attribute: Attribute, column: str) -> tuple[str, ...]:
     """SQL expressions that are all equal exactly if two values are displayed in the same way.
 
     The column's collation has no effect.

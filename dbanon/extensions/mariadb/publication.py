@@ -110,7 +110,7 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
         reverse_renames = [(output.name, output.staging_name), (pending.replaced_name, output.name)]
         _swap(session, output, reverse_renames)
         raise SourceChanged(
-            f"Another session replaced {output.name} meanwhile; nothing was published.",
+            f"Another session replaced {output.name} in the meantime; nothing was published.",
             hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))} to see what it"
             " is now, then run it again.",
         )
@@ -132,11 +132,11 @@ def _require_replaceable(
         return
     if output.replaced_kind is None:
         raise OutputExists(
-            f"Another session created {output.name} meanwhile; nothing was published."
+            f"Another session created {output.name} in the meantime; nothing was published."
         )
     if entries.release_id_of(session, output.name, existing) is None:
         raise OutputNotOurs(
-            f"Another session replaced {output.name} meanwhile; nothing was published."
+            f"Another session replaced {output.name} in the meantime; nothing was published."
         )
     output_table = (output.name.schema, output.name.name)
     for schema, trigger in session.rows(

@@ -32,7 +32,7 @@ from dbanon.errors import (
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb import publication
-from dbanon.extensions.mariadb.display import display_key
+from dbanon.extensions.mariadb.display import expression_as_displayed
 from dbanon.extensions.mariadb.staging import (
     ROW_NUMBER,
     STAGING_OPTIONS,
@@ -73,7 +73,7 @@ class MariadbSession(MariadbStaging):
 
     publication_mode = "swap"
     digest_method = mariadb_dialect.DIGEST_METHOD
-    display_key = staticmethod(display_key)
+    expression_as_displayed = staticmethod(expression_as_displayed)
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
 
@@ -237,7 +237,7 @@ class MariadbSession(MariadbStaging):
         )
         return f"{_SAMPLE} AS s"
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         checks: dict[str, tuple[str, str, str]] = {}

@@ -136,7 +136,7 @@ class DataFrameSource:
         """Return the DataFrame; ``lay_out_rows`` caches it if its rows could change."""
         return relation
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Return the attributes; the declared types are sufficient."""

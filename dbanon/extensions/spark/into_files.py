@@ -79,7 +79,7 @@ class ParquetTarget:
 
         Raises
         ------
-        OutputExists : the directory was created meanwhile.
+        OutputExists : the directory was created in the meantime.
         RecountFailed : see ``ReleaseTarget``.
         """
         staging_path = self._staging_path()

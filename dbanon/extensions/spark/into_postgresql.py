@@ -56,7 +56,7 @@ class PostgresqlTarget:
     release_id: str
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Check the output and the columns' types; raises as ``plan_output`` does."""
+        """Check the output and the columns' types; raises the same errors as ``plan_output``."""
         job, self._source_attributes = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:

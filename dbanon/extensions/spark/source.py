@@ -100,7 +100,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
         column_names = {*job.columns_to_read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.
         read_attributes = [a for a in relation.schema.attributes if a.name in column_names]
-        attributes = source.refine_attributes(relation, read_attributes)
+        attributes = source.complete_attributes_from_values(relation, read_attributes)
         [(snapshot,)] = snapshot_session.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
         queries = pieces.range_queries(snapshot_session, relation, attributes, tasks)

@@ -130,7 +130,10 @@ def _decompress(file: BinaryIO, ending: str, memory_file: BinaryIO, memory_bytes
 def _write_sheet(
     file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory_bytes: int
 ) -> None:
-    """Write a sheet of a workbook as CSV into ``memory_file``; raises as ``open_as_csv``."""
+    """Write a sheet of a workbook as CSV into ``memory_file``.
+
+    Raises the same errors as ``open_as_csv``.
+    """
     try:
         import python_calamine as calamine
     except ModuleNotFoundError:

@@ -177,7 +177,10 @@ class FileRows:
 
     @contextmanager
     def _open_as_csv(self, source_file: SourceFile) -> Iterator[BinaryIO]:
-        """Open a file as uncompressed CSV; raises as ``SourceFile.open`` and ``open_as_csv``."""
+        """Open a file as uncompressed CSV.
+
+        Raises the same errors as ``SourceFile.open`` and ``open_as_csv``.
+        """
         try:
             with (
                 source_file.open(self._memory_bytes) as file,

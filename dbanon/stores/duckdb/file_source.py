@@ -179,7 +179,10 @@ class _FileSession(DuckdbSession):
         require_types(self._untyped_columns, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check also that each column to read has a type; raises as ``require_typed``."""
+        """Check also that each column to read has a type.
+
+        Raises the same errors as ``require_typed``.
+        """
         self.require_typed(columns)
         super().require_rights(source, columns)
 

@@ -49,7 +49,7 @@ from dbanon.stores.duckdb.dialect import (
     to_numpy,
     to_table,
 )
-from dbanon.stores.duckdb.display import display_key
+from dbanon.stores.duckdb.display import expression_as_displayed
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.file_session import FileSession
 
@@ -62,7 +62,7 @@ class DuckdbSession(FileSession):
 
     dialect: ClassVar[Dialect] = dialect
     digest_method = DIGEST_METHOD
-    display_key = staticmethod(display_key)
+    expression_as_displayed = staticmethod(expression_as_displayed)
     read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -359,7 +359,7 @@ class DuckdbSession(FileSession):
             (statements.FILE_ROWS,),
         )
         schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
-        relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
+        relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise row_id_shadowed_error(relation, "rowid")
         self._has_rowid = True
@@ -471,6 +471,7 @@ class DuckdbSession(FileSession):
         return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"
 
     def ensure_ledger(self) -> None:
+        # Only the schema of the name is used.
         self.make_schema(self.ledger_name(""))
         existing_columns: dict[str, list[str]] = {}
         for table, column in self.rows(

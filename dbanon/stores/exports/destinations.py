@@ -302,7 +302,10 @@ def close(file: BinaryIO) -> None:
 def begin(
     destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
-    """Create a file for a destination; raises as ``PendingFile.begin``, ``PendingObject.begin``."""
+    """Create a file for a destination.
+
+    Raises the same errors as ``PendingFile.begin``, ``PendingObject.begin``.
+    """
     if isinstance(destination, Path):
         return PendingFile.begin(destination, tag, release_id, export_number)
     return PendingObject.begin(destination, tag, release_id, export_number)

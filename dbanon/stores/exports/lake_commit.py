@@ -118,7 +118,7 @@ def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
 
 def begin_replacement(table: Any, schema: pa.Schema) -> Any:
     """Begin a transaction that gives a table exactly the columns of a release."""
-    # Do not retry: a retry would overwrite what another run has committed meanwhile.
+    # Do not retry: a retry would overwrite what another run has committed in the meantime.
     properties = {**table.metadata.properties, _RETRIES_PROPERTY: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     transaction = table.transaction()
@@ -129,8 +129,8 @@ def begin_replacement(table: Any, schema: pa.Schema) -> Any:
 def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
     """Return True if a file has the field ids of the table.
 
-    If another run has changed the table's columns meanwhile, the ids differ, and readers of the
-    file would confuse its columns.
+    If another run has changed the table's columns in the meantime, the ids differ, and readers of
+    the file would confuse its columns.
     """
     file_ids = {
         column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema
@@ -206,7 +206,7 @@ def commit_error(
 
 
 def commit_conflict(table: object) -> OutputBusy:
-    """Return the error for a table to which another run has committed meanwhile."""
+    """Return the error for a table to which another run has committed in the meantime."""
     return OutputBusy(
         f"Another commit to {table} came first, so this release was not committed.",
         hint="Run the job again, once nothing else writes to the table.",

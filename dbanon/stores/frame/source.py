@@ -107,7 +107,7 @@ class FrameSource:
         """Return the relation unchanged: a frame does not change during the run."""
         return relation
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Describe the attributes of the kind OTHER, which ``describe`` has skipped."""

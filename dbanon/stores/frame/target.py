@@ -184,7 +184,7 @@ class FrameTarget:
         )
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
     ) -> SourceHistory:
         """Return an empty history: frames have no ledger."""
         return NO_HISTORY

@@ -2,7 +2,7 @@
 
 At READ COMMITTED, the default of psql and pg_cron, each statement of a function has a new snapshot.
 So the first statement copies the needed columns, in record order, into a temporary table, which no
-other session can change. Later statements read the copy and identify its rows by address.
+other session can change. Later statements read the copy and identify its rows by ctid.
 
 This module never commits. Settings come from the SET clauses of the calling SQL function, and end
 with the call.

@@ -9,7 +9,7 @@ from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import SchemaNotFound, TableNotFound, nearest_names
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql.foreign import FOREIGN
+from dbanon.stores.postgresql.foreign import OWNER_IS_UNTRUSTED
 
 # Parameter: oid. Returns oid, schema, name, kind, estimated rows, whether other tables inherit, and
 # whether row-level security applies.
@@ -19,10 +19,12 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relh
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
-# Parameters: oid and column names. Returns the first column whose values cannot be sent as bytes
-# and read back, the type that prevents this, and whether it is a domain inside another type. The
-# type is the column's type or a part of it. It has no binary functions, or is such a domain, whose
-# check could be another role's code.
+# Two kinds of types prevent that a column's values are sent as bytes and read back. The type may be
+# the column's own, or one that it is made of:
+# - types without binary functions;
+# - domains inside another type, because their checks could be another role's code.
+# Parameters: oid and column names. Returns the first column with such a type, the type, and whether
+# it is a domain inside another type.
 TYPES_WITHOUT_PASSTHROUGH = """
 WITH RECURSIVE parts(name, oid, inside) AS (
     SELECT a.attname, a.atttypid, false FROM pg_attribute AS a
@@ -45,7 +47,7 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
-# Parameter: oid. Returns the columns that alone have a unique index.
+# Parameter: oid. Returns the columns that have a single-column unique index.
 UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
     ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -92,13 +94,13 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(b.oid, base.
             THEN (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
                   FROM pg_collation AS l JOIN pg_namespace AS n ON n.oid = l.collnamespace
                   JOIN pg_roles AS o ON o.oid = l.collowner
-                  WHERE l.oid = a.attcollation AND NOT {FOREIGN}) END,
+                  WHERE l.oid = a.attcollation AND NOT {OWNER_IS_UNTRUSTED}) END,
        (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum AS e
         WHERE e.enumtypid = b.oid),
        d.is_foreign,
        (SELECT min(format('type %s of role %s', format_type(s.oid, NULL), o.rolname))
         FROM parts AS s JOIN pg_type AS y ON y.oid = s.oid JOIN pg_roles AS o ON o.oid = y.typowner
-        WHERE s.attnum = a.attnum AND {FOREIGN})
+        WHERE s.attnum = a.attnum AND {OWNER_IS_UNTRUSTED})
 FROM pg_attribute AS a
 JOIN pg_class AS c ON c.oid = a.attrelid
 JOIN pg_type AS t ON t.oid = a.atttypid
@@ -116,7 +118,7 @@ CROSS JOIN LATERAL (
         LEFT JOIN pg_proc AS p ON p.oid = x.oprcode
             OR g.refclassid = 'pg_proc'::regclass AND p.oid = g.refobjid
         JOIN pg_roles AS o ON o.oid IN (y.typowner, p.proowner)
-        WHERE h.attnum = a.attnum AND {FOREIGN}
+        WHERE h.attnum = a.attnum AND {OWNER_IS_UNTRUSTED}
     ) AS is_foreign
 ) AS d
 WHERE a.attrelid = ?::oid
@@ -130,7 +132,8 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.att
        CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
        t.typtype::text, a.atttypmod, a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
        NULL::text, NULL::text[], false, NULL::text,
-       t.typtype = 'b' AND t.typelem = 0::oid AND a.attcollation = t.typcollation AND NOT {FOREIGN}
+       t.typtype = 'b' AND t.typelem = 0::oid AND a.attcollation = t.typcollation
+           AND NOT {OWNER_IS_UNTRUSTED}
 FROM pg_attribute AS a
 JOIN pg_class AS c ON c.oid = a.attrelid
 JOIN pg_type AS t ON t.oid = a.atttypid
@@ -153,7 +156,7 @@ WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= 
 ORDER BY k.position"""
 
 # Parameter: oid. Returns whether a foreign table is among the descendants of a relation: foreign
-# tables often give all rows the same address.
+# tables often give all rows the same ctid.
 FOREIGN_CHILDREN = """
 WITH RECURSIVE below(oid) AS (
     SELECT ?::oid
@@ -206,15 +209,15 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
-# Parameters: schema and name. Returns the number of comments of a relation, which is two if the
-# snapshot also shows a relation that was replaced.
+# Parameters: schema and name. Returns the number of comments on relations of this name: two if the
+# snapshot still shows the replaced relation beside the new one.
 COUNT_COMMENTS = """
 SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
 
-# Relation kinds whose rows are identified by address.
-KINDS_WITH_ADDRESSES = ("r", "m")
+# Relation kinds whose rows are identified by their ctid.
+KINDS_WITH_CTID = ("r", "m")
 RELATION_KINDS = {
     "r": "table",
     "p": "partitioned table",

@@ -146,7 +146,7 @@ class PsycopgSession(PassthroughSession):
         values = ", ".join(
             postgresql_dialect.as_portable(source.attribute(name)) for name in columns
         )
-        keys = ", ".join(self.keys_as_read(source))
+        keys = ", ".join(self.locator_keys_as_integers(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         n_keys = len(locator.types)
         self._recheck_foreign_code()
@@ -252,7 +252,7 @@ class PsycopgSession(PassthroughSession):
         self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
         self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
         [(oid,)] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (f"pg_temp.{table}",))
-        return self.staged_relation(replace(name, staged=statements.FILE_ROWS), int(oid))
+        return self.staged_relation(replace(name, staging_table=statements.FILE_ROWS), int(oid))
 
     def fill_file_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
@@ -426,6 +426,6 @@ class PsycopgSession(PassthroughSession):
                 create_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:
             raise SourceChanged(
-                "Another session has created the ledger meanwhile; nothing was published.",
+                "Another session has created the ledger in the meantime; nothing was published.",
                 hint="Try again.",
             ) from None

@@ -303,7 +303,7 @@ class PostgresqlKeyedSession(PseudonymSession):
             f" FROM {rows} GROUP BY 1) AS p"
         )
 
-    def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
+    def shuffled_join_sql(self, rows: str, values: RelationName) -> tuple[str, str]:
         # The order depends on random secrets of 122 bits, hashed with each row. Several cells share
         # a secret: one per row would take as long as the join.
         random_key = self.random_order_key("s")
@@ -317,8 +317,9 @@ class PostgresqlKeyedSession(PseudonymSession):
         hashed_values = (
             f"SELECT s.*, {value_hash} AS {_VALUE_HASH} FROM {values.quoted} AS s OFFSET 0"
         )
-        from_items = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
-        return from_items, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
+        from_clause = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
+        sort_key = f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
+        return from_clause, sort_key
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())
@@ -326,15 +327,15 @@ class PostgresqlKeyedSession(PseudonymSession):
         [(row_hash,)] = self.rows(COLUMNS_HASH, parameters)
         return str(row_hash)
 
-    def secret_code(self, hashed: str) -> str:
+    def hash_with_secret(self, row_hash: str) -> str:
         # The server generates the secret, and it never leaves the server.
         self.run(
             f"CREATE TEMPORARY TABLE {quote(SHUFFLE)} ON COMMIT DROP"
             f" AS SELECT {self.random_order_key('s')} AS secret"
         )
-        return f"uuid_hash_extended((SELECT secret FROM {quote(SHUFFLE)}), {hashed})"
+        return f"uuid_hash_extended((SELECT secret FROM {quote(SHUFFLE)}), {row_hash})"
 
-    def keys_as_read(self, source: Relation) -> list[str]:
+    def locator_keys_as_integers(self, source: Relation) -> list[str]:
         locator = source.required_locator
         return [
             {
@@ -362,5 +363,5 @@ class PostgresqlPrivateSession(SessionInterface):
         [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
         return spent is not None
 
-    def writes_own_ledger(self) -> bool:
+    def must_write_ledger_directly(self) -> bool:
         return not self.rows(ledger.FIND_RELEASE_WRITER)

@@ -14,7 +14,7 @@ from typing import Any
 
 # Parameters: oid of a relation, and column names. Returns each name with an SQL template for its
 # displayed value, in which {} stands for the column.
-DISPLAY_KEYS = """
+DISPLAY_TEMPLATES = """
 WITH RECURSIVE typed AS (
     SELECT a.attname, t.oid, t.typtype, t.typbasetype, a.atttypmod AS typmod
     FROM pg_class c
@@ -46,7 +46,7 @@ FROM typed d JOIN pg_type t ON t.oid = d.oid
 WHERE d.typtype <> 'd'"""
 
 
-def display_keys(
+def expressions_as_displayed(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
     """Return SQL that distinguishes a column's values as displayed, as a 1-tuple for each column.
@@ -57,6 +57,6 @@ def display_keys(
     oid : oid of the relation that has the columns.
     columns : SQL of each column's values, by column name.
     """
-    rows = look_up(DISPLAY_KEYS, (oid, list(columns)))
+    rows = look_up(DISPLAY_TEMPLATES, (oid, list(columns)))
     templates = {str(name): str(template) for name, template in rows}
     return [(templates[name].replace("{}", column),) for name, column in columns.items()]

@@ -15,8 +15,8 @@ from typing import Any
 
 from dbanon.errors import ForeignCode
 
-# SQL condition: the owner ``o`` is neither the caller nor a superuser.
-FOREIGN = "(NOT o.rolsuper AND o.rolname <> current_user)"
+# SQL condition on ``pg_roles AS o``: this owner is neither the caller nor a superuser.
+OWNER_IS_UNTRUSTED = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
 # SQL condition: a function can do more than compute a value, so it is dangerous in another role's
 # expression. Some built-in functions run SQL or an input function named in their arguments,
@@ -85,7 +85,7 @@ WITH RECURSIVE tree(oid, owner, kind) AS (
     JOIN pg_class AS c ON c.oid = n.next
 ),
 rules AS (
-    SELECT w.oid, t.oid AS relation, {foreign} AS foreign_text, w.ev_action::text AS body
+    SELECT w.oid, t.oid AS relation, {owner_is_untrusted} AS foreign_text, w.ev_action::text AS body
     FROM tree AS t
     JOIN pg_rewrite AS w ON w.ev_class = t.oid AND w.ev_type = '1'
     JOIN pg_roles AS o ON o.oid = t.owner
@@ -143,7 +143,7 @@ parents(oid, part) AS (
     SELECT i.inhparent, a.part FROM parents AS a JOIN pg_inherits AS i ON i.inhrelid = a.oid
 ),
 expressions AS (
-    SELECT t.oid AS relation, {foreign} AS foreign_text, x.tree
+    SELECT t.oid AS relation, {owner_is_untrusted} AS foreign_text, x.tree
     FROM tree AS t
     JOIN pg_roles AS o ON o.oid = t.owner
     CROSS JOIN LATERAL (
@@ -155,7 +155,7 @@ expressions AS (
     ) AS x
     WHERE x.tree IS NOT NULL
     UNION ALL
-    SELECT a.part, {foreign}, p.partexprs::text
+    SELECT a.part, {owner_is_untrusted}, p.partexprs::text
     FROM parents AS a
     JOIN pg_partitioned_table AS p ON p.partrelid = a.oid
     JOIN pg_class AS c ON c.oid = a.oid
@@ -253,7 +253,7 @@ foreign_objects AS (
 )
 SELECT f.relation::regclass::text, f.description, o.rolname::text
 FROM foreign_objects AS f JOIN pg_roles AS o ON o.oid = f.owner
-WHERE {foreign}
+WHERE {owner_is_untrusted}
 UNION
 SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in ' || c.location,
        o.rolname::text
@@ -265,7 +265,7 @@ WHERE c.foreign_text AND {reaches_out}
    OR {looks_for_casts} AND EXISTS (
        SELECT FROM used_types AS s JOIN pg_type AS t ON t.oid = s.oid
        JOIN pg_roles AS o ON o.oid = t.typowner
-       WHERE {foreign}
+       WHERE {owner_is_untrusted}
          -- Built-in SQL functions use the output function if a type has no cast.
          AND (p.prolang <> 14 OR p.pronamespace <> 'pg_catalog'::regnamespace
               OR EXISTS (SELECT FROM pg_cast AS k WHERE t.oid IN (k.castsource, k.casttarget))))
@@ -292,7 +292,7 @@ def belongs_to_other_role(relation: str) -> str:
     relation : SQL of an oid.
     """
     return (
-        f"SELECT {FOREIGN} FROM pg_class AS c JOIN pg_roles AS o ON o.oid = c.relowner"
+        f"SELECT {OWNER_IS_UNTRUSTED} FROM pg_class AS c JOIN pg_roles AS o ON o.oid = c.relowner"
         f" WHERE c.oid = {relation}"
     )
 
@@ -318,7 +318,7 @@ def foreign_code(relation: str) -> str:
     """
     return _FOREIGN_CODE_QUERY.format(
         relation=relation,
-        foreign=FOREIGN,
+        owner_is_untrusted=OWNER_IS_UNTRUSTED,
         reaches_out=_REACHES_OUT,
         looks_for_casts=_LOOKS_FOR_CASTS,
         call_of_columns=_CALL_OF_COLUMNS,

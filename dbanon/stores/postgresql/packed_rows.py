@@ -437,13 +437,13 @@ def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDA
 
     Raises
     ------
-    ValueError : a row has a NULL, or a ``bytea`` of another width.
+    ValueError : a row has a NULL, or a ``bytea`` of a different length.
     """
     rows = np.frombuffer(buffer, _copy_row_type(sql_types))
     columns = []
     for position, sql_type in enumerate(sql_types):
         if (rows[f"length{position}"] != _copy_bytes(sql_type)).any():
-            raise ValueError("a row has a NULL or a value of another width")
+            raise ValueError("a row has a NULL or a value of a different length")
         if sql_type == "tid":
             columns.append(_unpack_key(rows, str(position), sql_type))
         else:

@@ -148,7 +148,7 @@ MIN_PAGES = 64
 
 
 def primary_key_columns(relation: Relation) -> tuple[str, ...]:
-    """Return the columns that identify rows; empty if rows are identified by address."""
+    """Return the columns that identify rows; empty if rows are identified by ctid."""
     locator = relation.required_locator
     expressions = [expression.removeprefix("s.") for expression in locator.expressions]
     key_columns = [
@@ -174,7 +174,7 @@ def range_queries(
     oid = _find_oid(session, relation.name)
     [(_, _, _, relkind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
     is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
-    if relkind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
+    if relkind not in catalog.KINDS_WITH_CTID or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation_to_read.quoted} AS s"]
     if relation.selected_rows is not None:
         system_columns = tuple(dict.fromkeys([*relation.selected_rows.system_columns, "ctid"]))

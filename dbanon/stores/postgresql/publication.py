@@ -64,14 +64,11 @@ class PostgresqlPublication(Session):
     def find_missing_write_grants(self, output: RelationName) -> list[str]:
         return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
 
-    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        return rights.require_schema(self, str(name.schema), strict)
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        return rights.must_create_schema(self, str(name.schema), strict)
 
     def make_schema(self, name: RelationName) -> None:
-        if (
-            rights.make_schema(self, str(name.schema))
-            and name.schema != self.ledger_name("").schema
-        ):
+        if rights.make_schema(self, str(name.schema)) and name.schema != self.ledger_schema:
             warn_caller(schema_created(str(name.schema)))
 
     def create_released(
@@ -105,7 +102,8 @@ class PostgresqlPublication(Session):
                 # The snapshot shows this view's comment and that of a view it replaced in another
                 # session.
                 raise SourceChanged(
-                    f"Another session replaced {output.name} meanwhile; nothing was published.",
+                    f"Another session replaced {output.name} in the meantime; nothing was"
+                    " published.",
                     hint="Try again.",
                 )
             return

@@ -93,8 +93,8 @@ def require_comparable_types(session: Session, source: Relation, columns: Sequen
             ) from None
 
 
-def require_schema(session: Session, schema: str, strict: bool) -> bool:
-    """Check that this role can create tables in a schema; returns whether the schema is missing.
+def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
+    """Return whether a schema is missing; check also this role's rights.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def make_schema(session: Session, schema: str) -> bool:
 
     Raises
     ------
-    SourceChanged : another session created it meanwhile.
+    SourceChanged : another session created it in the meantime.
     """
     if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
         return False
@@ -132,7 +132,7 @@ def make_schema(session: Session, schema: str) -> bool:
         session.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
-            f'Another session created the schema "{schema}" meanwhile.', hint="Try again."
+            f'Another session created the schema "{schema}" in the meantime.', hint="Try again."
         ) from None
     return True
 

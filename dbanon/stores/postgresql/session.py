@@ -48,7 +48,7 @@ from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
-from dbanon.stores.postgresql.display import display_keys
+from dbanon.stores.postgresql.display import expressions_as_displayed
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
@@ -223,7 +223,7 @@ class PostgresqlSession(
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
-        """Return a staging table as a source whose rows are identified by address (``ctid``)."""
+        """Return a staging table as a source whose rows are identified by ``ctid``."""
         self._relations[name] = _Relation(oid, "r", has_children=False)
         schema = catalog.read_schema(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
@@ -284,7 +284,7 @@ class PostgresqlSession(
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
                 raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if relation.kind in catalog.KINDS_WITH_ADDRESSES:
+        if relation.kind in catalog.KINDS_WITH_CTID:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
         raise key_required_error(source)
 
@@ -321,7 +321,7 @@ class PostgresqlSession(
         return postgresql_dialect.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        if source.name.staged is None:
+        if source.name.staging_table is None:
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
@@ -354,13 +354,13 @@ class PostgresqlSession(
             else super().grouping_sql(attribute)
         )
 
-    def display_keys_of(
+    def expressions_as_displayed(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
         existing_relation = self.find_existing(relation)
         if existing_relation is None or existing_relation.oid is None:
             raise self._missing_error(relation)
-        return display_keys(self.look_up, existing_relation.oid, columns)
+        return expressions_as_displayed(self.look_up, existing_relation.oid, columns)
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
         rows = self.rows(catalog.UNIQUE_COLUMNS, (self._relations[source.name].oid,))
@@ -369,7 +369,7 @@ class PostgresqlSession(
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         unscaled_attributes = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
@@ -414,7 +414,7 @@ class PostgresqlSession(
         if len(rows) > 1:
             # This transaction's snapshot shows both the new relation and the one it replaced.
             raise SourceChanged(
-                f"Another session replaced {name} meanwhile; nothing was published.",
+                f"Another session replaced {name} in the meantime; nothing was published.",
                 hint="Try again.",
             )
         return ExistingRelation(*rows[0]) if rows else None

@@ -108,7 +108,7 @@ def commit(
     # The server aborts the transaction once it notices the closed connection.
     connection.invalidate()
     committed: bool | None = None
-    # If a second request to end the run arrives meanwhile, the outcome stays unknown.
+    # If a second request to end the run arrives in the meantime, the outcome stays unknown.
     with suppress(KeyboardInterrupt, SystemExit):
         committed = _query_until_known(connect, str(transaction_id), release_id)
     if committed is False:

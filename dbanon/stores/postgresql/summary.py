@@ -182,7 +182,7 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
 
     Raises
     ------
-    SourceChanged : another session created a relation with this name meanwhile.
+    SourceChanged : another session created a relation with this name in the meantime.
     """
     name = summary.name
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
@@ -191,7 +191,8 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
     except OutputExists:
         # ``plan`` has found no such relation, or has arranged to drop it.
         raise SourceChanged(
-            f"Another session created {name} meanwhile; nothing was published.", hint="Try again."
+            f"Another session created {name} in the meantime; nothing was published.",
+            hint="Try again.",
         ) from None
     if summary.grants is not None:
         rights.restore_grants(session, name, summary.grants)
@@ -211,7 +212,7 @@ def write(
 
     Raises
     ------
-    SourceChanged : another session created a relation with the summary's name meanwhile.
+    SourceChanged : another session created a relation with the summary's name in the meantime.
     """
     name = summary.name
     if summary.replaces_rows:

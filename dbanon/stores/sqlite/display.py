@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbanon.data.schema import Attribute, Kind
 
 
-def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
+def expression_as_displayed(attribute: Attribute, column: str) -> tuple[str, ...]:
     """SQL expressions that are all equal exactly if two values are displayed in the same way."""
     if attribute.kind is Kind.INTEGER:
         return (column,)

@@ -61,7 +61,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
-from dbanon.stores.sqlite.display import display_key
+from dbanon.stores.sqlite.display import expression_as_displayed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -121,7 +121,7 @@ class SqliteSession(SqliteStagingSession):
         "amount": "NUMERIC",
     }
     digest_method = DIGEST_METHOD
-    display_key = staticmethod(display_key)
+    expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
 
@@ -238,7 +238,7 @@ class SqliteSession(SqliteStagingSession):
         threshold = round(share * n_buckets)
         return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
-    def refine_attributes(
+    def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         typed_attributes = [
@@ -355,7 +355,7 @@ class SqliteSession(SqliteStagingSession):
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
         schema = Schema(tuple(dialect.to_attribute(*column, nullable=True) for column in columns))
-        relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
+        relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
         free_names = [name for name in _ROWID_NAMES if name not in column_names]
         if not free_names:
