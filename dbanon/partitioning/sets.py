@@ -75,7 +75,7 @@ class CoarsenedPartition(Partition):
                 groupings.append(grouping)
         return groupings
 
-    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+    def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """The partition into classes, and their coarser classes, int32 (n_classes, n_groupings)."""
         return Partition(self.labels, self.method_counts), np.column_stack(
             self._distinct_groupings()
