@@ -157,7 +157,7 @@ def find_chain_tables(
         if mismatched:
             raise InvalidParameter(
                 "`outputs` must name each further table of the chain, and no other; `kept` may name"
-                f" only these: {', '.join(sorted(mismatched))}.",
+                f" only further tables. This is not so for: {', '.join(sorted(mismatched))}.",
                 hint="Name one output for each of the further tables"
                 f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. In `kept`, name"
                 " only these tables.",
