@@ -51,12 +51,12 @@ class Engine:
         ------
         DbanonError : its class says what went wrong; nothing was published.
         """
+        # Load it first: if a package is missing, no database is read.
+        run_job = load(_RUN_FUNCTIONS[self.name])
         if job.declared == RULES_NOT_READ:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules
 
             job = apply_table_rules(job, open_store(source))
-        report: Report = load(_RUN_FUNCTIONS[self.name])(
-            job, source, target, self.master, self.tasks, self.conf
-        )
+        report: Report = run_job(job, source, target, self.master, self.tasks, self.conf)
         return report
