@@ -293,7 +293,7 @@ def _second_deepest(curve: Sequence[Point]) -> Point:
 
 
 def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
-    """Recommend a point by the rule without limits of ``recommend``."""
+    """Recommend a point as ``recommend`` does without limits."""
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)

@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ChainShown:
-    """A chain as it is displayed, without tags, keys or column values.
+    """A chain as it is displayed, without keys, column values or tags (keyed hashes of persons).
 
     Parameters
     ----------
@@ -315,7 +315,9 @@ def measure(store: Store, name: str, key: str) -> Measured:
 
 
 def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
-    """Withdraw persons, with their entire cells, from all later releases; return the cell count.
+    """Withdraw the cells of persons from all later releases; return the number of cells.
+
+    A cell is a class of the chain, so everyone who shares a class with these persons leaves, too.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class NumberLevels:
         finest = grid.finest
         levels = [Level(finest)]
         if finest.months:
-            wider_cells = [step.cells for step in reversed(grid.coarser)]
+            wider_cells = [grid_step.cells for grid_step in reversed(grid.coarser)]
             levels += [
                 Level(cells)
                 for cells in wider_cells

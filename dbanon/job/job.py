@@ -124,8 +124,8 @@ class Job:
     declared : the digest (a hash) of the table's declared rules if they define the columns;
         ``RULES_NOT_READ`` until they are read, None without rules.
     name : the name of the job in its file; None outside a job file.
-    accept_types : columns whose type may have become one of another kind, such as text instead of a
-        number, since the job's last release.
+    accept_types : columns whose type may have changed to another kind since the job's last release,
+        such as from a number to text.
     expect : expected counts of the source; None for no expectations.
     accept_counts : the names in ``EXPECTATIONS`` that this run need not meet.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
@@ -333,6 +333,7 @@ class Job:
                     f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
+        # Labels of some hierarchies contain column values, which ``local_range`` must allow.
         refuse_labels_with_values(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
         check_normalize(
@@ -347,6 +348,7 @@ class Job:
                 self.entity,
                 self.pseudonyms,
                 in_chain=self.chain is not None,
+                # Rules that were read have set the entity already.
                 has_table_rules=self.declared == RULES_NOT_READ,
             )
         if self.chain is not None and self.declared != RULES_NOT_READ:

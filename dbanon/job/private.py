@@ -172,7 +172,7 @@ class PrivateJob:
     on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
     declared : the digest of the table's rules; always None, because these methods use no rules.
     name : the name of the job in its file; None outside a job file.
-    accept_types : columns whose type may have become one of another kind since the last release.
+    accept_types : columns whose type may have changed to another kind since the last release.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
     run_id : a UUID of the run, for the ledger.
 

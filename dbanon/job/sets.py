@@ -65,7 +65,7 @@ class ColumnSet:
         return cls(tuple(columns), plain.get("k"))
 
     def with_default_k(self, k: int) -> ColumnSet:
-        """Return the set with its k or, if it has none, with the k of the release, ``k``."""
+        """Return the set; a set without a k takes the k of the release, ``k``."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
     def with_released_names(

@@ -43,7 +43,7 @@ def embed_leaves(
 
     Parameters
     ----------
-    n_records : the number of records that will be embedded; it counts for the limit.
+    n_records : the number of records that will be embedded; it counts towards the limit.
     column_statistics : the values that occur in the table.
     attributes, trees : the attributes that have a hierarchy, and the hierarchies.
     n_number_coordinates : the number of each record's other coordinates, those of numbers.
@@ -294,7 +294,7 @@ def _mixed_points(
         )
 
     def build_space(records: NDArray[np.int64]) -> Space:
-        # The embedding itself has a point for each leaf, so it counts for the limit, too.
+        # The embedding itself has a point for each leaf, so it counts towards the limit, too.
         n_points = max(len(records), *(tree.n_leaves for _, tree in tree_attributes))
         embeddings = embed_leaves(
             n_points,

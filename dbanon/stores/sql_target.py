@@ -351,8 +351,8 @@ class SqlTarget:
     ) -> tuple[int, int]:
         """Count the values of ``name`` that several rows share, and those that readers can find.
 
-        Readers can find a value if no other value has rows with the same combinations of values in
-        ``columns``.
+        Readers can find a value if its profile is unique. The profile of a value is the multiset of
+        combinations that its rows have in ``columns``.
         """
         relation = staged_release.relation
         profile_expressions = self.session.columns_as_displayed(relation, columns)

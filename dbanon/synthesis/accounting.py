@@ -2,8 +2,9 @@
 
 Every draw has a price in epsilon or rho, computed by the noise source, and prices add up. Replacing
 one row lowers one count by 1 and raises another one by 1. The counts of a table thus move by 2 in
-the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise). Sums of order
-statistics all move in one direction, by at most the range in both norms.
+the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise). Sums of
+consecutive values in sorted order all move in the same direction, in total by at most the range, so
+the range bounds both norms.
 
 Choosing by the exponential mechanism with scores of sensitivity s costs epsilon = 2 s / scale, and
 rho = epsilon^2 / 8.

@@ -121,7 +121,8 @@ def _private_directories(master: str, settings: Mapping[str, str]) -> str:
     """
     from pyspark import SparkConf, SparkContext
 
-    # This variable overrides Spark's settings files, which only Java can read.
+    # Only Java can read Spark's settings files, so the JVM starts first. It must not inherit this
+    # variable, which would override the setting ``spark.local.dir`` of the session.
     local_dirs = os.environ.pop("SPARK_LOCAL_DIRS", None)
     try:
         spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))

@@ -167,7 +167,7 @@ class PendingFile:
 
     @property
     def staged(self) -> StagedFile:
-        """The temporary path, as for an object."""
+        """The temporary path; corresponds to ``PendingObject.staged``."""
         return self.path
 
     @property

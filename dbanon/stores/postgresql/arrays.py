@@ -158,6 +158,7 @@ def assign_slots(
     keys : int64 (n, m), the keys of the records.
     """
     locator = source.required_locator
+    # With a key map, the keys are ordinals in a staging table, which array statements do not join.
     if not len(keys) or locator.key_map_columns:
         return None
     record_keys = keys[:, 0]
@@ -428,8 +429,8 @@ class PostgresqlArraySession(Session):
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
-        # Labels are stored in key order but needed in class order. Merge joins take a third less
-        # time here than hash joins, which access memory at random.
+        # The staging table of each row's class is in key order, but rows are needed in class order.
+        # Merge joins take a third less time here than hash joins, which access memory at random.
         self.run("SET LOCAL enable_hashjoin = off")
         super().insert(table, values, source, source_columns, joins)
         self.run("SET LOCAL enable_hashjoin = on")

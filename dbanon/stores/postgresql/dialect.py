@@ -112,9 +112,10 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL of the quotient and the remainder of a number or timestamp, divided by its class size.
+    """SQL for quotient and remainder of a value divided by the number of rows in its class.
 
-    The class size is ``n.size``. Decimals and timestamps are first scaled to whole numbers.
+    That number is ``n.size``. Decimals and timestamps are first scaled to whole numbers. The exact
+    sum of a class follows from the sums of both parts.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
