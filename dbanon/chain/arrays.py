@@ -1,6 +1,7 @@
 """Operations on arrays of person tags: sort them, find members, and sum row codes by cell.
 
-A *tag* is the pseudonym under which a chain stores a person (see ``key``).
+A *tag* is the pseudonym under which a chain stores a person (see ``chain.key``). A *cell* is a
+class of a chain (see ``chain.membership``). A *code* is a hash of the retained columns of a row.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def sum_codes(
 
     Parameters
     ----------
-    cells, codes : int64 (n,), the cell and the code of each row.
+    cells : int64 (n,), the cell of each row, from 0.
+    codes : int64 (n,), the code of each row.
     """
     totals, bits = np.zeros(n_cells, np.uint64), codes.view(np.uint64)
     for shift in range(0, 64, _SLICE_BITS):

@@ -1,11 +1,11 @@
-"""Match the persons in the source with members in this process, as arrays.
+"""Match the persons in the source with the members of a chain, using arrays in this process.
 
 This is faster than ``presence`` on databases that export arrays cheaply. These arrays are fetched:
 
 - for each person in the source: the row key, the tag, and a *code*, by which rows can be compared:
   a hash of the columns released unchanged (*retained* columns) and of a secret in the database;
-- for each member: the tag and the cell;
-- for each displayed row: the cell and the code.
+- for each member: the tag and the cell, which is a class of the chain (see ``membership``);
+- for each row of the current release: the cell and the code.
 
 Then the counts per cell are loaded into the database, and those persons that later statements need:
 newcomers, returned persons, and members of cells that may change. ``membership`` and ``returns``
@@ -101,6 +101,7 @@ def match_persons(
 
     Parameters
     ----------
+    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
     retained : the columns released unchanged, which are staged with the persons.
     memory_limit : bytes that matching may take in this process; None for no limit.
 
@@ -134,6 +135,7 @@ def match_persons(
         f"coalesce({sql}, 0)" if locator.columns_to_check else sql for sql in locator.expressions
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
+    # A row without a person gets the tag 0.
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
     names = [statements.kept_column(i) for i in range(len(retained))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)]
@@ -218,10 +220,11 @@ def _match_members(
     is_member = member_indices >= 0
     cell_of_person = np.where(is_member, member_cells[member_indices], 0)
     left_at = np.where(is_member, departures[member_indices], 0)
-    # Departures are numbers of releases; 0 for members who have not left. These are absent unless
-    # they match a person in the source.
-    is_absent = departures == 0
-    n_members = int(is_absent.sum())
+    # A departure is the number of the release at which a member left; 0 if the member has not left.
+    has_not_left = departures == 0
+    n_members = int(has_not_left.sum())
+    # Members who have not left are absent unless they match a person in the source.
+    is_absent = has_not_left.copy()
     is_absent[member_indices[is_member]] = False
     session.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
     is_present = is_member & (left_at == 0)

@@ -35,7 +35,8 @@ def resolve_hierarchies(
 
     Parameters
     ----------
-    measures : the measures of the table, whose values are the leaves of flat hierarchies.
+    column_statistics : the statistics of the table; their values are the leaves of flat
+        hierarchies.
 
     Raises
     ------

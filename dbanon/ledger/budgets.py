@@ -250,7 +250,8 @@ def _close(session: Session, name: str, n_budgets: int) -> None:
 
     Parameters
     ----------
-    n_budgets : how many budgets its source has had so far, which marks the budget as closed.
+    n_budgets : how many budgets its source has had so far. It is stored in the column ``closed``,
+        where 0 means open; different numbers keep (source, unit, closed) unique.
     """
     table = session.ledger_name("budget").quoted
     try:
@@ -392,6 +393,7 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
     # The delta of a budget never changes.
     amount = compute_charge(cost, find(session, name).delta)
     is_spent = session.spend_budget_as_owner(name, str(amount), spending_id)
+    # None if the database has no function that spends with the ledger owner's rights.
     if is_spent is None:
         is_spent = _spend(session, name, amount, spending_id)
     budget = find(session, name)

@@ -213,7 +213,7 @@ def average_class_size(partition: Partition, k: int) -> float:
 
 
 def discernibility(partition: Partition) -> int:
-    """Return the sum of squared class sizes, plus n for each of the suppressed of n records."""
+    """Return the sum of squared class sizes, plus the number of records for each suppressed one."""
     n = len(partition.labels)
     return int((partition.sizes**2).sum()) + n * partition.n_suppressed
 

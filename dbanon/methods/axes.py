@@ -50,7 +50,7 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
 
 
 def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the score of each point, float64 (n, p), on the first principal component."""
+    """Return the score of each point on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)
     direction = vectors[:, -1]

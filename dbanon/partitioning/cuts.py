@@ -25,8 +25,8 @@ from dbanon.spaces.mixed import Axis
 # Number of records from which a direction is computed; more records hardly improve it.
 _DIRECTION_SAMPLE = 10_000
 
-# Number of sampled records per block, to which borders are fitted; lower and upper limit of the
-# number of all sampled records.
+# Size of the sample to which borders are fitted: records per block, and the lower and upper limit
+# of their total.
 _SAMPLED_PER_BLOCK = 500
 _MIN_SAMPLED = 100_000
 _MAX_SAMPLED = 2_000_000
@@ -193,15 +193,17 @@ class Cuts:
                 violates_models is not None and violates_models(block)
             )
 
-        blocks_below: dict[int, list[list[int]]] = {}
+        # For each cut, the blocks on both sides.
+        blocks_of_subtree: dict[int, list[list[int]]] = {}
         # Cuts are numbered from the root, so descendants have larger numbers.
         for cut in reversed(range(len(self.borders))):
             sides = [
-                [[-1 - target]] if target < 0 else blocks_below.pop(target)
+                [[-1 - target]] if target < 0 else blocks_of_subtree.pop(target)
                 for target in self.targets[cut].tolist()
             ]
             for side, other_side in (sides, sides[::-1]):
-                # Several blocks on a side are all large enough: cuts below have joined small ones.
+                # If a side has several blocks, all are large enough: earlier iterations have joined
+                # small ones.
                 while len(side) == 1 and other_side and must_join(side[0]):
                     smallest = min(other_side, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
@@ -214,9 +216,9 @@ class Cuts:
                         # The joined block violates the models; join it with the next smallest one.
                         other_side.remove(smallest)
                         side.append(smallest)
-            blocks_below[cut] = sides[0] + sides[1]
+            blocks_of_subtree[cut] = sides[0] + sides[1]
         block_numbers = np.zeros(self.n_blocks, np.int64)
-        for index, block in enumerate(sorted(blocks_below.get(0, [[0]]))):
+        for index, block in enumerate(sorted(blocks_of_subtree.get(0, [[0]]))):
             block_numbers[block] = index
         return block_numbers
 

@@ -98,8 +98,9 @@ def find_medoids(
     leaves = encode_leaves(microdata, attribute, tree)
     members = partition.members
     labels, nodes = partition.labels[members].astype(np.int64), tree.leaves[leaves[members]]
-    # The distance of two values is the height of their lowest common ancestor. Each edge on the way
-    # from a value to the root adds its height for every record of the class outside its subtree.
+    # The distance of two values is the height of their lowest common ancestor. On the way from a
+    # value to the root, the edge from a node to its parent adds the difference of their heights for
+    # every record of the class that is not below the node.
     distance_sums = np.zeros(len(members), np.int64)
     for _ in range(tree.height):
         _, group_of_member, group_sizes = np.unique(
@@ -148,6 +149,7 @@ def _release_record_values(
     values = np.array([*microdata.categories[column], ""], object)
     codes = microdata.codes[records, column]
     missing = None if not (codes < 0).any() else codes < 0
+    # The released values are texts, also if a number was read as a category (``nominal``).
     if attribute.kind is not Kind.CATEGORY or attribute.nominal:
         attribute = replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED, nominal=False)
     return ReleasedColumn(attribute, values[codes], missing)

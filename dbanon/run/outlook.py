@@ -397,11 +397,16 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
     columns, job = planned.roles.columns, planned.job
     n_coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
-    limit_bytes = require_memory(
-        rows, len(columns), job.memory_limit, "would be read", on_disk, n_coded
+    needed_bytes = require_memory(
+        rows,
+        len(columns),
+        job.memory_limit,
+        read_phrase="would be read",
+        on_disk=on_disk,
+        n_coded=n_coded,
     )
     return (
-        limit_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
+        needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
     )
 
 

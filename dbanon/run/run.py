@@ -99,10 +99,13 @@ def run(
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
+    # For the report: how many persons share what several rows of a person show together, and what
+    # several releases show together.
     joint_counts: dict[str, Any] = {}
 
     def check(staged_release: W, counts: Counts) -> RecountResult:
-        def count_classes(name: str) -> tuple[int, int]:
+        def count_classes_below_k(name: str) -> tuple[int, int]:
+            """Count the classes, and those with fewer than k values in a column."""
             return source.count_classes_below_k(draft, merge_equal_classes(draft, counts), name)
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
@@ -125,7 +128,8 @@ def run(
             verdict=verdict,
             disclosive_columns=disclosive_columns,
             linking=find_linking_columns(columns, disclosive_columns),
-            few_persons=spellings or find_few_persons(planned, count_classes),
+            # There are spellings only if k counts persons, and few persons only if it counts rows.
+            few_persons=spellings or find_few_persons(planned, count_classes_below_k),
             identifiers=identifiers,
             homogeneity=measure_homogeneity(planned, draft.release.names, count_homogeneous),
         )
@@ -275,6 +279,7 @@ def read_and_cluster(
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
+            # Spread the rows of each person over layers; no class crosses layers.
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
@@ -310,7 +315,10 @@ def _merge_indistinguishable_classes(
     microdata: Microdata,
     clustering: ClusteringResult,
 ) -> ClusteringResult:
-    """Merge classes until the models hold for the classes that readers can distinguish."""
+    """Merge classes until the models hold for the classes that readers can distinguish.
+
+    The resulting classes are also coarsened for the sets of columns in ``also_k``.
+    """
     has_entities = microdata.entities is not None
     while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous = clustering

@@ -69,8 +69,8 @@ class PersonsSession(SessionInterface):
     ) -> EntityCount:
         """Stage the released values and the person of each row, and count the persons per class.
 
-        The values are staged in their types in the release, so that classes are those that readers
-        see.
+        The values are staged with the types that they have in the release, so that the classes are
+        those that readers see.
 
         Parameters
         ----------
@@ -80,7 +80,8 @@ class PersonsSession(SessionInterface):
             ``insert``.
         further_columns : SQL type and SQL expression of other columns to stage. If there are any,
             the result includes the number of persons in each class.
-        keys : for each column of a class, SQL over the alias s that distinguishes its values.
+        keys : for each column that defines a class, SQL expressions over the alias s to group by;
+            see ``columns_as_displayed``.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
         types = [self.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
@@ -107,11 +108,12 @@ class PersonsSession(SessionInterface):
     def stage_release_persons(
         self, keys: Sequence[tuple[str, ...]], identifiers_table: str, hash_sql: str
     ) -> None:
-        """Stage the hashes of the persons in each class; call ``recount_entities`` before.
+        """Stage the hashes of the persons in each class; call ``recount_entities`` first.
 
         Parameters
         ----------
-        keys : for each column of a class, SQL over the alias s that distinguishes its values.
+        keys : for each column that defines a class, SQL expressions over the alias s to group by;
+            see ``columns_as_displayed``.
         identifiers_table : the staging table with the dictionary of person identifiers.
         hash_sql : SQL for an identifier's hash, over the alias s.
         """
@@ -127,9 +129,11 @@ class PersonsSession(SessionInterface):
         k: int,
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
-        """Count persons by their joint history: the classes in which they are in several releases.
+        """Count persons by their joint history, i.e. their classes in several releases.
 
-        Returns None if this database cannot count them, so that the client must do it.
+        Returns the number of persons, of those whose joint history fewer than k persons share, and
+        of those whose joint history is unique. Returns None if this database cannot count them, so
+        that the client must do it.
 
         Parameters
         ----------
@@ -152,7 +156,8 @@ class PersonsSession(SessionInterface):
 
         Parameters
         ----------
-        keys : for each column of a class, SQL over the alias s that distinguishes its values.
+        keys : for each column that defines a class, SQL expressions over the alias s to group by;
+            see ``columns_as_displayed``.
         """
         rows = self.rows(recount_statements.recount_entities(keys))
         return EntityCount(
@@ -256,7 +261,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         """
 
     def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Return whether the output's schema is missing; check also the role's rights.
+        """Check the role's rights, and return whether the output's schema is missing.
 
         Without roles or schemas, nothing is checked, and the result is False.
 

@@ -72,7 +72,12 @@ class NumericDomain:
     def aggregate_persons(
         self, values: NDArray[Any], person_ids: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Average the values of each person, float64; ``person_ids``, int64 (n,), from 0."""
+        """Return the mean value of each person, float64 (n_persons,).
+
+        Parameters
+        ----------
+        person_ids : int64 (n,), the person of each value, numbered from 0.
+        """
         means: NDArray[np.float64] = np.bincount(person_ids, values) / np.bincount(person_ids)
         return means
 
@@ -103,7 +108,7 @@ class NumericDomain:
         return bool(((numbers >= low) & (numbers <= high)).all())
 
     def _to_scale(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take logarithms if ``is_logarithmic`` is set; log(x + 1) for integers from 0."""
+        """Take logarithms if ``is_logarithmic`` is set; log(x + 1) if the low bound is 0."""
         if not self.is_logarithmic:
             return numbers
         logarithms: NDArray[np.float64] = np.log1p(numbers) if self.low == 0 else np.log(numbers)

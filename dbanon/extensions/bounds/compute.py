@@ -55,7 +55,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
 def evaluate_bound(
     microdata: Microdata, planned: Plan, release: Release, tick: Tick
 ) -> dict[str, Any]:
-    """Compute the certificate of a release, for its report, and by how much its loss exceeds it."""
+    """Compute a release's certificate, and by how much its loss exceeds it, for the report."""
     labels = release.partition.labels
     records = np.flatnonzero(labels >= 0)
     certificate = compute_bound(

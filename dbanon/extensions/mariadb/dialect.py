@@ -37,7 +37,7 @@ _POINT_HEADER = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT_BYTES = len(_POINT_HEADER) + 16
 UNKNOWN_DOUBLE_FORMAT = "This server stores floating-point numbers in an unknown format."
 
-# Parts of the SQL for all databases, by what MariaDB needs instead.
+# Fragments of the SQL for all databases, each with what replaces it for MariaDB.
 _REPLACEMENTS = {
     " AS TEXT)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",

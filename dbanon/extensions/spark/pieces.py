@@ -219,7 +219,12 @@ def build_class_guard(microdata: Microdata, partition: Partition, context: Table
     """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
     released_codes, frequencies = code_released_values(
-        microdata, partition, context.policy.models, attributes, context.record_statistics, None
+        microdata,
+        partition,
+        context.policy.models,
+        attributes,
+        context.record_statistics,
+        memory_limit=None,
     )
     return build_guard(microdata, context.policy, released_codes, frequencies)
 

@@ -164,7 +164,7 @@ def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None
         {"dates": list(DATE_STEPS)},
         {"mask": True},
     )
-    return choice if is_offered and choice.to_job_file("") == hierarchy else None
+    return choice if is_offered and choice.to_job_file(suggested_file="") == hierarchy else None
 
 
 def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[str]:

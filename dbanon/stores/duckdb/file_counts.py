@@ -1,4 +1,4 @@
-"""Recounts of exported files: DuckDB reads them, while another library (Arrow) has written them."""
+"""Recounts of exported files: DuckDB reads the files, which a different library (Arrow) wrote."""
 
 from __future__ import annotations
 

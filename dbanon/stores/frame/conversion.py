@@ -250,7 +250,7 @@ def alignment_of(
     Parameters
     ----------
     released : the table returned to the caller; its types may differ from those in the run.
-    names : the quasi-identifiers. Digests of their values recognize the two tables later.
+    names : the quasi-identifiers. Digests of their values identify the two tables later.
     original_positions : int64 (r,), the position in ``original`` of each released row's original.
     hierarchies : the run's hierarchies, by column.
     """

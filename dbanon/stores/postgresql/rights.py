@@ -94,7 +94,7 @@ def require_comparable_types(session: Session, source: Relation, columns: Sequen
 
 
 def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
-    """Return whether a schema is missing; check also this role's rights.
+    """Check this role's rights to create tables in a schema; return whether the schema is missing.
 
     Raises
     ------
@@ -144,6 +144,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     ------
     InsufficientRights : a right is missing; the hint says what to grant.
     """
+    # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
     missing_privileges = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
     if missing_privileges:
         [(user,)] = look_up("SELECT current_user::text")
@@ -211,6 +212,7 @@ def find_missing_write_grants(session: Session, schema: str) -> list[str]:
         statements.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
     if privileges and not all(privileges[0]):
         statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
+    # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
     missing_privileges = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
     if any(name.endswith("the database") for name in missing_privileges):
         statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")
