@@ -79,7 +79,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
     return [
         *describe_column_sets(arguments),
-        *([("suppressed cells of rare patterns", cells)] if cells else []),
+        *([("rare cells released as NULL", cells)] if cells else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),
     ]
 

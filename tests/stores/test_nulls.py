@@ -309,4 +309,4 @@ def test_a_command_and_a_job_merge(
         done = CliRunner().invoke(main, ["report", database.url, "release.again", "-o", str(file)])
         assert done.exit_code == 0, done.output
     assert "values of rare patterns" in page.read_text()
-    assert "suppressed cells of rare patterns" in text.read_text()
+    assert "rare cells released as NULL" in text.read_text()
