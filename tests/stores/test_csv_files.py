@@ -296,6 +296,34 @@ def test_the_plan_has_the_former_key_of_a_format_too(tmp_path: Path) -> None:
     assert all(column["text_format"] == column["told"] for column in columns)
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["7"] * 12 + ["n/a, unknown"] * 6, "whole numbers"),
+        (["7", "12"] * 6 + ["0.5 g"] * 6, "whole numbers"),
+        (["7,5"] * 6 + ["7"] * 6 + ["n/a"] * 6, "numbers with a decimal comma"),
+    ],
+)
+def test_texts_of_another_form_do_not_decide(
+    tmp_path: Path, texts: list[str], expected: str
+) -> None:
+    """A comma in a remark makes no column one of decimal commas."""
+    path = tmp_path / "doses.csv"
+    rows = [f'{index % 3},"{text}"' for index, text in enumerate(texts)]
+    path.write_text("\n".join(["age,dose", *rows]) + "\n")
+    plan = dbanon.plan(
+        f"file:{path}",
+        table="doses",
+        quasi_identifiers=["age"],
+        keep=["dose"],
+        k=3,
+        output="release.doses",
+        types={"dose": "text"},
+    )
+    [dose] = [column for column in plan.to_dict()["file_columns"] if column["name"] == "dose"]
+    assert f"look like {expected}" in dose["text_format"]
+
+
 def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
     text = path.read_text(encoding="utf-8-sig")

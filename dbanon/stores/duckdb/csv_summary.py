@@ -92,7 +92,9 @@ def description_query(column: str, reading: Reading) -> str:
     counts = [f"count({column})"]
     for text_format in _text_formats(column, reading):
         counts.append(f"count(*) FILTER (WHERE {text_format.condition})")
-        counts.append(f"coalesce(bool_or({text_format.required_condition or 'true'}), false)")
+        # One of the values of this format must meet the requirement, not any other text.
+        required_condition = text_format.required_condition or "true"
+        counts.append(f"coalesce(bool_or({text_format.condition} AND {required_condition}), false)")
     return ", ".join(counts)
 
 
