@@ -49,7 +49,8 @@ class Engine:
 
         Raises
         ------
-        DbanonError : its class says what went wrong; nothing was published.
+        DbanonError : its class says what went wrong. Nothing was published, unless it is an
+            OutcomeUnknown.
         """
         # Load it first: if a package is missing, no database is read.
         run_job = load(_RUN_FUNCTIONS[self.name])

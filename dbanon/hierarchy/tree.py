@@ -456,8 +456,8 @@ class Hierarchy:
 
 def _convert_pair(pair: Any) -> tuple[str, str | None]:
     """Convert the labels of a pair [child, parent] to text; raises TypeError as ``from_json``."""
-    if not isinstance(pair, (list, tuple)):
-        raise TypeError("a pair of labels must be a list")
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise TypeError("a pair of labels must be a list of two")
     child, parent = pair
     return _label_of(child), None if parent is None else _label_of(parent)
 

@@ -32,6 +32,8 @@ TYPES = (
     "boolean",
 )
 _TYPE_PATTERN = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DATE_FORMAT})"
+# The most digits of a decimal in DuckDB, which reads CSV files.
+_MAX_DIGITS = 38
 _DOCS_PAGE = "jobs.md#how-csv-is-read"
 
 
@@ -186,6 +188,16 @@ class Reading:
                 hint="Set `decimal` to the decimal mark and `thousands` to the thousands separator,"
                 " and make them differ.",
             )
+        for name, type_name in self.types.items():
+            if not type_name.startswith("decimal("):
+                continue
+            n_digits, n_decimals = map(int, re.findall("[0-9]+", type_name))
+            if not max(n_decimals, 1) <= n_digits <= _MAX_DIGITS:
+                raise InvalidParameter(
+                    f'No number is of the type that is given for column "{name}": {type_name}.',
+                    hint=f"Write up to {_MAX_DIGITS} digits, and no more decimals than digits, as"
+                    " in decimal(18,2).",
+                )
 
     @property
     def non_default_options(self) -> tuple[str, ...]:

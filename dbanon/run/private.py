@@ -321,8 +321,9 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
             return budget, stack.enter_context(store.session(write=True))
 
         report = release(Spender(planned, spend_and_begin))
+        # No progress is reported after the commit: an exception there would deny the release.
         report_progress("write", 1.0)
-    report_progress("verify", 1.0)
+        report_progress("verify", 1.0)
     return report
 
 
@@ -336,7 +337,10 @@ def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
     """Spend in a separate transaction; retry if another session spent at the same moment."""
     for attempt in range(MAX_SPEND_ATTEMPTS):
         try:
-            with store.session(write=True) as session:
+            with (
+                thread_connections().preliminary_commits(),
+                store.session(write=True) as session,
+            ):
                 return spend(session, planned)
         except SourceChanged:
             if attempt + 1 == MAX_SPEND_ATTEMPTS:

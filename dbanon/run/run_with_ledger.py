@@ -118,7 +118,8 @@ def run_in_transactions(
 
     Raises
     ------
-    DbanonError : its class says what went wrong; nothing was published.
+    DbanonError : its class says what went wrong. Nothing was published, unless it is an
+        OutcomeUnknown.
     """
     require_destination(job, source, target)
     # Provide spill space first, so that databases remove their spilled files before the directory

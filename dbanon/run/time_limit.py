@@ -44,7 +44,7 @@ def limit_time(
     def time_limit_error() -> TimeLimit:
         is_clustering = current_phase == "cluster"
         return TimeLimit(
-            f"The run took longer than {limit_seconds:g} seconds, and was rolled back.",
+            f"The run took longer than {limit_seconds:g} seconds; nothing was published.",
             hint="Raise the limit (`time_limit`), or use a faster `method`."
             if is_clustering
             else "The time passed while the run waited for the database, or for its rows. Check"
@@ -55,7 +55,7 @@ def limit_time(
     def timed_progress(phase: str, share: float) -> None:
         nonlocal current_phase
         current_phase = phase
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and not thread_connections().is_committed:
             raise time_limit_error()
         if progress is not None:
             progress(phase, share)

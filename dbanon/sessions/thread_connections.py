@@ -85,6 +85,8 @@ class ThreadConnections:
     ----------
     is_server_silent : whether a server did not answer in time and has not been reached since.
     is_committed : whether the release is committed, so that the time limit no longer applies.
+    commits_publish : False while a commit does not publish the release, so that the run can still
+        end after it.
     """
 
     def __init__(self) -> None:
@@ -94,6 +96,19 @@ class ThreadConnections:
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
         self.is_server_silent = self.is_committed = False
+        self.commits_publish = True
+
+    @contextlib.contextmanager
+    def preliminary_commits(self) -> Iterator[None]:
+        """Let the time limit and interrupts outlast the commits in the block.
+
+        These commits do not publish the release: they record, for example, what it will spend.
+        """
+        self.commits_publish = False
+        try:
+            yield
+        finally:
+            self.commits_publish = True
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -139,7 +154,7 @@ class ThreadConnections:
 
     def lift_limit(self) -> None:
         """Lift the time limit once the release is committed."""
-        if not self._scope_depth:
+        if not self._scope_depth or not self.commits_publish:
             return
         self.is_committed = True
         if self._limit_timer is not None:

@@ -313,6 +313,11 @@ COMMANDS = (
 
 FILES = (
     Steps(
+        "Write up to {} digits, and no more decimals than digits, as in decimal(18,2).",
+        csv(CSV, types={"age": "decimal(40,2)"}),
+        [csv(CSV, types={"age": "decimal(18,2)"})],
+    ),
+    Steps(
         "Name a CSV or JSON file, in UTF-8.",
         with_hierarchy("a;größer\nb;größer\nc;größer\nd;größer\ne;größer\n".encode("latin-1")),
         [with_hierarchy("a;größer\nb;größer\nc;größer\nd;größer\ne;größer\n".encode())],

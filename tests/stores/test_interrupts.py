@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
 from tests.prerequisites import skip_case
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
@@ -49,6 +50,15 @@ def test_another_ends_the_block(moment: str) -> None:
     """When it came before, or when nothing was committed after all."""
     with handler(signal.SIGINT, signal.default_int_handler), pytest.raises(KeyboardInterrupt):
         committed_at(moment)
+
+
+def test_a_run_ends_after_a_commit_that_publishes_nothing() -> None:
+    with (
+        handler(signal.SIGINT, signal.default_int_handler),
+        pytest.raises(KeyboardInterrupt),
+        thread_connections().preliminary_commits(),
+    ):
+        committed_at("late")
 
 
 def test_a_signal_without_a_handler_stays_so() -> None:

@@ -23,6 +23,7 @@ from dbanon.errors import (
     NoiseTooLarge,
     RecountFailed,
     SourceChanged,
+    TimeLimit,
     UnsupportedType,
 )
 from dbanon.job.private import build_private_job
@@ -274,6 +275,35 @@ def test_rows_that_come_between_end_the_run_and_it_stays_spent(
     [only] = dbanon.show_budget(budgeted.url, "magic").spendings
     assert (only.state, only.release_id) == ("spent", None)
     assert dbanon.releases(budgeted.url) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGINT])
+@pytest.mark.usefixtures("interrupts")
+def test_the_time_limit_and_interrupts_outlast_the_spending(
+    budgeted: Database, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write = private.write_rows
+
+    def write_too_long(*arguments: Any) -> None:
+        os.kill(os.getpid(), number)
+        write(*arguments)
+
+    monkeypatch.setattr(private, "write_rows", write_too_long)
+    with pytest.raises(TimeLimit if number == signal.SIGALRM else KeyboardInterrupt):
+        release(budgeted, time_limit=1000)
+    assert (spent(budgeted), dbanon.releases(budgeted.url)) == (1.0, [])
+
+
+def test_an_exception_of_the_caller_never_follows_the_commit(budgeted: Database) -> None:
+    """Progress is reported before the commit, so an exception there means that nothing is out."""
+
+    def give_up(phase: str, share: float) -> None:
+        if (phase, share) == ("verify", 1.0):
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        release(budgeted, progress=give_up)
+    assert (spent(budgeted), dbanon.releases(budgeted.url)) == (1.0, [])
 
 
 _KILLED = """

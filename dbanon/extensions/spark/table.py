@@ -79,7 +79,8 @@ def anonymize_table(
 
     Raises
     ------
-    DbanonError : of the class that describes the problem; nothing was published.
+    DbanonError : of the class that describes the problem. Nothing was published, unless it is an
+        OutcomeUnknown.
     """
     check_method(options)
     roles = {
@@ -122,7 +123,8 @@ def run_on_spark(
 
     Raises
     ------
-    DbanonError : of the class that describes the problem; nothing was published.
+    DbanonError : of the class that describes the problem. Nothing was published, unless it is an
+        OutcomeUnknown.
     """
     start_seconds = time.perf_counter()
     require_session(session)

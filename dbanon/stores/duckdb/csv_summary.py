@@ -92,9 +92,11 @@ def description_query(column: str, reading: Reading) -> str:
     counts = [f"count({column})"]
     for text_format in _text_formats(column, reading):
         counts.append(f"count(*) FILTER (WHERE {text_format.condition})")
-        # One of the values of this format must meet the requirement, not any other text.
-        required_condition = text_format.required_condition or "true"
-        counts.append(f"coalesce(bool_or({text_format.condition} AND {required_condition}), false)")
+        meets_requirement = "true"
+        if text_format.required_condition:
+            # A value of this format must meet the requirement, not any other text.
+            meets_requirement = f"({text_format.condition}) AND {text_format.required_condition}"
+        counts.append(f"coalesce(bool_or({meets_requirement}), false)")
     return ", ".join(counts)
 
 

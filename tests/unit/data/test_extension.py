@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ import dbanon
 from dbanon.data import extension
 from dbanon.data.extension import Command, Database, Extension
 from dbanon.doors.cli.main import main
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.run.open import supports_chains, supports_view_releases
 from dbanon.stores.duckdb.store import DuckdbStore
 
@@ -128,6 +129,24 @@ def test_an_entry_point_must_name_an_extension(toy: ModuleType) -> None:
 def test_an_unknown_kind_of_database_is_refused_as_before() -> None:
     with pytest.raises(InvalidParameter, match=r"There is no store for|fetched"):
         dbanon.verify("oracle+oracledb://anna@host/app", "release.people")
+
+
+def test_every_location_in_the_records_leads_to_a_function() -> None:
+    """A renamed function would otherwise be missed only where it is used."""
+    locations = [
+        location
+        for built_in in extension.built_in_extensions()
+        for location in (
+            *(database.open_store for database in built_in.databases),
+            *(command.location for command in built_in.commands.values()),
+            *built_in.engines.values(),
+            *built_in.evaluations.values(),
+        )
+    ]
+    assert len(locations) >= len(extension.BUILT_IN)
+    for location in locations:
+        with suppress(MissingDependency):
+            assert callable(extension.load(location)), location
 
 
 def test_importing_the_records_imports_no_driver() -> None:
