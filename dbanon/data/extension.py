@@ -1,4 +1,4 @@
-"""Extensions: databases and commands that a part of dbanon, or another package, adds to the core.
+"""Extensions: what a part of dbanon, or another package, adds to the core.
 
 The core imports no extension. Each extension has a record, an ``Extension``, which names locations
 in the form ``module:name``. These are imported on first use, so that reading all records is cheap.
@@ -16,7 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("attacks", "bounds", "mariadb", "spark", "workbench")
+BUILT_IN = ("attacks", "bounds", "lakes", "mariadb", "spark", "workbench")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -59,13 +59,36 @@ class Command:
 
 
 @dataclass(frozen=True)
+class TableFormat:
+    """A kind of table outside of databases, such as those of lakes, named by a prefix.
+
+    Parameters
+    ----------
+    prefix : what sources and exports of this kind begin with, such as ``iceberg:``.
+    label : its name in messages, such as "Iceberg".
+    open_origin : location of a function that takes the text after the prefix, and the policy for
+        files of other accounts (see ``dbanon.data.files``). It returns an ``Origin``.
+    reads_folders : True if the text after the prefix can be a folder on this machine.
+    parse_destination : location of a function that takes the text after the prefix of an export's
+        path. It returns a ``TableDestination``. Empty if such tables cannot be written.
+    """
+
+    prefix: str
+    label: str
+    open_origin: str
+    reads_folders: bool = False
+    parse_destination: str = ""
+
+
+@dataclass(frozen=True)
 class Extension:
-    """The record of an extension: the databases and commands that it adds.
+    """The record of an extension: what it adds to the core.
 
     Parameters
     ----------
     name : its name, for error messages.
     databases : the kinds of databases that it opens.
+    table_formats : the kinds of tables outside of databases that it reads or writes.
     commands : its commands, by name.
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
@@ -77,6 +100,7 @@ class Extension:
 
     name: str
     databases: tuple[Database, ...] = ()
+    table_formats: tuple[TableFormat, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
     evaluations: Mapping[str, str] = field(default_factory=dict)
@@ -150,6 +174,25 @@ def find_database(url_name: str) -> Database | None:
         for database in extension.databases:
             if url_name in database.url_names:
                 return database
+    return None
+
+
+def find_table_format(location: str, *, writable_only: bool = False) -> TableFormat | None:
+    """Find the kind of table that a source or an export's path names; None if it names no table.
+
+    Parameters
+    ----------
+    location : a path, a URL, or a prefix followed by the name of a table.
+    writable_only : True to find only kinds of tables that exports can write.
+    """
+    prefix, colon, name = location.partition(":")
+    if not colon or name.startswith("//"):
+        return None
+    for extension in all_extensions():
+        for table_format in extension.table_formats:
+            if table_format.prefix == prefix + colon:
+                is_writable = bool(table_format.parse_destination)
+                return table_format if is_writable or not writable_only else None
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dbanon.data.extension import find_table_format
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import is_text
 from dbanon.errors import InvalidParameter
@@ -18,15 +19,8 @@ FORMULAS = ("error", "escape", KEEP)
 # Separators of CSV, by their names in a job file.
 SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
 DECIMALS = (".", ",")
-# Prefix of a path that names an Iceberg table, for exports and sources.
-ICEBERG = "iceberg:"
 
 _PATH_HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
-
-
-def is_iceberg_table(path: str) -> bool:
-    """True if an export's path names a table in an Iceberg catalog."""
-    return path.startswith(ICEBERG)
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,9 @@ class Export:
         path: Any = self.path
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_PATH_HINT)
-        if is_iceberg_table(self.path):
-            self._apply_iceberg_format()
+        table_format = find_table_format(self.path, writable_only=True)
+        if table_format is not None:
+            self._apply_table_format(table_format.label)
         if not self.format:
             extension = self.path.rpartition(".")[2].lower()
             if extension not in FORMATS:
@@ -102,13 +97,13 @@ class Export:
                 " replaces the previous one."
             )
 
-    def _apply_iceberg_format(self) -> None:
+    def _apply_table_format(self, label: str) -> None:
         """Set the format to Parquet, and refuse options that apply to files only."""
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
-                "An export to Iceberg must be Parquet, without {release} in its path.",
+                f"An export to {label} must be Parquet, without {{release}} in its path.",
                 hint="Leave out {release}, keep_last and format: each release becomes a snapshot of"
-                " the table. Iceberg's tools expire older snapshots.",
+                f" the table. {label}'s tools expire older snapshots.",
             )
         object.__setattr__(self, "format", PARQUET)
 

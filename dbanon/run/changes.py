@@ -21,7 +21,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.exports import destinations
-from dbanon.stores.lake_catalog import open_catalogs
+from dbanon.stores.shared_clients import keep_clients_open
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
@@ -108,7 +108,7 @@ class Changes:
     files: tuple[PlannedFile, ...]
 
 
-@open_catalogs()
+@keep_clients_open()
 def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
@@ -214,7 +214,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
     return bool(comparison.unchanged)
 
 
-@open_catalogs()
+@keep_clients_open()
 def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""
     try:

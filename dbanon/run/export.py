@@ -39,10 +39,10 @@ from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import count_file
-from dbanon.stores.exports import destinations, formats, lake_commit, problems
+from dbanon.stores.exports import destinations, formats, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
 from dbanon.stores.interrupts import interruptible
+from dbanon.stores.objects import ObjectPath
 from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
@@ -144,10 +144,13 @@ class Exporter:
             attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
             class_columns = staged_release.draft.columns
             try:
+                file_schema = arrow_schema(attributes)
+                if destinations.is_table(path):
+                    file_schema = path.add_field_ids(file_schema)
                 formats.write(
                     pending.file,
                     export,
-                    with_field_ids(path, arrow_schema(attributes)),
+                    file_schema,
                     batches(attributes, row_batches, _BATCH_ROWS),
                     quasi_identifiers=class_columns,
                     metadata=_build_metadata(report, class_columns),
@@ -159,7 +162,11 @@ class Exporter:
                 pending.path, export, attributes, count_requests, counts, guarantee.models
             )
             try:
-                older_versions = count_older_versions(path, self._checked_status.get(path))
+                older_versions = (
+                    {"older_versions": path.count_older_versions(self._checked_status.get(path))}
+                    if destinations.is_table(path)
+                    else {}
+                )
                 pending.upload()
             except OSError as error:
                 raise problems.write_error(path.parent, error) from None
@@ -193,7 +200,7 @@ class Exporter:
                     self._publish_file(pending)
             except (DbanonError, OSError) as raised:
                 # Drop the traceback: it would make a reference cycle of this frame and the error.
-                error = lake_commit.commit_error(
+                error = problems.commit_error(
                     pending.staged, pending.destination, raised.with_traceback(None)
                 )
                 if self._database.is_persistent:
@@ -319,7 +326,7 @@ class Exporter:
                     )
             except (DbanonError, OSError) as error:
                 _warn_pending(
-                    path, destination or path, lake_commit.commit_error(path, destination, error)
+                    path, destination or path, problems.commit_error(path, destination, error)
                 )
 
     def _delete_old_files(self) -> None:
@@ -343,7 +350,7 @@ class Exporter:
             ]
             for path, entry in existing_files[export.keep_last - 1 :]:
                 # ``keep_last`` is refused for tables, whose snapshots are the releases.
-                assert not isinstance(path, IcebergTable)
+                assert isinstance(path, (Path, ObjectPath))
                 if destinations.sha256(path) == entry["sha256"]:
                     path.unlink(missing_ok=True)
 

@@ -42,10 +42,10 @@ def open_exporter(job: Job, database: Store) -> Iterator[Exporter | None]:
         yield None
         return
     from dbanon.run.export import Exporter
-    from dbanon.stores.lake_catalog import open_catalogs
+    from dbanon.stores.shared_clients import keep_clients_open
 
     exporter = Exporter(job, database)
-    with open_catalogs():
+    with keep_clients_open():
         exporter.finish_earlier_runs()
         try:
             yield exporter

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.data.extension import Database, find_database, installed_extensions, load
+from dbanon.data.extension import (
+    Database,
+    find_database,
+    find_table_format,
+    installed_extensions,
+    load,
+)
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
 from dbanon.job.reading import DEFAULT_READING, Reading
@@ -30,7 +36,6 @@ _CLIENT_HINT = (
     ' database. To allow it: `kept_columns="client"`, with that database as target.'
     " docs/warehouse.md explains it."
 )
-_LAKE_SCHEMES = ("delta:", "iceberg:")
 # The schemes of URLs of databases and files that dbanon opens without an extension.
 _CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
@@ -134,13 +139,10 @@ def open_source(
         from dbanon.stores.origins import find_stream_origin
 
         origin = find_stream_origin(database)
-    elif isinstance(database, str) and database.startswith(_LAKE_SCHEMES):
-        from dbanon.stores.origins_lake import find_lake_origin
-
-        origin = find_lake_origin(database, job.reading.foreign_files)
-        is_local_folder = database.startswith("delta:") and not is_object(
-            database.removeprefix("delta:")
-        )
+    elif isinstance(database, str) and (table_format := find_table_format(database)) is not None:
+        location = database.removeprefix(table_format.prefix)
+        origin = load(table_format.open_origin)(location, job.reading.foreign_files)
+        is_local_folder = table_format.reads_folders and not is_object(location)
     if origin is None:
         try:
             return open_store(

@@ -246,16 +246,6 @@ def _file_system(scheme: str) -> Any:
         raise MissingDependency.of_extra(f"{scheme}://", package, extra) from None
 
 
-def import_iceberg(module: str) -> Any:
-    """Import a module of pyiceberg; raises MissingDependency."""
-    try:
-        return import_module(f"pyiceberg.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "pyiceberg":
-            raise
-        raise MissingDependency.of_extra("Iceberg", "pyiceberg", "iceberg") from None
-
-
 @contextmanager
 def translate_client_errors() -> Iterator[None]:
     """Translate errors of a store's client into OSError, with only the name of their class.

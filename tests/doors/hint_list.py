@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("untried_hints.txt")
 IMPOSSIBLE = {
     "extensions/spark/": "they need a cluster; tests/spark has those that a local one raises",
     "doors/install.py": "they need an administrator's rights on a server that others use",
-    "stores/exports/lake": "they need a catalog that fails in the middle of a commit",
+    "extensions/lakes/iceberg_table": "they need a catalog that fails in the middle of a commit",
 }
 
 # Texts that cannot be tried wherever they stand, and why.

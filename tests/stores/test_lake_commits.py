@@ -21,9 +21,10 @@ from dbanon.errors import (
     InvalidParameter,
     OutcomeUnknown,
 )
+from dbanon.extensions.lakes import iceberg_table
 from dbanon.run import export as exporting
 from dbanon.stores import objects
-from dbanon.stores.exports import destinations, formats, lake
+from dbanon.stores.exports import destinations, formats
 from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
 from tests.stores.databases import DuckdbDatabase
@@ -174,10 +175,10 @@ def test_an_older_release_never_follows_a_newer_one(
 
 def test_a_file_is_committed_once(warehouse: Path) -> None:
     released(warehouse)
-    table = lake.IcebergTable.of(EXPORT)
+    table = destinations.resolve_destination(EXPORT, "")
     [name] = files(warehouse, ".parquet")
     before = table.lstat()
-    file = lake.TableFile(table, f"file://{warehouse}/clinic/people/data/{name}")
+    file = iceberg_table.TableFile(table, f"file://{warehouse}/clinic/people/data/{name}")
     table.commit(file, replaceable_status=before)
     file.unlink()
     assert table.lstat() == before
@@ -216,7 +217,8 @@ def test_a_name_with_a_quote_after_a_crash(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = 'iceberg:here/clinic."a""b"'
-    assert lake.IcebergTable.of(str(lake.IcebergTable.of(path))) == lake.IcebergTable.of(path)
+    table = destinations.resolve_destination(path, "")
+    assert destinations.resolve_destination(str(table), "") == table
     options = {**REPLACED, "exports": [path]}
     first = crashed(monkeypatch, warehouse, **options)
     with pytest.raises(DbanonError):
@@ -224,7 +226,7 @@ def test_a_name_with_a_quote_after_a_crash(
     assert release_of(path) == first.release_id
     # An unreadable path in the ledger does not fail a run.
     with monkeypatch.context() as patch:
-        patch.setattr(lake.IcebergTable, "__str__", lambda self: 'iceberg:here/clinic.a"b')
+        patch.setattr(iceberg_table.IcebergTable, "__str__", lambda self: 'iceberg:here/clinic.a"b')
         crashed(monkeypatch, warehouse, **options)
     with pytest.warns(ExportPending, match="not valid"):
         last = released(warehouse, **options)

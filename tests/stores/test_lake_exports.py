@@ -23,12 +23,13 @@ from dbanon.errors import (
     OutputExists,
     RecountFailed,
 )
+from dbanon.extensions.lakes import commits, iceberg_table
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
-from dbanon.stores.exports import destinations, lake, lake_commit
+from dbanon.stores.exports import destinations
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
@@ -136,7 +137,7 @@ def test_a_refused_release_leaves_no_byte(warehouse: Path, monkeypatch: pytest.M
     assert files(warehouse) == []
     # After the upload, too.
     with monkeypatch.context() as patch:
-        patch.setattr(lake.TableFile, "put", _half(lake.TableFile.put))
+        patch.setattr(iceberg_table.TableFile, "put", _half(iceberg_table.TableFile.put))
         with pytest.raises(DatabaseFailure):
             released(warehouse)
     assert files(warehouse) == []
@@ -166,7 +167,7 @@ def test_a_refused_release_leaves_an_older_one_as_it_was(
     uploads: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "batches", fewer)
-        patch.setattr(lake.TableFile, "put", lambda *args: uploads.append(args))
+        patch.setattr(iceberg_table.TableFile, "put", lambda *args: uploads.append(args))
         with pytest.raises(RecountFailed, match="class sizes"):
             released(warehouse, if_exists="replace")
     assert (files(warehouse), files_with_kept_values(warehouse.parent), uploads) == (before, [], [])
@@ -259,14 +260,14 @@ def test_another_commit_at_the_last_moment(
 ) -> None:
     """Between look and swap: neither tried again on top of it, nor mixed with it."""
     first = released(warehouse)
-    real = lake_commit._change_columns
+    real = commits._change_columns
 
     def other(change: Any, schema: Any) -> None:
         real(change, schema)
         _append()
 
     with monkeypatch.context() as patch:
-        patch.setattr(lake_commit, "_change_columns", other)
+        patch.setattr(commits, "_change_columns", other)
         with pytest.warns(ExportPending, match="Another commit"):
             second = released(warehouse, if_exists="replace")
     assert first.release_id != second.release_id
@@ -295,9 +296,13 @@ def test_killed_between_upload_and_commit(
             def die(*args: Any, **more: Any) -> Any:
                 os._exit(9)
 
-            owner, name = (lake.IcebergTable, "commit") if committed else (lake.TableFile, "put")
+            owner, name = (
+                (iceberg_table.IcebergTable, "commit")
+                if committed
+                else (iceberg_table.TableFile, "put")
+            )
             if not committed:
-                real = lake.TableFile.put
+                real = iceberg_table.TableFile.put
                 monkeypatch.setattr(owner, name, lambda *args: (real(*args), die()))
             else:
                 monkeypatch.setattr(owner, name, die)
@@ -335,7 +340,7 @@ def test_killed_between_upload_and_commit(
     else:
         # It is unknown whether its run has ended, so it is removed after a day.
         assert left in files(warehouse)
-        monkeypatch.setattr(lake.TableFile, "age", lambda self, now: 90_000.0)
+        monkeypatch.setattr(iceberg_table.TableFile, "age", lambda self, now: 90_000.0)
         exporter.finish_earlier_runs()
         assert files(warehouse, ".parquet") == before
     assert released(warehouse, if_exists="replace").rows_out == 100
@@ -395,7 +400,7 @@ def test_a_file_of_rows_into_a_lake(warehouse: Path, monkeypatch: pytest.MonkeyP
     assert rows().num_rows == 100
     assert dbanon.plan(f"file:{source}", **options).rows == 100
     with monkeypatch.context() as patch:
-        patch.setattr(lake_commit, "_change_columns", lambda *args: _append())
+        patch.setattr(commits, "_change_columns", lambda *args: _append())
         with pytest.raises(OutputBusy):
             dbanon.anonymize(f"file:{source}", **options)
     n_files = load_catalog("here").load_table(TABLE).inspect.all_files().num_rows

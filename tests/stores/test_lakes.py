@@ -31,8 +31,9 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.errors.extras import quote_requirements
-from dbanon.stores import origins_lake
-from dbanon.stores.lake_catalog import get_catalog, open_catalogs
+from dbanon.extensions.lakes import origins as lake_origins
+from dbanon.extensions.lakes.catalog import get_catalog
+from dbanon.stores.shared_clients import keep_clients_open
 from tests.stores.catalogs import load_catalog
 
 TABLE = "clinic.people"
@@ -160,9 +161,9 @@ def test_a_missing_table_is_reported(
 def test_a_reader_that_loses_rows_ends_the_run(
     lake: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = origins_lake.select_columns
+    real = lake_origins.select_columns
     monkeypatch.setattr(
-        origins_lake, "select_columns", lambda *args: (batch.slice(1) for batch in real(*args))
+        lake_origins, "select_columns", lambda *args: (batch.slice(1) for batch in real(*args))
     )
     with pytest.raises(SourceChanged):
         dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
@@ -212,18 +213,18 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
 def test_blocks_share_a_catalog_and_the_last_one_closes_it(
     lake_catalog: list[str],
 ) -> None:
-    with open_catalogs():
+    with keep_clients_open():
         catalog = get_catalog("here")
-        with suppress(KeyError), open_catalogs():
+        with suppress(KeyError), keep_clients_open():
             assert get_catalog("here") is catalog
             raise KeyError
-        thread = threading.Thread(target=open_catalogs()(get_catalog), args=("here",))
+        thread = threading.Thread(target=keep_clients_open()(get_catalog), args=("here",))
         thread.start()
         thread.join()
         assert get_catalog("here") is catalog
         assert lake_catalog == []
     assert lake_catalog == ["closed"]
-    with open_catalogs():
+    with keep_clients_open():
         assert get_catalog("here") is not catalog
     assert lake_catalog == ["closed"] * 2
     with pytest.raises(AssertionError, match="in a block"):

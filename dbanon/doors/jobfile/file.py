@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from dbanon.data.extension import find_table_format
 from dbanon.data.option import all_parameters, build_options
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
@@ -34,7 +35,7 @@ from dbanon.doors.jobfile.problems import (
     record_validation_errors,
 )
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
-from dbanon.job.export import Export, is_iceberg_table
+from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import (
     PrivateJob,
@@ -191,7 +192,7 @@ class _Expansion:
         expanded_path = self.expand_text(text, key)
         if expanded_path is None:
             return expanded_path
-        if is_object(expanded_path) or is_iceberg_table(expanded_path):
+        if is_object(expanded_path) or find_table_format(expanded_path, writable_only=True):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
 

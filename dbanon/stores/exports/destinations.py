@@ -6,7 +6,7 @@ committed.
 
 A file for an object store is first verified as an unnamed file on the local disk. It is then
 uploaded under a temporary key and, once the release is committed, copied within the store. A file
-for an Iceberg table is uploaded, too; a commit to the catalog makes it visible.
+for a table, such as one of Iceberg, is uploaded, too; a commit to the table makes it visible.
 """
 
 from __future__ import annotations
@@ -24,17 +24,131 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
+from dbanon.data.extension import find_table_format, load
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
-from dbanon.job.export import is_iceberg_table
 from dbanon.sessions.thread_connections import thread_connections
-from dbanon.stores.exports.lake import IcebergTable, TableFile
 from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
-RemoteDestination: TypeAlias = "ObjectPath | IcebergTable"
+
+class TableFile(Protocol):
+    """A data file of a ``TableDestination``, which readers see once it is committed.
+
+    All methods raise OSError.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its directory."""
+        ...
+
+    @property
+    def parent(self) -> TableDestination:
+        """The table that the file belongs to."""
+        ...
+
+    @property
+    def commit_pending(self) -> bool:
+        """True if a commit has begun and may have succeeded, so that the file must be kept."""
+        ...
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Open the file for reading."""
+        ...
+
+    def put(self, file: BinaryIO, size: int) -> None:
+        """Upload the ``size`` bytes of a file."""
+        ...
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the file was written."""
+        ...
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Delete the file, unless the table refers to it or may do so."""
+        ...
+
+
+class TableDestination(Protocol):
+    """A table outside of databases, as destination: a release is one file, committed to it.
+
+    Equal tables have equal hashes. All methods raise OSError and InvalidParameter.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the table, for messages."""
+        ...
+
+    @property
+    def parent(self) -> TableDestination:
+        """The table itself, for code and messages that use the directory of a file."""
+        ...
+
+    def make_parent(self) -> None:
+        """Create the namespace of the table, and check that the table can be written."""
+        ...
+
+    def lstat(self) -> ObjectStat:
+        """Return a status that changes with every commit; raises FileNotFoundError."""
+        ...
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Open the table's only data file."""
+        ...
+
+    def add_field_ids(self, schema: Any) -> Any:
+        """Return an Arrow schema with the metadata that the table's files need."""
+        ...
+
+    def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
+        """Return a data file that is still to be written."""
+        ...
+
+    def leftover_files(self, tag: str) -> Iterable[tuple[TableFile, str, int]]:
+        """List the unpublished files of an output, each with release id and number of the export.
+
+        Parameters
+        ----------
+        tag : the tag of the output; see ``tag_of``.
+        """
+        ...
+
+    def count_older_versions(self, planned_status: Any) -> int:
+        """Count the versions that stay readable after the next commit.
+
+        Parameters
+        ----------
+        planned_status : the table's status when the run was planned; None if it did not exist.
+
+        Raises
+        ------
+        OutputBusy : another commit was made after the run was planned.
+        """
+        ...
+
+    def commit(self, file: Any, *, replaceable_status: Any) -> None:
+        """Replace the table's rows by those of one of its files, unless that was published already.
+
+        Parameters
+        ----------
+        file : the file, as ``staging_file`` or ``leftover_files`` returned it.
+        replaceable_status : the status of the table whose rows may be replaced; None if none may
+            be.
+
+        Raises
+        ------
+        OutputExists : the table exists and is not a release, or must not be replaced.
+        OutputBusy : another commit came first; the file is kept.
+        OutcomeUnknown : the commit was not confirmed; the file is kept.
+        """
+        ...
+
+
+RemoteDestination: TypeAlias = "ObjectPath | TableDestination"
 Destination: TypeAlias = "Path | RemoteDestination"
 # A file before it is moved to its destination.
 StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
@@ -44,6 +158,11 @@ _STAGED_FILE_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
 # Error numbers by which a file system reports that it has no hard links.
 _NO_HARD_LINK_ERRORS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
+
+
+def is_table(destination: Destination | StagedFile) -> TypeGuard[TableDestination]:
+    """Return True if a destination is a table, and no file or object."""
+    return not isinstance(destination, (Path, ObjectPath))
 
 
 def tag_of(database: str, output: str) -> str:
@@ -58,8 +177,12 @@ def resolve_destination(path: str, release_id: str) -> Destination:
     ----------
     release_id : replaces ``{release}`` in the path.
     """
-    if is_iceberg_table(path):
-        return IcebergTable.of(path)
+    table_format = find_table_format(path, writable_only=True)
+    if table_format is not None:
+        table: TableDestination = load(table_format.parse_destination)(
+            path.removeprefix(table_format.prefix)
+        )
+        return table
     path = path.replace("{release}", release_id)
     if is_object(path):
         return ObjectPath.parse(path)
@@ -76,7 +199,7 @@ def file_for(path: str, release_id: str) -> Path:
 
 def kind_of(destination: Destination) -> str:
     """Return ``table`` or ``file``, for messages."""
-    return "table" if isinstance(destination, IcebergTable) else "file"
+    return "table" if is_table(destination) else "file"
 
 
 def make_parent(destination: Destination) -> None:
@@ -254,15 +377,15 @@ class PendingObject:
         except OSError as error:
             raise write_error(Path(tempfile.gettempdir()), error) from None
         staged: Any
-        if isinstance(destination, IcebergTable):
+        if isinstance(destination, ObjectPath):
+            staged = destination.with_name(
+                _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
+            )
+        else:
             try:
                 staged = destination.staging_file(tag, release_id, export_number)
             except OSError as error:
                 raise write_error(destination, error) from None
-        else:
-            staged = destination.with_name(
-                _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
-            )
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
 
     def flush(self) -> tuple[int, str]:
@@ -324,10 +447,9 @@ def move_to_destination(
     ------
     OSError : the file cannot be moved, or another file exists at the destination.
     OutputExists : something that must not be replaced exists at the destination.
-    OutputBusy, OutcomeUnknown : a table could not be changed; see ``IcebergTable.commit``.
+    OutputBusy, OutcomeUnknown : a table could not be changed; see ``TableDestination.commit``.
     """
-    if isinstance(destination, IcebergTable):
-        assert isinstance(staged_file, TableFile)
+    if is_table(destination):
         destination.commit(staged_file, replaceable_status=replaceable_status)
         return
     if isinstance(destination, ObjectPath):
@@ -390,7 +512,7 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     """
     # Keep the placeholder, to find the files of all releases. The parent of a table is itself.
     parent = resolve_destination(path, "{release}").parent
-    if isinstance(parent, IcebergTable):
+    if is_table(parent):
         with suppress(OSError):
             yield from parent.leftover_files(tag)
         return

@@ -11,6 +11,7 @@ from dbanon.errors import (
     DiskFull,
     InsufficientRights,
     InvalidParameter,
+    OutcomeUnknown,
 )
 
 
@@ -46,3 +47,26 @@ def access_error(message: str, error: OSError) -> DbanonError:
     is_denied = isinstance(error, PermissionError)
     error_class = InsufficientRights if is_denied else InvalidParameter
     return error_class(message, detail=error.strerror)
+
+
+def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
+    """Return the error for a commit that the catalog did not confirm."""
+    return OutcomeUnknown(
+        f"The commit to {table} was not confirmed, so it is unknown whether the table shows the"
+        " release. The release's file was kept.",
+        detail=type(error).__name__,
+        hint="Before you run the job again, check whether the table's newest snapshot names the"
+        " file.",
+    )
+
+
+def commit_error(
+    file: object, table: object, error: DbanonError | OSError
+) -> DbanonError | OSError:
+    """Return the error to raise if a file could not be published.
+
+    An OSError becomes OutcomeUnknown if the file's commit may have succeeded.
+    """
+    if getattr(file, "commit_pending", False) and isinstance(error, OSError):
+        return unknown_outcome(table, error)
+    return error

@@ -138,6 +138,12 @@ def test_every_location_in_the_records_leads_to_a_function() -> None:
         for built_in in extension.built_in_extensions()
         for location in (
             *(database.open_store for database in built_in.databases),
+            *(table_format.open_origin for table_format in built_in.table_formats),
+            *(
+                table_format.parse_destination
+                for table_format in built_in.table_formats
+                if table_format.parse_destination
+            ),
             *(command.location for command in built_in.commands.values()),
             *built_in.engines.values(),
             *built_in.evaluations.values(),

@@ -26,12 +26,13 @@ from pyarrow import fs, parquet
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, OutputExists
-from dbanon.job.export import ICEBERG
+from dbanon.extensions.lakes import commits
+from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.exports import lake_commit
-from dbanon.stores.lake_catalog import get_catalog, open_catalogs
-from dbanon.stores.objects import ObjectStat, import_iceberg, translate_client_errors
+from dbanon.stores.exports.problems import unknown_outcome
+from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
+from dbanon.stores.shared_clients import keep_clients_open
 
 _FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
 # Suffix of the marker next to a file that has not been published yet. Once published, a file has no
@@ -58,25 +59,6 @@ class IcebergTable:
     catalog: str
     identifier: tuple[str, ...]
 
-    @classmethod
-    def of(cls, path: str) -> IcebergTable:
-        """Parse ``iceberg:CATALOG/namespace.table``; raises InvalidParameter."""
-        catalog, _, table = path.removeprefix(ICEBERG).partition("/")
-        name = parse_relation(table) if table.strip() else None
-        if not catalog.isidentifier() or name is None or not name.schema:
-            raise InvalidParameter(
-                "An export to Iceberg must name a catalog, a namespace and a table.",
-                hint="Write iceberg:CATALOG/namespace.table, with a catalog that .pyiceberg.yaml or"
-                " PYICEBERG_CATALOG__NAME__URI configures.",
-            )
-        if any(_FORBIDDEN_IN_NAMES.search(part) for part in (name.schema, name.name)):
-            raise InvalidParameter(
-                "Namespace and table of an export to Iceberg must not contain dots, slashes,"
-                " question marks, number signs or control characters, because catalogs use them as"
-                " directory names."
-            )
-        return cls(catalog, (name.schema, name.name))
-
     def __str__(self) -> str:
         return f"{ICEBERG}{self.catalog}/{self.name}"
 
@@ -90,7 +72,7 @@ class IcebergTable:
         """The table itself, for code and messages that use the directory of a file."""
         return self
 
-    @open_catalogs()
+    @keep_clients_open()
     def make_parent(self) -> None:
         """Create the namespace if it is missing, and check that the table's directory is known.
 
@@ -103,7 +85,7 @@ class IcebergTable:
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
         self._data_directory(self._load_table())
 
-    @open_catalogs()
+    @keep_clients_open()
     def lstat(self) -> ObjectStat:
         """Return a status that changes with every commit; raises OSError, FileNotFoundError."""
         table = self._load_table()
@@ -111,13 +93,36 @@ class IcebergTable:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
         return ObjectStat(0, str(table.metadata_location), stat.S_IFREG)
 
-    @open_catalogs()
-    def count_snapshots(self) -> int:
-        """Count the snapshots that readers can still open, also after a commit; raises OSError."""
+    @keep_clients_open()
+    def count_older_versions(self, planned_status: ObjectStat | None) -> int:
+        """Count, for the report, the snapshots that stay readable after the next commit.
+
+        Parameters
+        ----------
+        planned_status : the table's status when the run was planned; None if it did not exist.
+
+        Raises
+        ------
+        OutputBusy : another commit was made after the run was planned.
+        OSError : the catalog fails.
+        """
+        try:
+            status = self.lstat()
+        except FileNotFoundError:
+            status = None
+        if status != planned_status:
+            raise commits.commit_conflict(self)
         table = self._load_table()
         return 0 if table is None else len(table.metadata.snapshots)
 
-    @open_catalogs()
+    @keep_clients_open()
+    def add_field_ids(self, schema: pa.Schema) -> pa.Schema:
+        """Add the table's field ids to the schema of its file; raises OSError."""
+        table = self._load_table()
+        with translate_client_errors():
+            return commits.add_field_ids(table, schema)
+
+    @keep_clients_open()
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the table's only data file; raises OSError unless there is exactly one."""
         assert mode == "rb"
@@ -126,7 +131,7 @@ class IcebergTable:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
         return TableFile(self, self._only_file(table).file_path).open()
 
-    @open_catalogs()
+    @keep_clients_open()
     def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
         """Return a data file that is still to be written, and to which no snapshot refers.
 
@@ -135,7 +140,7 @@ class IcebergTable:
         name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
 
-    @open_catalogs()
+    @keep_clients_open()
     def leftover_files(self, tag: str) -> list[tuple[TableFile, str, int]]:
         """List the unpublished files of an output, each with release id and number of the export.
 
@@ -159,7 +164,7 @@ class IcebergTable:
             file_infos = io.fs_by_scheme(scheme, host).get_file_info(
                 fs.FileSelector(path, allow_not_found=True)
             )
-            published_files = lake_commit.data_files(table)
+            published_files = commits.data_files(table)
         infos_by_name = {info.base_name: info for info in file_infos}
         leftovers = []
         for name, info in sorted(infos_by_name.items()):
@@ -178,7 +183,7 @@ class IcebergTable:
                 file.clear_pending()
         return leftovers
 
-    @open_catalogs()
+    @keep_clients_open()
     def commit(self, file: TableFile, *, replaceable_status: Any) -> None:
         """Replace the table's rows by those of a file, unless the file was already published.
 
@@ -196,7 +201,7 @@ class IcebergTable:
         """
         table = self._load_table()
         with translate_client_errors():
-            is_published = file.location in lake_commit.data_files(table)
+            is_published = file.location in commits.data_files(table)
         if is_published:
             # Another run has published this file; a later release may have replaced it.
             file.clear_pending()
@@ -206,7 +211,7 @@ class IcebergTable:
                 raise OutputExists(f"The table {self} already exists, and must not be replaced.")
             # The status of a table has its metadata's location in this field; see ``lstat``.
             if str(table.metadata_location) != replaceable_status.st_ino:
-                raise lake_commit.commit_conflict(self)
+                raise commits.commit_conflict(self)
         with translate_client_errors(), file.open() as stream:
             schema = parquet.read_schema(stream).remove_metadata()
         with translate_client_errors():
@@ -214,14 +219,14 @@ class IcebergTable:
                 table_location, _, _ = file.location.rpartition("/data/")
                 transaction = self._begin_creation(schema, table_location)
             else:
-                transaction = lake_commit.begin_replacement(table, schema)
-            has_matching_ids = lake_commit.has_matching_field_ids(transaction, schema)
+                transaction = commits.begin_replacement(table, schema)
+            has_matching_ids = commits.has_matching_field_ids(transaction, schema)
         if not has_matching_ids:
-            raise lake_commit.commit_conflict(self)
+            raise commits.commit_conflict(self)
         with translate_client_errors():
             io = self._file_access(table, file.location)
             previous_file = None if table is None else self._only_file(table)
-            lake_commit.replace_data_file(io, transaction, file.location, previous_file)
+            commits.replace_data_file(io, transaction, file.location, previous_file)
         self._commit_transaction(transaction, file)
 
     def _commit_transaction(self, transaction: Any, file: TableFile) -> None:
@@ -237,21 +242,21 @@ class IcebergTable:
             error = exception.with_traceback(None)
         if error is None:
             return
-        is_published = lake_commit.check_with_timeout(lambda: self._has_published(file))
+        is_published = commits.check_with_timeout(lambda: self._has_published(file))
         if is_published:
-            lake_commit.confirm_commit(self, error)
+            commits.confirm_commit(self, error)
         elif isinstance(
             error, (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError)
         ):
             file.commit_pending = False
-            raise lake_commit.commit_conflict(self)
+            raise commits.commit_conflict(self)
         else:
-            raise lake_commit.unknown_outcome(self, error)
+            raise unknown_outcome(self, error)
 
-    @open_catalogs()
+    @keep_clients_open()
     def _has_published(self, file: TableFile) -> bool:
         """Return True if a snapshot refers to the file."""
-        return file.location in lake_commit.data_files(self._load_table())
+        return file.location in commits.data_files(self._load_table())
 
     def _holds_release(self, table: Any) -> bool:
         """Return True if the table has a single file, and its metadata are those of a release."""
@@ -286,7 +291,7 @@ class IcebergTable:
         table : pyiceberg's table; None if it does not exist.
         """
         if table is None:
-            location = lake_commit.new_location(self, self.identifier[-1], self._begin_creation)
+            location = commits.new_location(self, self.identifier[-1], self._begin_creation)
         else:
             location = table.metadata.location
         return f"{location.rstrip('/')}/data"
@@ -305,6 +310,25 @@ class IcebergTable:
 
     def _open_catalog(self) -> Any:
         return get_catalog(self.catalog)
+
+
+def parse_iceberg_table(path: str) -> IcebergTable:
+    """Parse ``CATALOG/namespace.table``; raises InvalidParameter."""
+    catalog, _, table = path.partition("/")
+    name = parse_relation(table) if table.strip() else None
+    if not catalog.isidentifier() or name is None or not name.schema:
+        raise InvalidParameter(
+            "An export to Iceberg must name a catalog, a namespace and a table.",
+            hint="Write iceberg:CATALOG/namespace.table, with a catalog that .pyiceberg.yaml or"
+            " PYICEBERG_CATALOG__NAME__URI configures.",
+        )
+    if any(_FORBIDDEN_IN_NAMES.search(part) for part in (name.schema, name.name)):
+        raise InvalidParameter(
+            "Namespace and table of an export to Iceberg must not contain dots, slashes,"
+            " question marks, number signs or control characters, because catalogs use them as"
+            " directory names."
+        )
+    return IcebergTable(catalog, (name.schema, name.name))
 
 
 @mutable(unsafe_hash=True)
@@ -335,7 +359,7 @@ class TableFile:
         """The table that the file belongs to."""
         return self.table
 
-    @open_catalogs()
+    @keep_clients_open()
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the file for reading; raises OSError."""
         assert mode == "rb"
@@ -343,7 +367,7 @@ class TableFile:
             stream: BinaryIO = self._file_access().new_input(self.location).open()
         return stream
 
-    @open_catalogs()
+    @keep_clients_open()
     def put(self, file: BinaryIO, size: int) -> None:
         """Write the pending marker, then the file's bytes; raises OSError."""
         io = self._file_access()
@@ -356,7 +380,7 @@ class TableFile:
         if n_bytes != size:
             raise OSError(errno.EIO, "the number of bytes uploaded differs from the file's")
 
-    @open_catalogs()
+    @keep_clients_open()
     def age(self, now: float) -> float:
         """Return the seconds since the file was written; raises OSError."""
         io = self._file_access()
@@ -365,7 +389,7 @@ class TableFile:
             [info] = io.fs_by_scheme(scheme, host).get_file_info([path])
             return now - float(info.mtime_ns / 1e9)
 
-    @open_catalogs()
+    @keep_clients_open()
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the file, unless a snapshot refers to it or may do so; raises OSError."""
         if self.commit_pending:
@@ -373,7 +397,7 @@ class TableFile:
         iceberg_table = self.table._load_table()
         io = self.table._file_access(iceberg_table, self.location)
         with translate_client_errors():
-            is_published = self.location in lake_commit.data_files(iceberg_table)
+            is_published = self.location in commits.data_files(iceberg_table)
         try:
             with translate_client_errors():
                 if not is_published:
@@ -383,7 +407,7 @@ class TableFile:
                 raise
         self._delete_pending_marker(io)
 
-    @open_catalogs()
+    @keep_clients_open()
     def clear_pending(self) -> None:
         """Delete the pending marker; if that fails, the next run deletes it."""
         with suppress(OSError):
@@ -395,39 +419,3 @@ class TableFile:
 
     def _file_access(self) -> Any:
         return self.table._file_access(self.table._load_table(), self.location)
-
-
-@open_catalogs()
-def count_older_versions(destination: object, planned_status: object) -> dict[str, int]:
-    """Count, for the report, the snapshots that stay readable after the next commit.
-
-    Returns an empty mapping if the destination is not a table.
-
-    Parameters
-    ----------
-    planned_status : the table's status when the run was planned; None if it did not exist.
-
-    Raises
-    ------
-    OutputBusy : another commit was made after the run was planned.
-    OSError : the catalog fails.
-    """
-    if not isinstance(destination, IcebergTable):
-        return {}
-    try:
-        status: object = destination.lstat()
-    except FileNotFoundError:
-        status = None
-    if status != planned_status:
-        raise lake_commit.commit_conflict(destination)
-    return {"older_versions": destination.count_snapshots()}
-
-
-@open_catalogs()
-def with_field_ids(destination: object, schema: pa.Schema) -> pa.Schema:
-    """Add the table's field ids to the schema of its file; raises OSError."""
-    if not isinstance(destination, IcebergTable):
-        return schema
-    table = destination._load_table()
-    with translate_client_errors():
-        return lake_commit.with_field_ids(table, schema)

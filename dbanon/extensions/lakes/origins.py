@@ -12,18 +12,17 @@ from urllib.parse import unquote
 
 from dbanon.data.files import REFUSE, open_regular_file
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
-from dbanon.job.export import ICEBERG
+from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.lake_catalog import get_catalog, open_catalogs
-from dbanon.stores.objects import ObjectPath, import_iceberg, is_object
+from dbanon.stores.objects import ObjectPath, is_object
 from dbanon.stores.origins import (
-    Origin,
     RowStream,
     empty_batch,
     require_columns,
     select_columns,
     translate_failures,
 )
+from dbanon.stores.shared_clients import keep_clients_open
 
 DELTA = "delta:"
 
@@ -120,7 +119,7 @@ class IcebergOrigin:
         """
         name = parse_relation(table)
         missing_table_error = import_iceberg("exceptions").NoSuchTableError
-        with open_catalogs():
+        with keep_clients_open():
             with translate_failures("The catalog cannot be read."):
                 catalog = get_catalog(self._catalog)
                 try:
@@ -147,20 +146,14 @@ class IcebergOrigin:
             )
 
 
-def find_lake_origin(url: str, policy: str = REFUSE) -> Origin | None:
-    """Return the origin for a ``delta:`` or ``iceberg:`` URL; None for other URLs.
+def open_iceberg_origin(catalog: str, policy: str) -> IcebergOrigin:
+    """Return the origin for the tables of a catalog; raises InvalidParameter.
 
     Parameters
     ----------
-    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
-
-    Raises
-    ------
-    DatabaseNotFound, InvalidParameter : the URL names neither a Delta table nor a catalog.
+    policy : not used, as a catalog names its files and the account that reads them.
     """
-    if url.startswith(DELTA):
-        return DeltaOrigin(url.removeprefix(DELTA), policy)
-    return IcebergOrigin(url.removeprefix(ICEBERG)) if url.startswith(ICEBERG) else None
+    return IcebergOrigin(catalog)
 
 
 def _import_delta() -> Any:

@@ -17,12 +17,12 @@ from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
     InvalidParameter,
-    OutcomeUnknown,
     OutputBusy,
     warn_caller,
 )
+from dbanon.extensions.lakes.catalog import import_iceberg
 from dbanon.sessions.thread_connections import thread_connections
-from dbanon.stores.objects import import_iceberg, translate_client_errors
+from dbanon.stores.objects import translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
 # Table property with the number of times that pyiceberg retries a commit.
@@ -93,7 +93,7 @@ def new_location(table: object, name: str, begin_creation: Callable[..., Any]) -
     )
 
 
-def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
+def add_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
     """Add field ids to the columns of a file.
 
     The ids are those that ``begin_replacement``, or the creation of the table, will assign to the
@@ -180,29 +180,6 @@ def confirm_commit(table: object, error: BaseException) -> None:
                 " committed successfully."
             )
         )
-
-
-def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
-    """Return the error for a commit that the catalog did not confirm."""
-    return OutcomeUnknown(
-        f"The commit to {table} was not confirmed, so it is unknown whether the table shows the"
-        " release. The release's file was kept.",
-        detail=type(error).__name__,
-        hint="Before you run the job again, check whether the table's newest snapshot names the"
-        " file.",
-    )
-
-
-def commit_error(
-    file: object, table: object, error: DbanonError | OSError
-) -> DbanonError | OSError:
-    """Return the error to raise if a file could not be published.
-
-    An OSError becomes OutcomeUnknown if the file's commit may have succeeded.
-    """
-    if getattr(file, "commit_pending", False) and isinstance(error, OSError):
-        return unknown_outcome(table, error)
-    return error
 
 
 def commit_conflict(table: object) -> OutputBusy:

@@ -1,0 +1,45 @@
+"""The catalogs of Iceberg tables, from the settings of pyiceberg."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from dbanon.errors import InvalidParameter, MissingDependency
+from dbanon.stores.shared_clients import shared_client
+
+ICEBERG = "iceberg:"
+
+
+def get_catalog(name: str) -> Any:
+    """Return the open catalog of this name; call this only in a block of ``keep_clients_open``.
+
+    Parameters
+    ----------
+    name : the name of the catalog in the settings of pyiceberg.
+
+    Raises
+    ------
+    InvalidParameter : the settings have no catalog of this name.
+    """
+    return shared_client((ICEBERG, name), lambda: _load_catalog(name))
+
+
+def _load_catalog(name: str) -> Any:
+    if not import_iceberg("utils.config").Config().get_catalog_config(name):
+        raise InvalidParameter(
+            f'There are no settings for an Iceberg catalog "{name}".',
+            hint=f"Set the environment variable PYICEBERG_CATALOG__{name.upper()}__URI, or add the"
+            " catalog to .pyiceberg.yaml in your home directory.",
+        )
+    return import_iceberg("catalog").load_catalog(name)
+
+
+def import_iceberg(module: str) -> Any:
+    """Import a module of pyiceberg; raises MissingDependency."""
+    try:
+        return import_module(f"pyiceberg.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyiceberg":
+            raise
+        raise MissingDependency.of_extra("Iceberg", "pyiceberg", "iceberg") from None
