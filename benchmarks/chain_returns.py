@@ -23,7 +23,7 @@ import numpy as np
 import dbanon
 from benchmarks.chains import casc
 from benchmarks.markdown import table
-from dbanon.chain import cell_rows
+from dbanon.extensions.chains import cell_rows
 from dbanon.sessions.pseudonym_session import CELLS_WITH_RETURNED
 
 K = 5

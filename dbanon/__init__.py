@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dbanon import errors
     from dbanon.advice.answer import Advice
-    from dbanon.chain.joint_measure import MeasuredReleases
-    from dbanon.chain.manage import ChainShown, Measured
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
@@ -24,23 +22,16 @@ if TYPE_CHECKING:
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import (
         attempts,
-        chains,
-        close_chain,
-        create_chain,
         drop,
         drop_hierarchy,
         evaluate_release,
         list_hierarchies,
         load_hierarchy,
-        measure_chain,
-        measure_releases,
         releases,
         show,
-        show_chain,
         store_hierarchy,
         verify,
         verify_file,
-        withdraw,
     )
     from dbanon.doors.rules import declare, refresh, rules, undeclare
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
@@ -49,6 +40,17 @@ if TYPE_CHECKING:
     from dbanon.extensions.attacks.results import Attacks
     from dbanon.extensions.bounds.certificate import Certificate
     from dbanon.extensions.bounds.interface import certificate, lower_bound
+    from dbanon.extensions.chains.interface import (
+        chains,
+        close_chain,
+        create_chain,
+        measure_chain,
+        measure_releases,
+        show_chain,
+        withdraw,
+    )
+    from dbanon.extensions.chains.joint_measure import MeasuredReleases
+    from dbanon.extensions.chains.manage import ChainShown, Measured
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
@@ -78,7 +80,7 @@ _MODULE_OF_NAME = {
     "BudgetShown": "dbanon.run.budgets",
     "Certificate": "dbanon.extensions.bounds.certificate",
     "Chain": "dbanon.job.chain",
-    "ChainShown": "dbanon.chain.manage",
+    "ChainShown": "dbanon.extensions.chains.manage",
     "DbanonError": "dbanon.errors",
     "Declared": "dbanon.run.rules",
     "Evaluation": "dbanon.release.evaluation",
@@ -86,8 +88,8 @@ _MODULE_OF_NAME = {
     "Hierarchy": "dbanon.hierarchy.tree",
     "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
-    "Measured": "dbanon.chain.manage",
-    "MeasuredReleases": "dbanon.chain.joint_measure",
+    "Measured": "dbanon.extensions.chains.manage",
+    "MeasuredReleases": "dbanon.extensions.chains.joint_measure",
     "Model": "dbanon.measures",
     "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",
@@ -107,10 +109,10 @@ _MODULE_OF_NAME = {
     "attack": "dbanon.extensions.attacks.interface",
     "budgets": "dbanon.doors.synthesis",
     "certificate": "dbanon.extensions.bounds.interface",
-    "chains": "dbanon.doors.releases",
-    "close_chain": "dbanon.doors.releases",
+    "chains": "dbanon.extensions.chains.interface",
+    "close_chain": "dbanon.extensions.chains.interface",
     "create_budget": "dbanon.doors.synthesis",
-    "create_chain": "dbanon.doors.releases",
+    "create_chain": "dbanon.extensions.chains.interface",
     "declare": "dbanon.doors.rules",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
@@ -121,8 +123,8 @@ _MODULE_OF_NAME = {
     "list_hierarchies": "dbanon.doors.releases",
     "load_hierarchy": "dbanon.doors.releases",
     "lower_bound": "dbanon.extensions.bounds.interface",
-    "measure_chain": "dbanon.doors.releases",
-    "measure_releases": "dbanon.doors.releases",
+    "measure_chain": "dbanon.extensions.chains.interface",
+    "measure_releases": "dbanon.extensions.chains.interface",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "refresh": "dbanon.doors.rules",
@@ -131,13 +133,13 @@ _MODULE_OF_NAME = {
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
-    "show_chain": "dbanon.doors.releases",
+    "show_chain": "dbanon.extensions.chains.interface",
     "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
     "undeclare": "dbanon.doors.rules",
     "verify": "dbanon.doors.releases",
     "verify_file": "dbanon.doors.releases",
-    "withdraw": "dbanon.doors.releases",
+    "withdraw": "dbanon.extensions.chains.interface",
 }
 
 __all__ = [

@@ -194,7 +194,6 @@ def _foreign() -> list[str]:
             "ledger",
             "stores",
             "run",
-            "chain",
             "sklearn",
             "spark",
             "doors",

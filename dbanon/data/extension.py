@@ -6,6 +6,7 @@ in the form ``module:name``. These are imported on first use, so that reading al
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
@@ -16,7 +17,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("attacks", "bounds", "lakes", "mariadb", "spark", "workbench")
+BUILT_IN = ("attacks", "bounds", "chains", "lakes", "mariadb", "spark", "workbench")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -93,6 +94,8 @@ class Extension:
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
         arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
+    runners : by the option of ``Job`` that requests it, the location of a ``JobRunner`` (see
+        ``dbanon.run.job_runner``). Only extensions of this package have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
         tick)`` returns JSON values. Only extensions of this package have any.
@@ -103,6 +106,7 @@ class Extension:
     table_formats: tuple[TableFormat, ...] = ()
     commands: Mapping[str, Command] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    runners: Mapping[str, str] = field(default_factory=dict)
     evaluations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -198,13 +202,15 @@ def find_table_format(location: str, *, writable_only: bool = False) -> TableFor
 
 def load_evaluation(option: str) -> Callable[..., dict[str, Any]]:
     """Import the function that evaluates a release if this option of ``Policy`` requests it."""
-    [location] = (
-        extension.evaluations[option]
-        for extension in built_in_extensions()
-        if option in extension.evaluations
-    )
-    function: Callable[..., dict[str, Any]] = load(location)
+    evaluations = ChainMap(*(dict(extension.evaluations) for extension in built_in_extensions()))
+    function: Callable[..., dict[str, Any]] = load(evaluations[option])
     return function
+
+
+def load_runner(option: str) -> Any:
+    """Import the ``JobRunner`` of the jobs that set this option of ``Job``."""
+    runners = ChainMap(*(dict(extension.runners) for extension in built_in_extensions()))
+    return load(runners[option])
 
 
 def load(location: str) -> Any:

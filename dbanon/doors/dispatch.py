@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.run.rules import apply_table_rules
@@ -12,6 +13,7 @@ from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_led
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+    from dbanon.run.job_runner import JobRunner
     from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.store import Store
@@ -52,16 +54,13 @@ def run_anonymization(
     target : the database for the release; None for the source's.
     progress : called with a phase and its completed share, 0 to 1.
     """
-    runner: Runner = run_in_transactions
-    if job.chain is not None:
-        from dbanon.chain.run import run_chained
-
-        runner = run_chained
+    runner = find_runner(job)
+    run: Runner = run_in_transactions if runner is None else runner.run
 
     def run_with_rules(
         job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
     ) -> Report:
-        return runner(apply_table_rules(job, source), source, target, progress)
+        return run(apply_table_rules(job, source), source, target, progress)
 
     return run_with_ledger(job, source, target, progress, run_with_rules)
 
@@ -77,15 +76,9 @@ def plan_anonymization(job: Job, source: Store, target: Store | None, **options:
     from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)
-    if job.chain is None:
-        return build_outlook(job, source, target, **options)
-    from dbanon.chain.outlook import chain_source, plan_next_release
+    return build_outlook(job, source, target, runner=find_runner(job), **options)
 
-    return build_outlook(
-        job,
-        source,
-        target,
-        plan_chain_release=plan_next_release,
-        open_chain_source=chain_source,
-        **options,
-    )
+
+def find_runner(job: Job) -> JobRunner | None:
+    """Return what plans and runs a job that names a chain; None for other jobs."""
+    return None if job.chain is None else load_runner("chain")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.data.words import also_under_former_key
@@ -20,6 +20,7 @@ from dbanon.release.publication import compute_published_loss
 from dbanon.release.words import describe_files_of_other_accounts, describe_passthrough
 from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
 from dbanon.run.hierarchies import require_coverage
+from dbanon.run.job_runner import JobRunner, Section
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
 from dbanon.sessions.base import ColumnReading, Relation
@@ -100,13 +101,6 @@ class ClusteringSummary:
     loss_measure: str
     levels: Mapping[str, int] | None
     seconds: Mapping[str, float]
-
-
-class Section(Protocol):
-    """A part of the dry run's description with further lines, such as those about a chain."""
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return pairs of label and text, for display."""
 
 
 @dataclass(frozen=True)
@@ -220,8 +214,7 @@ def build_outlook(
     cluster: bool = False,
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
-    plan_chain_release: Callable[[Job, Plan, Session], Section] | None = None,
-    open_chain_source: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
+    runner: JobRunner | None = None,
 ) -> Outlook:
     """Plan a job: check everything that can be checked without reading rows, and describe the run.
 
@@ -234,8 +227,7 @@ def build_outlook(
         tables.
     keep_last : the number of replaced releases of the output view to keep; None to keep all.
     progress : called with a phase and the share of it that is done; None to report nothing.
-    plan_chain_release : describes the next release of the job's chain; None without a chain.
-    open_chain_source : returns the source that this release reads; None without a chain.
+    runner : what runs the job; None if no option of the job asks for one.
 
     Raises
     ------
@@ -250,8 +242,8 @@ def build_outlook(
     needs_staging = cluster or job.chain is not None
     with open_planning_ports(source, target, staging=needs_staging) as (sql_source, sql_target):
         source_session = sql_source.session
-        if open_chain_source is not None:
-            sql_source = open_chain_source(job, sql_source, sql_target.session)
+        if runner is not None:
+            sql_source = runner.open_source(job, sql_source, sql_target.session)
         with clock.phase("read") as tick:
             try:
                 planned = plan(job, sql_source, sql_target, pulse=lambda: tick(0.0))
@@ -259,9 +251,7 @@ def build_outlook(
                 error.detail = error.detail or _describe_text_columns(job, source_session)
                 raise
             chain = (
-                None
-                if plan_chain_release is None
-                else plan_chain_release(job, planned, sql_source.session)
+                None if runner is None else runner.plan_release(job, planned, sql_source.session)
             )
             rows = sql_source.count(planned.relation)
             withheld = sql_source.count_withheld(planned.relation)

@@ -69,15 +69,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     name: frozenset(f"{file}.py" if "tests/" in file else f"dbanon/{file}.py" for file in files)
     for name, files in {
         # Fields and keys that users read.
-        "alone": ("chain/joint_measure", "chain/manage", "data/counts"),
-        "beside": ("chain/manage",),
+        "alone": ("extensions/chains/joint_measure", "extensions/chains/manage", "data/counts"),
+        "beside": ("extensions/chains/manage",),
         "found": ("extensions/attacks/results",),
         "held": ("advice/forecast",),
         "kept": (
             *("job/chain", "job/job", "release/report", "run/budgets", "run/outlook"),
             "tests/reference/chain_rules",
         ),
-        "known": ("chain/joint_measure", "data/counts"),
+        "known": ("extensions/chains/joint_measure", "data/counts"),
         "lost": ("release/report",),
         "told": (
             *("data/counts", "data/partition", "doors/jobfile/models", "partitioning/sets"),

@@ -11,8 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 import dbanon
-from dbanon.chain import joint_measure
-from dbanon.chain import run as chain_run
+from dbanon.extensions.chains import joint_measure
+from dbanon.extensions.chains import run as chain_run
 from dbanon.measures import Model
 from tests.doors.run_steps import (
     COLUMNS,

@@ -144,8 +144,8 @@ class Chained:
 
     def tags(self, persons: Sequence[Any]) -> dict[Any, bytes]:
         """The tag of each of these persons."""
-        from dbanon.chain import state as chain_state
-        from dbanon.chain.key import read_key
+        from dbanon.extensions.chains import state as chain_state
+        from dbanon.extensions.chains.key import read_key
 
         secret = read_key(f"file:{self.key}")
         with open_store(self.database.url).session(write=False) as session:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import dbanon
-from dbanon.chain.key import read_key
 from dbanon.errors import (
     ChainEntityRows,
     ChainExists,
@@ -23,6 +22,7 @@ from dbanon.errors import (
     OutputExists,
     UnsupportedType,
 )
+from dbanon.extensions.chains.key import read_key
 from tests.prerequisites import skip_case
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database

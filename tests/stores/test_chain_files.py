@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import dbanon
-from dbanon.chain import run as chain_run
 from dbanon.errors import ReleaseNotPublished
+from dbanon.extensions.chains import run as chain_run
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy

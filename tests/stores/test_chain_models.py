@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.chain import cell_rows, recount
-from dbanon.chain import state as chain_state
-from dbanon.chain.membership import ChainState
 from dbanon.errors import ChainModelBroken, InvalidParameter, ModelInfeasible
+from dbanon.extensions.chains import cell_rows, recount
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.membership import ChainState
 from dbanon.measures import Model
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation

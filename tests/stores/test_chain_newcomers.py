@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.chain.newcomers import select_classes
-from dbanon.chain.quality import compute_typical_loss
+from dbanon.extensions.chains.newcomers import select_classes
+from dbanon.extensions.chains.quality import compute_typical_loss
 from dbanon.job.chain import ChainRules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.chain import cell_rows
-from dbanon.chain.reference import Reference
 from dbanon.data.measures import ValueFrequencies
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import ChainChanged, ChainModelBroken
+from dbanon.extensions.chains import cell_rows
+from dbanon.extensions.chains.reference import Reference
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from tests.stores.chain_cases import Chained, Months, load, released

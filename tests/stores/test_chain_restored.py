@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from dbanon.chain.key import note_published, read_last_published
 from dbanon.errors import ChainBehind, ChainKeyWrong, ReleaseNotNoted
+from dbanon.extensions.chains.key import note_published, read_last_published
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database, DuckdbDatabase
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.chain import step as chain_step
-from dbanon.chain.membership import ChainState
+from dbanon.extensions.chains import step as chain_step
+from dbanon.extensions.chains.membership import ChainState
 from tests.stores.chain_cases import Chained, load
 from tests.stores.databases import Database
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import dbanon
-import dbanon.chain.newcomers as newcomers
+import dbanon.extensions.chains.newcomers as newcomers
 import dbanon.partitioning.partition_for as partition_for
 from dbanon.errors import (
     LinkingColumnRefused,

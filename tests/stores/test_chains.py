@@ -11,9 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.chain import cell_rows, recount
-from dbanon.chain import membership as chain_cells
-from dbanon.chain import step as chain_step
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainBehind,
@@ -25,6 +22,9 @@ from dbanon.errors import (
     TooFewRecords,
     TraceTooSmall,
 )
+from dbanon.extensions.chains import cell_rows, recount
+from dbanon.extensions.chains import membership as chain_cells
+from dbanon.extensions.chains import step as chain_step
 from dbanon.stores.exports.formats import metadata_of
 from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase

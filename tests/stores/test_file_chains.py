@@ -19,7 +19,6 @@ from click.testing import CliRunner, Result
 from pyarrow import parquet
 
 import dbanon
-from dbanon.chain import run as chain_run
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainChanged,
@@ -32,6 +31,7 @@ from dbanon.errors import (
     JobRunning,
     MemoryLimit,
 )
+from dbanon.extensions.chains import run as chain_run
 from dbanon.run.open import open_store
 from tests.prerequisites import only_where
 from tests.stores.chain_cases import COLUMNS, OPTIONS, Chained, Months, Person, load, released

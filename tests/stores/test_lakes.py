@@ -204,7 +204,7 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
         return real(name, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", import_without_package)
-    monkeypatch.setattr("dbanon.stores.objects.import_module", import_without_package)
+    monkeypatch.setattr("dbanon.extensions.lakes.catalog.import_module", import_without_package)
     with pytest.raises(MissingDependency, match=r"needs the package") as refused:
         dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
     assert quote_requirements(lake.partition(":")[0]) in str(refused.value.hint)

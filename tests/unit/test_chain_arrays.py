@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.chain.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
+from dbanon.extensions.chains.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
 
 
 def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:

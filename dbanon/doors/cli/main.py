@@ -18,12 +18,9 @@ _COMMANDS = {
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
     "budget": Command(
-        "dbanon.doors.cli.chains:budget",
+        "dbanon.doors.cli.budgets:budget",
         "Privacy budgets: how much the differentially private releases of a table may spend"
         " together.",
-    ),
-    "chain": Command(
-        "dbanon.doors.cli.chains:chain", "Releases of the same persons that stay private together."
     ),
     "check": Command(
         "dbanon.doors.cli.jobs:check",

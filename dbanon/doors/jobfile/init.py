@@ -22,7 +22,11 @@ from dbanon.advice.request import (
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, apply_kinds
-from dbanon.doors.jobfile.chain import ChainProposal, escape_unprintable, quote_url_for_shell
+from dbanon.doors.jobfile.chain_proposal import (
+    ChainProposal,
+    escape_unprintable,
+    quote_url_for_shell,
+)
 from dbanon.doors.jobfile.field_types import has_written_password, is_job_name
 from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.extension import load_runner
 from dbanon.doors.dispatch import plan_anonymization, run_any_job
-from dbanon.doors.jobfile.chain import create_chain, find_chain_to_create
 from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
@@ -151,7 +151,7 @@ def run_file_job(
     with (target or source).job_lock(job.name):
         on_begin()
         if job.creates_chain and isinstance(job.job, Job):
-            create_chain(job.job, source, target)
+            load_runner("chain").prepare(job.job, source, target)
         while True:
             try:
                 job = _apply_rules(job, source)
@@ -382,7 +382,11 @@ def plan_file_job(
     job.job.require_option_allowed("plan")
     assert isinstance(job.job, Job)
     source, target = open_stores(job, on_sql)
-    new_chain = find_chain_to_create(job.job, source, target) if job.creates_chain else None
+    new_chain = (
+        load_runner("chain").plan_preparation(job.job, source, target)
+        if job.creates_chain
+        else None
+    )
     planned_job = job.job if new_chain is None else replace(job.job, chain=None)
     outlook = plan_anonymization(
         planned_job,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dbanon.chain import recount
-from dbanon.chain.membership import ChainState
 from dbanon.data.schema import Attribute, Kind
+from dbanon.extensions.chains import recount
+from dbanon.extensions.chains.membership import ChainState
 from dbanon.job.chain import ChainRules
 from dbanon.measures import Model
 from dbanon.run.open import open_store

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.cell_rows import row_columns
-from dbanon.chain.membership import ChainState
-from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
-from dbanon.chain.state import ChainColumn
 from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
+from dbanon.extensions.chains.cell_rows import row_columns
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
+from dbanon.extensions.chains.state import ChainColumn
 from dbanon.measures import Model
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Locator, Relation, random_order

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.chain.membership import ChainState
-from dbanon.chain.recount import SubqueryRelation
-from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
-from dbanon.chain.state import ChainColumn
 from dbanon.data.schema import Kind
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.recount import SubqueryRelation
+from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
+from dbanon.extensions.chains.state import ChainColumn
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (

@@ -26,7 +26,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import ChainState
+    from dbanon.extensions.chains.membership import ChainState
 
 
 def _was_absent_since_update(member: str, cell: str) -> str:

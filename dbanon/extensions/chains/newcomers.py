@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain import definition
-from dbanon.chain.membership import ChainState
-from dbanon.chain.quality import GOOD_LOSS_FACTOR, compute_class_losses, compute_typical_loss
-from dbanon.chain.reference import References, encode_by_reference, references_from_plain
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.errors import TooFewRecords
+from dbanon.extensions.chains import definition
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.quality import (
+    GOOD_LOSS_FACTOR,
+    compute_class_losses,
+    compute_typical_loss,
+)
+from dbanon.extensions.chains.reference import (
+    References,
+    encode_by_reference,
+    references_from_plain,
+)
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job

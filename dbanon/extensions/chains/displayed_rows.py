@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbanon.chain.rows_per_person import (
+from dbanon.extensions.chains.rows_per_person import (
     N_WITHHELD,
     PERSON_COLUMNS,
     PERSON_NUMBER,
@@ -32,7 +32,7 @@ from dbanon.sessions.pseudonym_session import (
 from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import ChainState
+    from dbanon.extensions.chains.membership import ChainState
 
 
 def stage_renewed_rows(

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import FetchedPersons
-from dbanon.chain.state import ChainRecord
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
+from dbanon.extensions.chains.arrays import FetchedPersons
+from dbanon.extensions.chains.state import ChainRecord
 from dbanon.job.chain import SHOW, WITHDRAW
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements

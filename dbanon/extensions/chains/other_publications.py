@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbanon.chain import state as chain_state
 from dbanon.errors import DbanonError, pluralize
+from dbanon.extensions.chains import state as chain_state
 from dbanon.ledger.entries import has_trusted_ledger
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation

@@ -16,16 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from dbanon.chain import recount
-from dbanon.chain import state as chain_state
-from dbanon.chain.key import note_published, read_key
-from dbanon.chain.membership import ChainState
-from dbanon.chain.pair import count_joint_histories
-from dbanon.chain.publish import publish_tables
-from dbanon.chain.staging import chain_session, chain_store
-from dbanon.chain.state import ChainRecord
-from dbanon.chain.step import ChainUpdate, PendingRelease, advance_chain, begin_release
-from dbanon.chain.tables import plan_table
 from dbanon.data.counts import ChainCounts
 from dbanon.data.microdata import Microdata
 from dbanon.errors import (
@@ -35,6 +25,16 @@ from dbanon.errors import (
     ReleaseNotPublished,
     warn_caller,
 )
+from dbanon.extensions.chains import recount
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.key import note_published, read_key
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.pair import count_joint_histories
+from dbanon.extensions.chains.publish import publish_tables
+from dbanon.extensions.chains.staging import chain_session, chain_store
+from dbanon.extensions.chains.state import ChainRecord
+from dbanon.extensions.chains.step import ChainUpdate, PendingRelease, advance_chain, begin_release
+from dbanon.extensions.chains.tables import plan_table
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.ledger.entries import has_trusted_ledger

@@ -7,16 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dbanon.chain import state as chain_state
-from dbanon.chain.membership import ChainState
-from dbanon.chain.other_publications import find_releases_outside
-from dbanon.chain.recount import ChainTarget
-from dbanon.chain.report import add_chain_summary
-from dbanon.chain.rows_per_person import ChainTable
-from dbanon.chain.step import ChainUpdate
-from dbanon.chain.tables import build_source, columns_of_table, plan_table, recount_joined
 from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.errors import SourceChanged
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.other_publications import find_releases_outside
+from dbanon.extensions.chains.recount import ChainTarget
+from dbanon.extensions.chains.report import add_chain_summary
+from dbanon.extensions.chains.rows_per_person import ChainTable
+from dbanon.extensions.chains.step import ChainUpdate
+from dbanon.extensions.chains.tables import (
+    build_source,
+    columns_of_table,
+    plan_table,
+    recount_joined,
+)
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import RecountResult, Report

@@ -13,13 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dbanon.chain.key import (
-    compute_check,
-    compute_tags,
-    hash_prefixes,
-    matches_check,
-    read_last_published,
-)
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     ChainBehind,
@@ -32,6 +25,13 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     UnsupportedType,
+)
+from dbanon.extensions.chains.key import (
+    compute_check,
+    compute_tags,
+    hash_prefixes,
+    matches_check,
+    read_last_published,
 )
 from dbanon.job.chain import MEASURE, Chain, ChainRules
 from dbanon.ledger.entries import has_trusted_ledger, parse_json

@@ -11,20 +11,24 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dbanon.chain import definition
-from dbanon.chain import state as chain_state
-from dbanon.chain.key import read_key
-from dbanon.chain.manage import ChainShown, summarize_chain
-from dbanon.chain.membership import ChainState
-from dbanon.chain.newcomers import admits_newcomers
-from dbanon.chain.presence import require_no_turnover
-from dbanon.chain.returns import build_sealed_cells_query
-from dbanon.chain.rows_per_person import ChainTable, refuse_models_with_several_rows, stage_source
-from dbanon.chain.staging import stage_job
-from dbanon.chain.state import ChainRecord
-from dbanon.chain.tables import build_source, describe_tables, find_chain_tables
-from dbanon.chain.waiting_newcomers import find_longest_wait
 from dbanon.errors import pluralize
+from dbanon.extensions.chains import definition
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.key import read_key
+from dbanon.extensions.chains.manage import ChainShown, summarize_chain
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.newcomers import admits_newcomers
+from dbanon.extensions.chains.presence import require_no_turnover
+from dbanon.extensions.chains.returns import build_sealed_cells_query
+from dbanon.extensions.chains.rows_per_person import (
+    ChainTable,
+    refuse_models_with_several_rows,
+    stage_source,
+)
+from dbanon.extensions.chains.staging import stage_job
+from dbanon.extensions.chains.state import ChainRecord
+from dbanon.extensions.chains.tables import build_source, describe_tables, find_chain_tables
+from dbanon.extensions.chains.waiting_newcomers import find_longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from dbanon.chain import state as chain_state
-from dbanon.chain.state import ChainRecord
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.state import ChainRecord
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, SourceRequest
 from dbanon.sessions.base import Locator, Relation, StagedRows
 from dbanon.sessions.names import parse_relation

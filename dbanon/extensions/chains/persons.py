@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dbanon.chain.rows_per_person import ChainTable
 from dbanon.errors import ChainEntityRows, InvalidParameter
+from dbanon.extensions.chains.rows_per_person import ChainTable
 from dbanon.sessions.base import Locator, Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import ChainState
+    from dbanon.extensions.chains.membership import ChainState
 
 # Name of the column that numbers staged rows.
 _ORDINAL = "dbanon_ordinal"

@@ -17,7 +17,7 @@ from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import ABSENT_MEMBERS, PRESENT_PERSONS
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import ChainState
+    from dbanon.extensions.chains.membership import ChainState
 
 # If more than this share of the members have left, and at least half as many newcomers have
 # arrived, the identifiers may be written in a different form than before.

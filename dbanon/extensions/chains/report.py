@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbanon.chain.other_publications import describe_releases_outside
-from dbanon.chain.step import ChainUpdate
 from dbanon.errors import pluralize
+from dbanon.extensions.chains.other_publications import describe_releases_outside
+from dbanon.extensions.chains.step import ChainUpdate
 from dbanon.release.report import Report
 
 

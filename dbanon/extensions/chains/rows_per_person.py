@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dbanon.chain.presence import (
+from dbanon.data.schema import Attribute
+from dbanon.errors import ChainModel
+from dbanon.extensions.chains.presence import (
     PresenceCounts,
     count_presence,
     null_in_entity_error,
     stage_persons,
     stage_tagged_persons,
 )
-from dbanon.data.schema import Attribute
-from dbanon.errors import ChainModel
 from dbanon.job.chain import FREEZE, MEASURE, ChainRules
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -34,8 +34,8 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 if TYPE_CHECKING:
-    from dbanon.chain.membership import ChainState
-    from dbanon.chain.state import ChainRecord
+    from dbanon.extensions.chains.membership import ChainState
+    from dbanon.extensions.chains.state import ChainRecord
     from dbanon.job.job import Job
 
 # Column of the row table: a random number that identifies the person within the cell.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.membership import ChainState
-from dbanon.chain.state import find_chain
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.state import find_chain
 from dbanon.hierarchy.leaves import format_leaf, sort_key, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.chain.membership import ChainState
-from dbanon.chain.rows_per_person import ChainTable
-from dbanon.chain.staging import FileSource, require_one_table
-from dbanon.chain.state import ChainColumn, require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.rows_per_person import ChainTable
+from dbanon.extensions.chains.staging import FileSource, require_one_table
+from dbanon.extensions.chains.state import ChainColumn, require_entity
 from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job, SourceRequest
 from dbanon.run.plan import Plan

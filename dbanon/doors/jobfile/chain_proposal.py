@@ -1,4 +1,4 @@
-"""Proposes a chain in the job files that ``dbanon init`` writes, and creates it on the first run.
+"""Proposes a chain in the job files that ``dbanon init`` writes.
 
 A chain is a series of releases of the same persons, made so that all of them together are private.
 """
@@ -9,17 +9,9 @@ import os
 import shlex
 from collections.abc import Callable
 
-from dbanon.chain.key import key_exists
-from dbanon.chain.manage import create, list_chains
-from dbanon.chain.staging import chain_store
 from dbanon.data.frozen import dataclass
-from dbanon.errors import DatabaseNotFound
-from dbanon.job.chain import Chain, ChainRules
-from dbanon.job.job import Job
 from dbanon.run.history import build_create_chain_command, derive_chain_name
-from dbanon.run.key import key_path
 from dbanon.sessions.names import parse_relation
-from dbanon.sessions.store import Store
 
 _CHAIN_REASON = (
     "Each run makes another release of the same persons, and readers may keep every one. The"
@@ -111,56 +103,6 @@ class ChainProposal:
             )
             + f"    entity: {to_yaml(identifying_column)}\n    {new_chain_line}"
         )
-
-
-@dataclass(frozen=True)
-class ChainToCreate:
-    """The chain that the first run of a job will create, as the job's plan describes it."""
-
-    chain: Chain
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return the plan's lines about the chain, each a label and a text."""
-        return [
-            ("chain", f"{self.chain.name}: the first run creates it and its key {self.chain.key}")
-        ]
-
-
-def find_chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
-    """Return the chain that a job's run will create; None if the chain or its key file exists.
-
-    If a key file exists without its chain, the key belongs to a chain in another database, or the
-    database was restored to an earlier state. Then the run refuses the job.
-    """
-    assert job.chain is not None
-    if key_exists(job.chain.key):
-        return None
-    database, file_store = chain_store(source, target)
-    try:
-        chain_names = {chain.name for chain in list_chains(database)}
-    except DatabaseNotFound:
-        if file_store is None:
-            raise
-        # The database for the releases of a file does not exist before the first release.
-        chain_names = set()
-    return None if job.chain.name in chain_names else ChainToCreate(job.chain)
-
-
-def create_chain(job: Job, source: Store, target: Store | None) -> None:
-    """Create the chain of a job and its key, if neither exists.
-
-    Raises
-    ------
-    DbanonError : for the reasons given for ``dbanon.create_chain``; nothing was created.
-    """
-    if find_chain_to_create(job, source, target) is None:
-        return
-    database, file_store = chain_store(source, target)
-    assert job.chain is not None
-    assert job.entity is not None
-    rules = ChainRules(**job.chain.rules)
-    key = key_path(job.chain.key)
-    create(database, job.chain.name, job.table, job.entity, rules, key, file_store=file_store)
 
 
 def quote_url_for_shell(url: str, has_password: bool) -> str:

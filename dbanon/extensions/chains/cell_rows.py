@@ -18,12 +18,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.displayed_rows import stage_renewed_rows
-from dbanon.chain.membership import PARTLY_LEFT, ChainState
-from dbanon.chain.reference import References, find_failing_cells
-from dbanon.chain.returns import freeze_returned_cells
-from dbanon.chain.rows_per_person import PERSON_COLUMNS, ChainTable
 from dbanon.data.schema import Attribute
+from dbanon.extensions.chains.displayed_rows import stage_renewed_rows
+from dbanon.extensions.chains.membership import PARTLY_LEFT, ChainState
+from dbanon.extensions.chains.reference import References, find_failing_cells
+from dbanon.extensions.chains.returns import freeze_returned_cells
+from dbanon.extensions.chains.rows_per_person import PERSON_COLUMNS, ChainTable
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model
 from dbanon.sessions import statements

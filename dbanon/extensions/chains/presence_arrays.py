@@ -20,11 +20,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
-from dbanon.chain.membership import ChainState
-from dbanon.chain.presence import PresenceCounts, count_returned, require_one_row_per_person
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
+from dbanon.extensions.chains.arrays import FetchedPersons, argsort_tags, find_members, sum_codes
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.presence import (
+    PresenceCounts,
+    count_returned,
+    require_one_row_per_person,
+)
 from dbanon.job.chain import MEASURE
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation

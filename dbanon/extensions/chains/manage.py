@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from dbanon.advice.forecast import ChainForecast, describe_forecast, forecast
-from dbanon.chain import pair as chain_pair
-from dbanon.chain import recount
-from dbanon.chain import state as chain_state
-from dbanon.chain.key import new_key, read_key
-from dbanon.chain.membership import ChainState
-from dbanon.chain.other_publications import (
+from dbanon.errors import InvalidParameter, pluralize
+from dbanon.extensions.chains import pair as chain_pair
+from dbanon.extensions.chains import recount
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.key import new_key, read_key
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.other_publications import (
     describe_releases_outside,
     describe_shared_persons,
     find_releases_outside,
 )
-from dbanon.chain.staging import require_one_table, stage_entity
-from dbanon.chain.state import ChainRecord
-from dbanon.chain.tables import resolve_tables
-from dbanon.errors import InvalidParameter, pluralize
+from dbanon.extensions.chains.staging import require_one_table, stage_entity
+from dbanon.extensions.chains.state import ChainRecord
+from dbanon.extensions.chains.tables import resolve_tables
 from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote

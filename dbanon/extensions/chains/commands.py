@@ -1,4 +1,4 @@
-"""The commands ``dbanon chain`` and ``dbanon budget``."""
+"""The command ``dbanon chain``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import ChainRules
-from dbanon.job.private import NewBudget
 
 # ``--table`` is a separate option, listed before the rules.
 _RULE_OPTIONS = tuple(
@@ -97,8 +96,8 @@ def create(url: str, name: str, **arguments: Any) -> None:
     """Create a chain and its key. Its rules cannot be changed later."""
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.chains import interface as api
 
         rules = {parameter.name: arguments[parameter.name] for parameter in _RULE_OPTIONS}
         new_chain = api.create_chain(
@@ -123,8 +122,8 @@ def create(url: str, name: str, **arguments: Any) -> None:
 def list_chains(url: str, output_format: str, print_sql: bool) -> None:
     """List the chains of a database."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import EntryList
+        from dbanon.extensions.chains import interface as api
 
         chains = [entry.to_dict() for entry in api.chains(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
@@ -139,8 +138,8 @@ def list_chains(url: str, output_format: str, print_sql: bool) -> None:
 def show_chain(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a chain: its rules, its releases, and a forecast for twelve more releases."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.chains import interface as api
 
         description = api.show_chain(url, name, on_sql=sql_printer(print_sql))
         show(
@@ -190,8 +189,8 @@ def measure(
     A person's joint history is what the releases together show about that person.
     """
     with report_errors(output_format), handle_signals():
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.chains import interface as api
 
         measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
         if measures_chain and has_entity:
@@ -245,7 +244,7 @@ def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool)
     Use it for a request for erasure. A person can only leave together with their class.
     """
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import releases as api
+        from dbanon.extensions.chains import interface as api
 
         person_ids = sys.stdin.read().splitlines()
         n_classes = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
@@ -261,8 +260,8 @@ def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool)
 def close(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Close a chain. It accepts no more releases, and its state is kept."""
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.chains import interface as api
 
         closed_chain = api.close_chain(url, name, on_sql=sql_printer(print_sql))
         mark_committed()
@@ -270,73 +269,4 @@ def close(url: str, name: str, output_format: str, print_sql: bool) -> None:
             output_format,
             closed_chain.to_dict(),
             lambda: pairs_table("Chain", closed_chain.pairs()),
-        )
-
-
-_BUDGET_OPTIONS = parameters(NewBudget)
-
-
-@click.group("budget", cls=CommandGroup)
-def budget() -> None:
-    """Privacy budgets: how much the differentially private releases of a table may spend
-    together."""
-
-
-def _with_budget_options(command: Any) -> Any:
-    """Add the options for a new budget to a command."""
-    for parameter in reversed(_BUDGET_OPTIONS):
-        command = click_option(parameter, _BUDGET_OPTIONS)(command)
-    return command
-
-
-@budget.command("create", epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@_NAME_ARGUMENT
-@_with_budget_options
-@with_common_options
-def create_budget(url: str, name: str, **arguments: Any) -> None:
-    """Create a budget. Afterwards only the amount spent changes."""
-    output_format = arguments["output_format"]
-    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import synthesis
-        from dbanon.doors.cli.render import pairs_table
-
-        options = {parameter.name: arguments[parameter.name] for parameter in _BUDGET_OPTIONS}
-        new_budget = synthesis.create_budget(
-            url, name, **options, on_sql=sql_printer(arguments["print_sql"])
-        )
-        mark_committed()
-        show(output_format, new_budget.to_dict(), lambda: pairs_table("Budget", new_budget.pairs()))
-
-
-@budget.command("list", epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@with_common_options
-def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
-    """List the budgets of a database."""
-    with report_errors(output_format), handle_signals():
-        from dbanon.doors import synthesis
-        from dbanon.doors.cli.render import EntryList
-
-        budgets = [
-            entry.to_dict() for entry in synthesis.budgets(url, on_sql=sql_printer(print_sql))
-        ]
-        header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
-        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in budgets]
-        show(output_format, budgets, lambda: EntryList("Budgets", header, rows))
-
-
-@budget.command("show", epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@_NAME_ARGUMENT
-@with_common_options
-def show_budget(url: str, name: str, output_format: str, print_sql: bool) -> None:
-    """Show a budget and everything that was spent from it."""
-    with report_errors(output_format), handle_signals():
-        from dbanon.doors import synthesis
-        from dbanon.doors.cli.render import pairs_table
-
-        description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
-        show(
-            output_format, description.to_dict(), lambda: pairs_table("Budget", description.pairs())
         )

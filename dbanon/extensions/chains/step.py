@@ -13,38 +13,42 @@ from typing import cast
 
 import numpy as np
 
-from dbanon.chain import cell_rows, definition, recount, reference
-from dbanon.chain import state as chain_state
-from dbanon.chain.cell_rows import exclude_newcomers
-from dbanon.chain.displayed_rows import DisplayedRowCounts, DisplayedSource, count_displayed_rows
-from dbanon.chain.linkage import DisplayedColumns
-from dbanon.chain.membership import ChainState
-from dbanon.chain.newcomers import classify_newcomers
-from dbanon.chain.persons import stage_newcomer_records
-from dbanon.chain.presence import PresenceCounts, require_no_turnover
-from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
-from dbanon.chain.returns import build_sealed_cells_query, record_absences
-from dbanon.chain.rows_per_person import (
-    ChainTable,
-    choose_staged_columns,
-    refuse_models_with_several_rows,
-    stage_source,
-)
-from dbanon.chain.state import ChainColumn, ChainRecord
-from dbanon.chain.tables import (
-    build_source,
-    columns_of_table,
-    describe_tables,
-    find_chain_tables,
-    plan_table,
-)
-from dbanon.chain.waiting_newcomers import record_waiting
 from dbanon.data.counts import ChainCounts
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
+from dbanon.extensions.chains import cell_rows, definition, recount, reference
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.cell_rows import exclude_newcomers
+from dbanon.extensions.chains.displayed_rows import (
+    DisplayedRowCounts,
+    DisplayedSource,
+    count_displayed_rows,
+)
+from dbanon.extensions.chains.linkage import DisplayedColumns
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.newcomers import classify_newcomers
+from dbanon.extensions.chains.persons import stage_newcomer_records
+from dbanon.extensions.chains.presence import PresenceCounts, require_no_turnover
+from dbanon.extensions.chains.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
+from dbanon.extensions.chains.returns import build_sealed_cells_query, record_absences
+from dbanon.extensions.chains.rows_per_person import (
+    ChainTable,
+    choose_staged_columns,
+    refuse_models_with_several_rows,
+    stage_source,
+)
+from dbanon.extensions.chains.state import ChainColumn, ChainRecord
+from dbanon.extensions.chains.tables import (
+    build_source,
+    columns_of_table,
+    describe_tables,
+    find_chain_tables,
+    plan_table,
+)
+from dbanon.extensions.chains.waiting_newcomers import record_waiting
 from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.job import Job

@@ -6,7 +6,7 @@ admitted or excluded. Each is recorded under a *tag*, the pseudonym of the perso
 
 from __future__ import annotations
 
-from dbanon.chain.membership import ChainState
+from dbanon.extensions.chains.membership import ChainState
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 

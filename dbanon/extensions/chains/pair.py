@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import shlex
 
-from dbanon.chain import state as chain_state
-from dbanon.chain.membership import ChainState
-from dbanon.chain.state import ChainRecord
 from dbanon.errors import ChainSamePersons
+from dbanon.extensions.chains import state as chain_state
+from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.state import ChainRecord
 from dbanon.job.chain import ChainRules
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote

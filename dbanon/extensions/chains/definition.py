@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.chain import reference
-from dbanon.chain.state import ChainColumn, ChainRecord, require_entity
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
 from dbanon.errors import ChainChanged, InvalidParameter, pluralize
+from dbanon.extensions.chains import reference
+from dbanon.extensions.chains.state import ChainColumn, ChainRecord, require_entity
 from dbanon.hierarchy.leaves import list_column_texts, sort_values
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy

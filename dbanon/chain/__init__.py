@@ -1,1 +1,0 @@
-"""Chains: successive releases of the same persons that stay safe when combined."""

@@ -1,0 +1,90 @@
+"""The command ``dbanon budget``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dbanon.data.option import parameters
+from dbanon.doors.cli.groups import CommandGroup
+from dbanon.doors.cli.options import click_option
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    commit_guard,
+    handle_signals,
+    report_errors,
+    show,
+    sql_printer,
+    with_common_options,
+)
+from dbanon.job.private import NewBudget
+
+_NAME_ARGUMENT = click.argument("name")
+_BUDGET_OPTIONS = parameters(NewBudget)
+
+
+@click.group("budget", cls=CommandGroup)
+def budget() -> None:
+    """Privacy budgets: how much the differentially private releases of a table may spend
+    together."""
+
+
+def _with_budget_options(command: Any) -> Any:
+    """Add the options for a new budget to a command."""
+    for parameter in reversed(_BUDGET_OPTIONS):
+        command = click_option(parameter, _BUDGET_OPTIONS)(command)
+    return command
+
+
+@budget.command("create", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME_ARGUMENT
+@_with_budget_options
+@with_common_options
+def create_budget(url: str, name: str, **arguments: Any) -> None:
+    """Create a budget. Afterwards only the amount spent changes."""
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import pairs_table
+
+        options = {parameter.name: arguments[parameter.name] for parameter in _BUDGET_OPTIONS}
+        new_budget = synthesis.create_budget(
+            url, name, **options, on_sql=sql_printer(arguments["print_sql"])
+        )
+        mark_committed()
+        show(output_format, new_budget.to_dict(), lambda: pairs_table("Budget", new_budget.pairs()))
+
+
+@budget.command("list", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@with_common_options
+def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
+    """List the budgets of a database."""
+    with report_errors(output_format), handle_signals():
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import EntryList
+
+        budgets = [
+            entry.to_dict() for entry in synthesis.budgets(url, on_sql=sql_printer(print_sql))
+        ]
+        header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
+        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in budgets]
+        show(output_format, budgets, lambda: EntryList("Budgets", header, rows))
+
+
+@budget.command("show", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME_ARGUMENT
+@with_common_options
+def show_budget(url: str, name: str, output_format: str, print_sql: bool) -> None:
+    """Show a budget and everything that was spent from it."""
+    with report_errors(output_format), handle_signals():
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import pairs_table
+
+        description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
+        show(
+            output_format, description.to_dict(), lambda: pairs_table("Budget", description.pairs())
+        )

@@ -1,0 +1,67 @@
+"""The port by which extensions plan and run jobs that set one of their options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dbanon.job.job import Job
+    from dbanon.release.report import Report
+    from dbanon.run.plan import Plan
+    from dbanon.run.run import PhaseProgress
+    from dbanon.sessions.session import Session
+    from dbanon.sessions.store import Store
+    from dbanon.stores.sql_source import SqlSource
+
+
+class Section(Protocol):
+    """A part of the dry run's description with further lines, such as those about a chain."""
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return pairs of label and text, for display."""
+
+
+class JobRunner(Protocol):
+    """Plans and runs the jobs that set an option of ``Job``, such as ``chain``.
+
+    All methods raise DbanonError.
+    """
+
+    def run(
+        self, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
+    ) -> Report:
+        """Run a job.
+
+        Parameters
+        ----------
+        target : the database for the release; None for the source's.
+        progress : called with a phase and its completed share, 0 to 1.
+        """
+        ...
+
+    def open_source(self, job: Job, job_source: SqlSource, session: Session) -> SqlSource:
+        """Return the source that the run of a job reads, to plan it.
+
+        Parameters
+        ----------
+        job_source : the source of the job. If it is files, their rows are staged in ``session``.
+        session : a session on the database that the release goes to.
+        """
+        ...
+
+    def plan_release(self, job: Job, planned: Plan, session: Session) -> Section:
+        """Describe the release that a job would make; run all checks that need no clustering.
+
+        Parameters
+        ----------
+        session : a session that allows temporary tables.
+        """
+        ...
+
+    def plan_preparation(self, job: Job, source: Store, target: Store | None) -> Section | None:
+        """Describe what ``prepare`` would create; None if it would create nothing."""
+        ...
+
+    def prepare(self, job: Job, source: Store, target: Store | None) -> None:
+        """Create what the first run of a job needs, if the job file allows that."""
+        ...
