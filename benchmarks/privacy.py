@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.markdown import NotMeasuredError, table
 from dbanon.errors import PrivacyRefusal
+from dbanon.extensions.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, dcmdp
+from dbanon.extensions.synthesis.noise import OpenDpNoise
 from dbanon.job.synthesis import ALGORITHM, QUANTILES
-from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, dcmdp
-from dbanon.synthesis.noise import OpenDpNoise
 from tests.reference.data import data_directory, load_casc, load_magic
 from tests.reference.synthesis import (
     EPSILONS,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         verify_file,
     )
     from dbanon.doors.rules import declare, refresh, rules, undeclare
-    from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.extensions.attacks.interface import attack
     from dbanon.extensions.attacks.results import Attacks
@@ -51,6 +50,14 @@ if TYPE_CHECKING:
     )
     from dbanon.extensions.chains.joint_measure import MeasuredReleases
     from dbanon.extensions.chains.manage import ChainShown, Measured
+    from dbanon.extensions.synthesis.budgets import BudgetShown
+    from dbanon.extensions.synthesis.interface import (
+        budgets,
+        create_budget,
+        show_budget,
+        synthesize,
+    )
+    from dbanon.extensions.synthesis.private import Budget
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
@@ -61,14 +68,12 @@ if TYPE_CHECKING:
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
-    from dbanon.run.budgets import BudgetShown
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.outlook import Outlook
     from dbanon.run.rules import Declared
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.run.verify_export import VerifiedExport
     from dbanon.stores.hierarchies import Stored
-    from dbanon.synthesis.private import Budget
 
 # The module that defines each public name.
 _MODULE_OF_NAME = {
@@ -76,8 +81,8 @@ _MODULE_OF_NAME = {
     "Attacks": "dbanon.extensions.attacks.results",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
-    "Budget": "dbanon.synthesis.private",
-    "BudgetShown": "dbanon.run.budgets",
+    "Budget": "dbanon.extensions.synthesis.private",
+    "BudgetShown": "dbanon.extensions.synthesis.budgets",
     "Certificate": "dbanon.extensions.bounds.certificate",
     "Chain": "dbanon.job.chain",
     "ChainShown": "dbanon.extensions.chains.manage",
@@ -107,11 +112,11 @@ _MODULE_OF_NAME = {
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
     "attack": "dbanon.extensions.attacks.interface",
-    "budgets": "dbanon.doors.synthesis",
+    "budgets": "dbanon.extensions.synthesis.interface",
     "certificate": "dbanon.extensions.bounds.interface",
     "chains": "dbanon.extensions.chains.interface",
     "close_chain": "dbanon.extensions.chains.interface",
-    "create_budget": "dbanon.doors.synthesis",
+    "create_budget": "dbanon.extensions.synthesis.interface",
     "create_chain": "dbanon.extensions.chains.interface",
     "declare": "dbanon.doors.rules",
     "drop": "dbanon.doors.releases",
@@ -132,10 +137,10 @@ _MODULE_OF_NAME = {
     "rules": "dbanon.doors.rules",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
-    "show_budget": "dbanon.doors.synthesis",
+    "show_budget": "dbanon.extensions.synthesis.interface",
     "show_chain": "dbanon.extensions.chains.interface",
     "store_hierarchy": "dbanon.doors.releases",
-    "synthesize": "dbanon.doors.synthesis",
+    "synthesize": "dbanon.extensions.synthesis.interface",
     "undeclare": "dbanon.doors.rules",
     "verify": "dbanon.doors.releases",
     "verify_file": "dbanon.doors.releases",

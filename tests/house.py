@@ -23,7 +23,10 @@ BLOCKS = {PACKAGE / "partitioning", PACKAGE / "extensions" / "spark"}
 # Properties of methods that only some guarantees have; an array of persons is not an option.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
 # Noise and linear programs are imported lazily by the functions that use them.
-WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.extensions.bounds.program", "highspy")}
+WHEN_USED = {
+    ("dbanon.extensions.synthesis.noise", "opendp"),
+    ("dbanon.extensions.bounds.program", "highspy"),
+}
 OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80

@@ -17,7 +17,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("attacks", "bounds", "chains", "lakes", "mariadb", "spark", "workbench")
+BUILT_IN = ("attacks", "bounds", "chains", "lakes", "mariadb", "spark", "synthesis", "workbench")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -94,8 +94,10 @@ class Extension:
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
         arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
-    runners : by the option of ``Job`` that requests it, the location of a ``JobRunner`` (see
-        ``dbanon.run.job_runner``). Only extensions of this package have any.
+    runners : the locations of what runs jobs of other kinds. ``chain`` is a ``JobRunner``, for the
+        jobs that set this option of ``Job``. ``private`` is a ``PrivateRunner`` (both are in
+        ``dbanon.run.job_runner``). ``private_procedure`` is the function that SQL procedures
+        call. Only extensions of this package have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
         tick)`` returns JSON values. Only extensions of this package have any.
@@ -207,10 +209,10 @@ def load_evaluation(option: str) -> Callable[..., dict[str, Any]]:
     return function
 
 
-def load_runner(option: str) -> Any:
-    """Import the ``JobRunner`` of the jobs that set this option of ``Job``."""
+def load_runner(kind: str) -> Any:
+    """Import what runs the jobs of a kind; see ``Extension.runners``."""
     runners = ChainMap(*(dict(extension.runners) for extension in built_in_extensions()))
-    return load(runners[option])
+    return load(runners[kind])
 
 
 def load(location: str) -> Any:

@@ -37,10 +37,9 @@ def run_any_job(
     DbanonError : its class says what went wrong.
     """
     if isinstance(job, PrivateJob):
-        from dbanon.run.private import run_private
-
         # Budget and release are in the source database.
-        return run_private(job, source, progress)
+        report: PrivateReport = load_runner("private").run(job, source, progress)
+        return report
     return run_anonymization(job, source, target, progress)
 
 

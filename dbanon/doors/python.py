@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from dbanon.data.extension import load_runner
 from dbanon.data.option import all_parameters, build_options, find_parameter
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -209,7 +210,6 @@ def plan(
 def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     """Run a differentially private release with the arguments of a call."""
     from dbanon.run.open import open_store
-    from dbanon.run.private import run_private
 
     options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
     options |= arguments["options"] | {"target": arguments["target"]}
@@ -220,7 +220,8 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     options["hierarchies"] = parse_all(options["hierarchies"], files=True)
     job = build_private_job(options)
     store = open_store(arguments["database"], arguments["on_sql"], memory=job.memory_limit)
-    return run_private(job, store, arguments["progress"])
+    report: PrivateReport = load_runner("private").run(job, store, arguments["progress"])
+    return report
 
 
 def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None]:

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dbanon.job.job import Job
+    from dbanon.job.private import PrivateJob
+    from dbanon.ledger.tables import LedgerEntry
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.plan import Plan
     from dbanon.run.run import PhaseProgress
+    from dbanon.sessions.base import Relation
     from dbanon.sessions.session import Session
     from dbanon.sessions.store import Store
     from dbanon.stores.sql_source import SqlSource
@@ -64,4 +68,30 @@ class JobRunner(Protocol):
 
     def prepare(self, job: Job, source: Store, target: Store | None) -> None:
         """Create what the first run of a job needs, if the job file allows that."""
+        ...
+
+
+class PrivateRunner(Protocol):
+    """Makes differentially private releases, and recounts them.
+
+    All methods raise DbanonError.
+    """
+
+    def run(self, job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
+        """Run a job, which draws on a privacy budget; what a failed run has spent stays spent.
+
+        Parameters
+        ----------
+        progress : called with a phase and its completed share, 0 to 1.
+        """
+        ...
+
+    def recount(self, session: Session, relation: Relation, entry: LedgerEntry) -> tuple[int, int]:
+        """Count the rows of a release, and those with a NULL or a value outside its domain.
+
+        Parameters
+        ----------
+        relation : the released relation.
+        entry : its entry in the ledger, with the bounds and lists of its columns.
+        """
         ...

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from dbanon.data.counts import Counts, Recount
+from dbanon.data.extension import load_runner
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
     DbanonError,
@@ -27,8 +28,6 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.statements import reader_recount_query
 from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import count_classes, count_sets
-from dbanon.stores.synthetic import ColumnDomain
-from dbanon.stores.synthetic import recount as recount_synthetic
 
 _NOT_RELEASED_HINT = (
     "The ledger has no release of this name, so these are the rows of the table itself. Release"
@@ -400,16 +399,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:
-        synthetic_columns = []
-        for name in entry.quasi_identifiers:
-            attribute = relation.attribute(name)
-            # Do not rely on the types in the entry: the publisher wrote it.
-            sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
-            low, high = entry.between.get(name) or ("", "")
-            allowed_values = tuple(entry.listed.get(name, ()))
-            domain = ColumnDomain(replace(attribute, sql_type=sql_type), low, high, allowed_values)
-            synthetic_columns.append(domain)
-        rows, n_invalid = recount_synthetic(session, relation_name, synthetic_columns)
+        rows, n_invalid = load_runner("private").recount(session, relation, entry)
         if rows != entry.rows or n_invalid:
             raise RecountFailed(
                 f"{relation_name} has {rows} rows and was released with {entry.rows}; {n_invalid}"

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 import dbanon
-from dbanon.run import private
-from dbanon.synthesis import columns, declared_types
+from dbanon.extensions.synthesis import columns, declared_types
+from dbanon.extensions.synthesis import run as private
 from tests.doors.hint_steps import World
 from tests.doors.run_steps import Act, Acts, Clinic, Runs, case, command, printed_options
 

@@ -28,7 +28,7 @@ import gc, sys
 sys.path[:0] = {places!r}
 from dbanon.doors import plpython
 if {private!r}:
-    from dbanon.doors import plpython_private
+    from dbanon.extensions.synthesis import plpython as plpython_private
     from opendp import domains, measurements, measures, metrics, mod
 del sys.path[:{count}]
 gc.collect()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import dbanon
 from dbanon.data.partition import Synthesis
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, EpsilonShares
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, EpsilonShares
 from tests.prerequisites import require_reference
 from tests.reference.data import MAGIC_FILE, load_casc, load_magic
 from tests.reference.synthesis import (

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.extensions.synthesis.dcmdp import (
+    cluster_with_dbscan,
+    compute_centroids,
+    compute_noise_factor,
+)
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, EpsilonShares, divide_epsilon
 from dbanon.job.synthesis import RANKS
-from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, compute_noise_factor
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, EpsilonShares, divide_epsilon
 
 # A class of eight that splits when .66 becomes 0 (k = 3, r = .34).
 EIGHT = np.array([[0.0], [0.0], [0.0], [0.33], [0.66], [1.0], [1.0], [1.0]])

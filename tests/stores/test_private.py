@@ -26,8 +26,8 @@ from dbanon.errors import (
     TimeLimit,
     UnsupportedType,
 )
+from dbanon.extensions.synthesis import run as private
 from dbanon.job.private import build_private_job
-from dbanon.run import private
 from dbanon.run.open import open_store
 from tests.prerequisites import import_or_skip
 from tests.stores.databases import Database, PostgresqlDatabase
@@ -308,7 +308,7 @@ def test_an_exception_of_the_caller_never_follows_the_commit(budgeted: Database)
 
 _KILLED = """
 import os, signal, sys
-import dbanon.run.private as private
+import dbanon.extensions.synthesis.run as private
 wrote = private.write_rows
 def killed(*given):
     wrote(*given)

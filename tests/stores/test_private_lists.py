@@ -20,7 +20,7 @@ from dbanon.errors import (
     TableNotFound,
     UnsupportedType,
 )
-from dbanon.run import private
+from dbanon.extensions.synthesis import run as private
 from tests.prerequisites import import_or_skip, skip_case
 from tests.stores.databases import Database
 

@@ -17,11 +17,6 @@ _COMMANDS = {
         "dbanon.doors.cli.anonymize:anonymize",
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
-    "budget": Command(
-        "dbanon.doors.cli.budgets:budget",
-        "Privacy budgets: how much the differentially private releases of a table may spend"
-        " together.",
-    ),
     "check": Command(
         "dbanon.doors.cli.jobs:check",
         "Check a job file without a database, and report all problems at once.",

@@ -13,10 +13,14 @@ import pytest
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import parse_bounds
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
+from dbanon.extensions.synthesis.synthetic_rows import (
+    numpy_dtype,
+    require_kind,
+    to_synthetic_column,
+)
 from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, build_private_job, private_method_options
 from dbanon.ledger.budgets import compute_charge
-from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
 OPTIONS: dict[str, Any] = {
     "table": "people",

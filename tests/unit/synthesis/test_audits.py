@@ -16,15 +16,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
+from dbanon.extensions.synthesis import edges as of_edges
+from dbanon.extensions.synthesis.dcmdp import (
+    cluster_with_dbscan,
+    compute_centroids,
+    compute_noise_scale,
+)
+from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY
+from dbanon.extensions.synthesis.edges import choose_edges, count_between
+from dbanon.extensions.synthesis.margins import count_rows_per_leaf, sum_order_statistics
+from dbanon.extensions.synthesis.noise import OpenDpNoise
+from dbanon.extensions.synthesis.ranks import count_agreements, dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, PURE_EPSILON, EdgeShares, divide_epsilon
 from dbanon.hierarchy.tree import flat_hierarchy
-from dbanon.synthesis import edges as of_edges
-from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, compute_noise_scale
-from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
-from dbanon.synthesis.edges import choose_edges, count_between
-from dbanon.synthesis.margins import count_rows_per_leaf, sum_order_statistics
-from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import count_agreements, dp_ranks
-from dbanon.synthesis.shares import GRID, PURE_EPSILON, EdgeShares, divide_epsilon
 from tests.reference.synthesis import (
     CHAIN,
     EIGHT,

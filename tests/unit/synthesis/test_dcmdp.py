@@ -14,7 +14,7 @@ from dbanon.errors import (
     UnknownOption,
     UnsupportedType,
 )
-from dbanon.synthesis.dcmdp import (
+from dbanon.extensions.synthesis.dcmdp import (
     cluster_with_dbscan,
     compute_centroids,
     compute_noise_factor,

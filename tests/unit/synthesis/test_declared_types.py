@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter
-from dbanon.synthesis.declared_types import TYPES, wrap_data
+from dbanon.extensions.synthesis.declared_types import TYPES, wrap_data
 from tests.reference.private_calls import JOBS
 
 N = 400

@@ -12,19 +12,23 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy.tree import flat_hierarchy
-from dbanon.job.synthesis import PrivateOptions
-from dbanon.synthesis.columns import TypedTable, define_public_columns
-from dbanon.synthesis.dependence import compute_expected_counts, count_two_way, score_independence
-from dbanon.synthesis.domains import (
+from dbanon.extensions.synthesis.columns import TypedTable, define_public_columns
+from dbanon.extensions.synthesis.dependence import (
+    compute_expected_counts,
+    count_two_way,
+    score_independence,
+)
+from dbanon.extensions.synthesis.domains import (
     BOOLEAN_HIERARCHY,
     CategoricalDomain,
     add_other_leaf,
     assign_bins,
 )
-from dbanon.synthesis.margins import CategoricalMargin, count_rows_per_leaf
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, divide_epsilon
+from dbanon.extensions.synthesis.margins import CategoricalMargin, count_rows_per_leaf
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, divide_epsilon
+from dbanon.hierarchy.tree import flat_hierarchy
+from dbanon.job.synthesis import PrivateOptions
 from tests.reference.private_calls import JOB_TREE as TREE
 from tests.reference.private_calls import JOBS as LABELS
 from tests.reference.private_calls import people, synthesize
@@ -123,7 +127,7 @@ MIXED = (None, TREE, BOOLEAN_HIERARCHY, flat_hierarchy([str(i) for i in range(30
 )
 @pytest.mark.parametrize("epsilon", [0.1, 1 / 3, 1.0, 7.3])
 def test_the_price_is_epsilon_and_never_more(trees, epsilon):
-    from dbanon.synthesis.noise import OpenDpNoise
+    from dbanon.extensions.synthesis.noise import OpenDpNoise
 
     noise = OpenDpNoise()
     for n in (1012, 19_020, 10**6):

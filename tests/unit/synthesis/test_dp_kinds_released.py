@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.synthesis.domains import BOOLEAN_HIERARCHY, CategoricalDomain, NumericDomain
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, divide_epsilon
+from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY, CategoricalDomain, NumericDomain
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, divide_epsilon
 from tests.reference.private_calls import JOB_TREE as TREE
 from tests.reference.private_calls import JOBS as LABELS
 from tests.reference.private_calls import people, synthesize

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
+from dbanon.extensions.synthesis import marginals, ranks
+from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY
+from dbanon.extensions.synthesis.marginals import divide_amount, dp_marginals
+from dbanon.extensions.synthesis.noise import OpenDpNoise
+from dbanon.extensions.synthesis.shares import GRID
 from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.job.concentrated import Cost, delta_of, epsilon_of, rho_of, rho_of_pure
-from dbanon.synthesis import marginals, ranks
-from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
-from dbanon.synthesis.marginals import divide_amount, dp_marginals
-from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.shares import GRID
 from tests.prerequisites import import_or_skip
 from tests.reference.transcripts import Transcript, privacy_loss
 from tests.unit.synthesis.test_audits import NEVER, bound

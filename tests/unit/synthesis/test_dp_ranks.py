@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.synthesis.dependence import compute_expected_counts, count_two_way, score_independence
-from dbanon.synthesis.margins import fit_isotonic, project_to_simplex, sum_order_statistics
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, divide_epsilon
+from dbanon.extensions.synthesis.dependence import (
+    compute_expected_counts,
+    count_two_way,
+    score_independence,
+)
+from dbanon.extensions.synthesis.margins import (
+    fit_isotonic,
+    project_to_simplex,
+    sum_order_statistics,
+)
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, divide_epsilon
 from tests.prerequisites import import_or_skip
 from tests.reference import private_calls
 from tests.reference.private_calls import (
@@ -100,7 +108,7 @@ def test_counts_and_scores_of_two_neighbours(tables):
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1 / 3, 1.0, 7.3, 100.0])
 def test_the_price_is_epsilon_and_never_more(p, epsilon):
     import_or_skip("opendp")
-    from dbanon.synthesis.noise import OpenDpNoise
+    from dbanon.extensions.synthesis.noise import OpenDpNoise
 
     opendp = OpenDpNoise()
     tried = 0
@@ -247,7 +255,7 @@ def test_threads_do_not_overspend():
 
 
 def test_a_run_that_fails_stays_spent(monkeypatch):
-    from dbanon.synthesis import private
+    from dbanon.extensions.synthesis import private
 
     def broken(*args):
         raise KeyboardInterrupt

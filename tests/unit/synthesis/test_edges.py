@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import errors
-from dbanon.synthesis import edges as module
-from dbanon.synthesis.edges import (
+from dbanon.extensions.synthesis import edges as module
+from dbanon.extensions.synthesis.edges import (
     ColumnIntervals,
     IntervalMargin,
     choose_edges,
@@ -19,9 +19,9 @@ from dbanon.synthesis.edges import (
     count_between,
     score_candidates,
 )
-from dbanon.synthesis.margins import Quantiles
-from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.shares import GRID, PURE_EPSILON, divide_epsilon
+from dbanon.extensions.synthesis.margins import Quantiles
+from dbanon.extensions.synthesis.noise import OpenDpNoise
+from dbanon.extensions.synthesis.shares import GRID, PURE_EPSILON, divide_epsilon
 from tests.reference.private_calls import (
     mean_measures,
     require_same_draws,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbanon.errors import NoiseTooLarge
-from dbanon.synthesis.dependence import draw_bins, measure_tree
-from dbanon.synthesis.shares import divide_epsilon
+from dbanon.extensions.synthesis.dependence import draw_bins, measure_tree
+from dbanon.extensions.synthesis.shares import divide_epsilon
 from tests.reference.synthesis import Seeded, census_bounds, measures, released
 from tests.synthetic_data import census_like, magic_like
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.synthesis.dependence import TreeEdge, draw_bins, measure_tree
-from dbanon.synthesis.margins import CategoricalMargin, Quantiles
-from dbanon.synthesis.ranks import (
+from dbanon.extensions.synthesis.dependence import TreeEdge, draw_bins, measure_tree
+from dbanon.extensions.synthesis.margins import CategoricalMargin, Quantiles
+from dbanon.extensions.synthesis.ranks import (
     compute_conditional_positions,
     count_agreements,
     dp_ranks,
     draw_normals,
     measure_correlations,
 )
-from dbanon.synthesis.shares import GRID, divide_epsilon
+from dbanon.extensions.synthesis.shares import GRID, divide_epsilon
 from tests.reference.private_calls import mean_measures
 from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
 

@@ -11,12 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
+from dbanon.extensions.synthesis.dependence import (
+    count_two_way,
+    fit_common_shares,
+    score_by_own_margins,
+)
+from dbanon.extensions.synthesis.domains import NumericDomain
+from dbanon.extensions.synthesis.margins import (
+    group_adjacent_values,
+    measure_grid_margin,
+    round_to_values,
+)
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import GRID, divide_epsilon
 from dbanon.hierarchy.tree import flat_hierarchy
-from dbanon.synthesis.dependence import count_two_way, fit_common_shares, score_by_own_margins
-from dbanon.synthesis.domains import NumericDomain
-from dbanon.synthesis.margins import group_adjacent_values, measure_grid_margin, round_to_values
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.synthesis import Recording, Seeded
 
 COLOURS = flat_hierarchy([f"colour {i}" for i in range(6)])

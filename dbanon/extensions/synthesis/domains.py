@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.extensions.synthesis.shares import GRID
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.shares import GRID
 
 
 @dataclass(frozen=True)

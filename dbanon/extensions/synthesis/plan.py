@@ -8,24 +8,12 @@ from typing import Any
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, MemoryLimit
-from dbanon.hierarchy.spec import TABLE, HierarchySpec
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.private import PrivateJob
-from dbanon.job.synthesis import PrivateOptions
-from dbanon.ledger import budgets
-from dbanon.ledger.budgets import RecordedBudget
-from dbanon.ledger.releases import plan_output
-from dbanon.run.budgets import require_table_rows
-from dbanon.run.hierarchies import read_specs
-from dbanon.run.plan import require_roles
-from dbanon.run.source_types import require_types
-from dbanon.sessions.base import Output, Relation
-from dbanon.sessions.names import parse_relation, require_length
-from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import to_listed_column
-from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget
-from dbanon.stores.synthetic import (
+from dbanon.extensions.synthesis.budgets import require_table_rows
+from dbanon.extensions.synthesis.columns import PublicColumn, TypedTable
+from dbanon.extensions.synthesis.domains import NumericDomain
+from dbanon.extensions.synthesis.enumerated_column import to_listed_column
+from dbanon.extensions.synthesis.private import plan_columns
+from dbanon.extensions.synthesis.synthetic_rows import (
     AnyColumn,
     count_privacy_units,
     numpy_dtype,
@@ -33,9 +21,21 @@ from dbanon.stores.synthetic import (
     require_kind,
     to_synthetic_column,
 )
-from dbanon.synthesis.columns import PublicColumn, TypedTable
-from dbanon.synthesis.domains import NumericDomain
-from dbanon.synthesis.private import plan_columns
+from dbanon.hierarchy.spec import TABLE, HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.private import PrivateJob
+from dbanon.job.synthesis import PrivateOptions
+from dbanon.ledger import budgets
+from dbanon.ledger.budgets import RecordedBudget
+from dbanon.ledger.releases import plan_output
+from dbanon.run.hierarchies import read_specs
+from dbanon.run.plan import require_roles
+from dbanon.run.source_types import require_types
+from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.names import parse_relation, require_length
+from dbanon.sessions.session import Session
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget
 
 # Upper bound of the memory for one value, in bytes: as read, as encoded, and as written.
 _BYTES_PER_VALUE = 64

@@ -17,12 +17,17 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
+from dbanon.extensions.synthesis.enumerated_column import (
+    ListedColumn,
+    drop_lists,
+    index_expression,
+    stage_lists,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
 # The kinds of person identifiers: all databases agree on which of their values are equal.
 _PERSON_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)

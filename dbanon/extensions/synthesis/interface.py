@@ -16,16 +16,21 @@ from dbanon.errors import (
     UnsupportedType,
     warn_caller,
 )
+from dbanon.extensions.synthesis import budgets as budget_commands
+from dbanon.extensions.synthesis.budgets import BudgetShown
+from dbanon.extensions.synthesis.dcmdp import (
+    NO_GUARANTEE,
+    cluster_with_dbscan,
+    dcmdp,
+    describe_variance_loss,
+)
+from dbanon.extensions.synthesis.declared_types import wrap_data
+from dbanon.extensions.synthesis.noise import OpenDpNoise
+from dbanon.extensions.synthesis.private import Budget, synthesize_privately
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import ROW, NewBudget
 from dbanon.job.synthesis import DcmdpOptions, parse_synthesis_options
-from dbanon.run import budgets as run_budgets
-from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.dcmdp import NO_GUARANTEE, cluster_with_dbscan, dcmdp, describe_variance_loss
-from dbanon.synthesis.declared_types import wrap_data
-from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.private import Budget, synthesize_privately
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +82,12 @@ def create_budget(
         entity=entity,
         raises=raises,
     )
-    return run_budgets.create(open_store(database, on_sql), new_budget)
+    return budget_commands.create(open_store(database, on_sql), new_budget)
 
 
 def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
     """List the privacy budgets of a database, the oldest first."""
-    return run_budgets.list_budgets(open_store(database, on_sql))
+    return budget_commands.list_budgets(open_store(database, on_sql))
 
 
 def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:
@@ -92,7 +97,7 @@ def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> Bud
     ------
     BudgetNotFound : there is no budget of this name.
     """
-    return run_budgets.show_budget(open_store(database, on_sql), name)
+    return budget_commands.show_budget(open_store(database, on_sql), name)
 
 
 def synthesize(

@@ -20,6 +20,18 @@ from numpy.typing import NDArray
 from dbanon.data.partition import Synthesis
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
+from dbanon.extensions.synthesis.columns import TypedTable
+from dbanon.extensions.synthesis.enumerated_column import ListedColumn
+from dbanon.extensions.synthesis.noise import Noise, OpenDpNoise
+from dbanon.extensions.synthesis.plan import PrivatePlan, describe_table, plan_private
+from dbanon.extensions.synthesis.private import synthesize_privately
+from dbanon.extensions.synthesis.synthetic_rows import (
+    ColumnDomain,
+    numpy_dtype,
+    read_numbers,
+    require_recount,
+    write_rows,
+)
 from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
@@ -27,7 +39,6 @@ from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
-from dbanon.run.private_begin import PrivatePlan, describe_table, plan_private
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.base import Output
@@ -36,18 +47,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores import digest
-from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.sql_target import build_run_record
-from dbanon.stores.synthetic import (
-    ColumnDomain,
-    numpy_dtype,
-    read_numbers,
-    require_recount,
-    write_rows,
-)
-from dbanon.synthesis.columns import TypedTable
-from dbanon.synthesis.noise import Noise, OpenDpNoise
-from dbanon.synthesis.private import synthesize_privately
 from dbanon.version import version
 
 # Maximum number of attempts to spend while other sessions spend from the same budget.

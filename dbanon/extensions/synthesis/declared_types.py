@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.conversion import to_moment, to_unit
 from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType
-from dbanon.synthesis.columns import TypedTable
+from dbanon.extensions.synthesis.columns import TypedTable
 
 # The values of a column, (n,), and whether each is NULL, bool (n,).
 ValuesAndNulls = tuple[NDArray[Any], NDArray[np.bool_]]

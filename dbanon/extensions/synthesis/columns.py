@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from dbanon.data.conversion import to_moment
 from dbanon.errors import BoundsRequired, InvalidParameter
-from dbanon.hierarchy import builders
-from dbanon.hierarchy.spec import HierarchySpec, build_enum_hierarchy
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.synthesis import PrivateOptions
-from dbanon.synthesis.domains import (
+from dbanon.extensions.synthesis.domains import (
     BOOLEAN_HIERARCHY,
     OTHER_LABEL,
     CategoricalDomain,
     NumericDomain,
     add_other_leaf,
 )
+from dbanon.hierarchy import builders
+from dbanon.hierarchy.spec import HierarchySpec, build_enum_hierarchy
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.synthesis import PrivateOptions
 
 # Returns the values of a column in its type, and which of them are NULL, if its type allows it.
 ColumnReader = Callable[[int], "tuple[NDArray[Any], NDArray[np.bool_] | None]"]

@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
+from dbanon.extensions.synthesis.columns import (
+    PublicColumn,
+    TypedTable,
+    define_public_columns,
+    number_persons,
+)
+from dbanon.extensions.synthesis.marginals import AmountShares, divide_amount, dp_marginals
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.ranks import dp_ranks
+from dbanon.extensions.synthesis.shares import EpsilonShares, divide_epsilon, require_column_count
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, PrivateOptions
-from dbanon.synthesis.columns import PublicColumn, TypedTable, define_public_columns, number_persons
-from dbanon.synthesis.marginals import AmountShares, divide_amount, dp_marginals
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import EpsilonShares, divide_epsilon, require_column_count
 
 _EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, excludes_minimum=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))

@@ -46,8 +46,8 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
     """Create a budget. Afterwards only the amount spent changes."""
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.synthesis import interface as synthesis
 
         options = {parameter.name: arguments[parameter.name] for parameter in _BUDGET_OPTIONS}
         new_budget = synthesis.create_budget(
@@ -63,8 +63,8 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
 def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
     """List the budgets of a database."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import EntryList
+        from dbanon.extensions.synthesis import interface as synthesis
 
         budgets = [
             entry.to_dict() for entry in synthesis.budgets(url, on_sql=sql_printer(print_sql))
@@ -81,8 +81,8 @@ def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
 def show_budget(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a budget and everything that was spent from it."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.extensions.synthesis import interface as synthesis
 
         description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
         show(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.margins import project_to_simplex
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import EpsilonShares
+from dbanon.extensions.synthesis.margins import project_to_simplex
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.shares import EpsilonShares
 
 # Number of rounds in which the tables of a tree are fitted to common shares of each column.
 _ROUNDS = 20

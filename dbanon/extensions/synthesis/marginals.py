@@ -33,15 +33,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.synthesis import PURE
-from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
-from dbanon.synthesis.dependence import count_two_way, spread_rows_evenly
-from dbanon.synthesis.domains import assign_bins
-from dbanon.synthesis.edges import IntervalMargin, combine_quantiles, measure_intervals
-from dbanon.synthesis.estimation import NoisyTable, fit_model
-from dbanon.synthesis.junction import Floats, JunctionTree, count_cells, find_maximal_cliques
-from dbanon.synthesis.margins import (
+from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
+from dbanon.extensions.synthesis.dependence import count_two_way, spread_rows_evenly
+from dbanon.extensions.synthesis.domains import assign_bins
+from dbanon.extensions.synthesis.edges import IntervalMargin, combine_quantiles, measure_intervals
+from dbanon.extensions.synthesis.estimation import NoisyTable, fit_model
+from dbanon.extensions.synthesis.junction import (
+    Floats,
+    JunctionTree,
+    count_cells,
+    find_maximal_cliques,
+)
+from dbanon.extensions.synthesis.margins import (
     CategoricalMargin,
     GridMargin,
     Margin,
@@ -52,14 +55,16 @@ from dbanon.synthesis.margins import (
     round_to_values,
     sum_order_statistics,
 )
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import (
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.shares import (
     GRID,
     MAX_MEAN_NOISE,
     RANGE_TO_CLASS_NOISE,
     EdgeShares,
     divide_edges,
 )
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.synthesis import PURE
 
 MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.

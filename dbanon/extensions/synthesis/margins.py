@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.extensions.synthesis.domains import assign_bins
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.shares import GRID, EpsilonShares
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.domains import assign_bins
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import GRID, EpsilonShares
 
 
 class Margin(Protocol):

@@ -27,7 +27,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.junction import Clique, Floats, JunctionTree, broadcast, marginalize
+from dbanon.extensions.synthesis.junction import (
+    Clique,
+    Floats,
+    JunctionTree,
+    broadcast,
+    marginalize,
+)
 
 # Weight of independence, per row. On Adult, .005 to .1 perform alike.
 _INDEPENDENCE_WEIGHT = 0.02

@@ -22,8 +22,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.extensions.synthesis.noise import Noise
 from dbanon.job.synthesis import CONCENTRATED, PURE
-from dbanon.synthesis.noise import Noise
 
 Ints = NDArray[np.int64]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
+from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
+from dbanon.extensions.synthesis.noise import Noise
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE, QUANTILES, RANKS
-from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
-from dbanon.synthesis.noise import Noise
 
 PURE_EPSILON = ACCOUNTINGS[PURE]
 # The range of every column is mapped to the integers from 0 to GRID.

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.accounting import Accounting
-from dbanon.synthesis.margins import Quantiles, fit_isotonic, project_to_simplex
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import GRID, EdgeShares
+from dbanon.extensions.synthesis.accounting import Accounting
+from dbanon.extensions.synthesis.margins import Quantiles, fit_isotonic, project_to_simplex
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.shares import GRID, EdgeShares
 
 # Candidate edges per interval.
 N_CANDIDATES = 1024

@@ -29,17 +29,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.dependence import TreeEdge, draw_bins, measure_tree
-from dbanon.synthesis.edges import combine_quantiles, measure_intervals
-from dbanon.synthesis.margins import (
+from dbanon.extensions.synthesis.dependence import TreeEdge, draw_bins, measure_tree
+from dbanon.extensions.synthesis.edges import combine_quantiles, measure_intervals
+from dbanon.extensions.synthesis.margins import (
     Margin,
     measure_categorical_margin,
     measure_grid_margin,
     measure_quantiles,
 )
-from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import PURE_EPSILON, EpsilonShares
+from dbanon.extensions.synthesis.noise import Noise
+from dbanon.extensions.synthesis.shares import PURE_EPSILON, EpsilonShares
+from dbanon.hierarchy.tree import Hierarchy
 
 # Smallest eigenvalue of a correlation matrix.
 _MIN_EIGENVALUE = 1e-6

@@ -1,0 +1,20 @@
+"""Rows that stand for no row of the source: with noise as published, or differentially private."""
+
+from __future__ import annotations
+
+from dbanon.data.extension import Command, Extension
+
+EXTENSION = Extension(
+    "synthesis",
+    commands={
+        "budget": Command(
+            "dbanon.extensions.synthesis.commands:budget",
+            "Privacy budgets: how much the differentially private releases of a table may spend"
+            " together.",
+        )
+    },
+    runners={
+        "private": "dbanon.extensions.synthesis.runner:RUNNER",
+        "private_procedure": "dbanon.extensions.synthesis.plpython:synthetic",
+    },
+)

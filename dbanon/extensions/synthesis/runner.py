@@ -1,0 +1,40 @@
+"""Makes differentially private releases, and recounts them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dbanon.extensions.synthesis.run import run_private
+from dbanon.extensions.synthesis.synthetic_rows import ColumnDomain, recount
+from dbanon.job.private import PrivateJob
+from dbanon.ledger.tables import LedgerEntry
+from dbanon.release.private_report import PrivateReport
+from dbanon.run.run import PhaseProgress
+from dbanon.sessions.base import Relation
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+
+
+class PrivateReleases:
+    """See ``dbanon.run.job_runner.PrivateRunner``."""
+
+    def run(self, job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
+        """Run a job from a client; see ``run_private``."""
+        return run_private(job, store, progress)
+
+    def recount(self, session: Session, relation: Relation, entry: LedgerEntry) -> tuple[int, int]:
+        """Count the rows of a release, and those with a NULL or a value outside its domain."""
+        domains = []
+        for name in entry.quasi_identifiers:
+            attribute = relation.attribute(name)
+            # Do not rely on the types in the entry: the publisher wrote it.
+            sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            low, high = entry.between.get(name) or ("", "")
+            allowed_values = tuple(entry.listed.get(name, ()))
+            domains.append(
+                ColumnDomain(replace(attribute, sql_type=sql_type), low, high, allowed_values)
+            )
+        return recount(session, relation.name, domains)
+
+
+RUNNER = PrivateReleases()

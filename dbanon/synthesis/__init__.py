@@ -1,1 +1,0 @@
-"""Rows that stand for no row of the source: with noise as published, or differentially private."""
