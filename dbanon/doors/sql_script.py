@@ -18,7 +18,7 @@ from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, des
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import OWNER, REVOKE_INTERNAL, UNTRUSTED
+from dbanon.ledger.postgresql import LEDGER_TYPES, OWNER, REVOKE_INTERNAL, UNTRUSTED
 from dbanon.ledger.postgresql_persons import joint_histories_plpgsql
 from dbanon.ledger.postgresql_releases import (
     ATTACH,
@@ -31,10 +31,10 @@ from dbanon.ledger.postgresql_releases import (
     existing_tables,
 )
 from dbanon.ledger.postgresql_rules import may_act_as, rules_with_state, tie_rules
-from dbanon.ledger.tables import HEAD, TABLES
+from dbanon.ledger.tables import HEAD, LEDGER_SCHEMA, TABLES, ledger_ddl
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
-from dbanon.sessions.names import literal
+from dbanon.sessions.names import RelationName, literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
@@ -259,11 +259,10 @@ def ledger_script(*, extension: bool = False) -> str:
         a client may have created, to the extension.
     """
     sql = share_path("sql")
-    tables = (sql / "ledger.sql").read_text()
-    if extension:
-        tables = re.sub(
-            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopt_table, tables, flags=re.S
-        )
+    statements = ledger_ddl(LEDGER_TYPES, partial(RelationName, LEDGER_SCHEMA), {})
+    tables = ";\n".join([*statements, (sql / "ledger.sql").read_text()])
+    create_table = re.compile(r'CREATE TABLE "?dbanon"?\."?(\w+)"? \(.*?\n\);', re.S)
+    tables = create_table.sub(_adopt_table if extension else _create_if_missing, tables)
     scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
     scripts += [
         tables,
@@ -312,6 +311,11 @@ def _build_query(build_sql: Callable[..., str], mark: re.Match[str]) -> str:
     return build_sql(*mark[1].split(", "))
 
 
+def _create_if_missing(match: re.Match[str]) -> str:
+    """Build the SQL that creates a table unless it exists, from its CREATE TABLE statement."""
+    return match[0].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+
+
 def _adopt_table(match: re.Match[str]) -> str:
     """Build the SQL that creates a table in an extension, or adds an existing table to it.
 
@@ -322,7 +326,7 @@ def _adopt_table(match: re.Match[str]) -> str:
     ----------
     match : the CREATE TABLE statement, with the table's name as its group.
     """
-    table, create_table = match[1], match[0].replace("IF NOT EXISTS ", "")
+    table, create_table = match[1], match[0]
     dump_config = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
     is_member = (
         "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"

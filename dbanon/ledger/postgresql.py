@@ -17,6 +17,19 @@ from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.sessions.names import literal
 
+# The SQL type of each abstract type of ``dbanon.ledger.tables``.
+LEDGER_TYPES: Mapping[str, str] = {
+    "uuid": "uuid",
+    "timestamp": "timestamp with time zone",
+    "text": "text",
+    "json": "jsonb",
+    "integer": "integer",
+    "bigint": "bigint",
+    "double": "double precision",
+    "bytes": "bytea",
+    "amount": "numeric",
+}
+
 # The owner of an installed ledger. It cannot log in, and only superusers may be members.
 OWNER = "dbanon_ledger"
 

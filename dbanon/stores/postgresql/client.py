@@ -22,7 +22,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.postgresql import REVOKE_INTERNAL, REVOKE_PERSONS
+from dbanon.ledger.postgresql import LEDGER_TYPES, REVOKE_INTERNAL, REVOKE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -56,17 +56,7 @@ class PsycopgSession(PassthroughSession):
     open_second_session : opens a session with a new transaction; None if that is impossible.
     """
 
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "uuid",
-        "timestamp": "timestamp with time zone",
-        "text": "text",
-        "json": "jsonb",
-        "integer": "integer",
-        "bigint": "bigint",
-        "double": "double precision",
-        "bytes": "bytea",
-        "amount": "numeric",
-    }
+    ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
     supports_arrays = True
     # SQL of a value that no keyed hash of a person has.
     absent_tag = "decode('00000000000000000000000000000000', 'hex')"
