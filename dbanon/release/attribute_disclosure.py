@@ -301,8 +301,10 @@ class Originals:
             c.losses for c in self._columns if c.quasi_identifier == name and c.losses is not None
         ]
         if losses:
+            # A label without loss is the original value itself.
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
+            # Without losses by class, a value is hidden if its class has several originals.
             codes = self.codes(name)[partition.members]
             is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
                 codes, partition.starts

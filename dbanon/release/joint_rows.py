@@ -7,8 +7,11 @@ from typing import Any
 
 from dbanon.job.verdict import Caution
 
-# Two keys in a report's arguments, and the label of the line in the report.
-PERSON_ROWS, JOINT_ROWS, TITLE = "person_rows", "joint_rows", "ROWS OF A PERSON"
+# Keys in a report's arguments: whether a person's rows may be in different classes, and the counts
+# of persons whose rows together are shared by few.
+PERSON_ROWS, JOINT_ROWS = "person_rows", "joint_rows"
+# The label of the line with the counts in the report.
+TITLE = "ROWS OF A PERSON"
 _SUBJECT = "Rows of one person may lie in different classes (persons: rows)"
 
 

@@ -293,12 +293,12 @@ def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[st
     ----------
     figures : values of statistics by name; None if they are unavailable.
     """
-    from dbanon.release.outcome import INTERNAL
+    from dbanon.release.outcome import INTERNAL_NOTE
 
     if figures is None:
         return [("exact figures", "none: not recorded, or another role published it")]
     pairs = [(f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"]
-    return [("exact figures", INTERNAL), *pairs]
+    return [("exact figures", INTERNAL_NOTE), *pairs]
 
 
 @click.command(cls=DatabaseCommand, epilog=URL_HELP)
