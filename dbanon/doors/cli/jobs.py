@@ -38,34 +38,34 @@ if TYPE_CHECKING:
 FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
 JOB_OPTION = click.option(
     "--job",
-    "names",
+    "job_names",
     multiple=True,
     metavar="NAME",
     help="Run only this job of the file. Repeatable.",
 )
 PASSWORD_OPTION = click.option(
     "--allow-inline-password",
-    "inline_password",
+    "allow_inline_password",
     is_flag=True,
     help="Allow passwords in the file's URLs.",
 )
 
 
-def _read_file(file: Path, inline_password: bool) -> JobFile:
+def _read_file(file: Path, allow_inline_password: bool) -> JobFile:
     """Read a job file without expanding its variables."""
     from dbanon.doors.jobfile.file import read_job_file
 
-    return read_job_file(file, inline_password=inline_password)
+    return read_job_file(file, allow_inline_password=allow_inline_password)
 
 
-def open_jobs(file: Path, inline_password: bool) -> JobFile:
+def open_jobs(file: Path, allow_inline_password: bool) -> JobFile:
     """Read a job file, expand its variables and limit its jobs to half of the memory.
 
     Jobs with an HTML report also evaluate their release.
     """
     from dbanon.doors.jobfile.file import with_memory_limit
 
-    job_file = _read_file(file, inline_password).with_variables()
+    job_file = _read_file(file, allow_inline_password).with_variables()
     jobs = tuple(
         _with_evaluation(with_memory_limit(file_job, half_of_memory()))
         for file_job in job_file.jobs
@@ -87,7 +87,7 @@ def _with_evaluation(file_job: FileJob) -> FileJob:
 @PASSWORD_OPTION
 @FORMAT_OPTION
 @with_log_format
-def check(file: Path, inline_password: bool, output_format: str) -> None:
+def check(file: Path, allow_inline_password: bool, output_format: str) -> None:
     """Check a job file without a database, and report all problems at once.
 
     Each problem is reported with its line and its path of keys, never with a value.
@@ -97,7 +97,7 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
 
         entries = [
             {"job": file_job.name, "table": file_job.job.table, "output": file_job.job.output}
-            for file_job in _read_file(file, inline_password).jobs
+            for file_job in _read_file(file, allow_inline_password).jobs
         ]
         rows = [list(entry.values()) for entry in entries]
         show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
@@ -149,9 +149,9 @@ def init(
 @with_common_options
 def plan_file(
     file: Path,
-    names: tuple[str, ...],
+    job_names: tuple[str, ...],
     cluster: bool,
-    inline_password: bool,
+    allow_inline_password: bool,
     output_format: str,
     print_sql: bool,
 ) -> None:
@@ -167,7 +167,7 @@ def plan_file(
             plan_file_job,
         )
 
-        jobs = open_jobs(file, inline_password).select_jobs(names)
+        jobs = open_jobs(file, allow_inline_password).select_jobs(job_names)
         documents: list[dict[str, Any]] = []
         failures: list[tuple[str, DbanonError]] = []
         for file_job in jobs:
@@ -260,7 +260,7 @@ def verify_file(
     file: Path,
     ledger: str | None,
     quasi_identifiers: tuple[str, ...],
-    single_q: tuple[str, ...],
+    values_of_q: tuple[str, ...],
     k: int | None,
     output_format: str,
     print_sql: bool,
@@ -276,7 +276,7 @@ def verify_file(
         verification = api.verify_file(
             file,
             ledger=ledger,
-            quasi_identifiers=(*quasi_identifiers, *single_q),
+            quasi_identifiers=(*quasi_identifiers, *values_of_q),
             k=k,
             on_sql=sql_printer(print_sql),
         )
