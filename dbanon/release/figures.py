@@ -109,11 +109,12 @@ def publish_figures(
             pairs_within_limits,
             parameters,
             figures=figures,
-            tick=partial(_tick_part, tick, share_done, len(exact_figures)),
+            tick=partial(_report_progress_of_part, tick, share_done, len(exact_figures)),
         )
         if name in _LINKAGE_RISKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED_FIGURES:
+            # Computed from the published figures so far, so nothing is left to limit or round.
             figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
             # A missing value has no value to hide, and class sizes follow from the release.
@@ -145,7 +146,9 @@ def publish_figures(
     return figures
 
 
-def _tick_part(tick: Tick, share_done: float, n_parts: int, share_of_part: float) -> None:
+def _report_progress_of_part(
+    tick: Tick, share_done: float, n_parts: int, share_of_part: float
+) -> None:
     """Report progress within one of ``n_parts`` equal parts of the work.
 
     Parameters
@@ -173,18 +176,20 @@ def limit_pairs(
             continue
         has_value = pairs.valid_cells([column])
         is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
-        rows = column.released[pairs.labels]
-        original, exponent = np.array(rows, np.float64), column.scale.exponent
-        scaled = np.ldexp(rows[is_present], -exponent)
-        labels, _ = classes_in_column(scaled, pairs.labels[is_present], has_classes_per_column)
+        released_rows = column.released[pairs.labels]
+        original, exponent = np.array(released_rows, np.float64), column.scale.exponent
+        # Scale by a power of two, so that squares of huge values do not overflow.
+        scaled_rows = np.ldexp(released_rows[is_present], -exponent)
+        labels, _ = classes_in_column(scaled_rows, pairs.labels[is_present], has_classes_per_column)
         limited = limit_deviations(
-            np.ldexp(column.original[is_present], -exponent), scaled, labels, largest
+            np.ldexp(column.original[is_present], -exponent), scaled_rows, labels, largest
         )
-        original[is_present] = np.ldexp(scaled + limited.deviations, exponent)
-        scale = public_scale(original[is_present], rows[is_present])
+        original[is_present] = np.ldexp(scaled_rows + limited.deviations, exponent)
+        scale = public_scale(original[is_present], released_rows[is_present])
         ranks = None
         if column.ordinal and is_present.any():
-            ranks = np.arange(rows[is_present].min(), rows[is_present].max() + 1)
+            # Readers do not know which ranks occur in the source: assume all between the released.
+            ranks = np.arange(released_rows[is_present].min(), released_rows[is_present].max() + 1)
         suppressed_classes = original_column.suppressed
         if suppressed_classes is not None:
             # Clip originals of suppressed cells to the range of other cells, which readers know.
@@ -197,8 +202,9 @@ def limit_pairs(
             continue
         columns.append(limited_column)
         if not column.ordinal and is_present.any():
+            # In the unit of the scaled rows, as ``limited`` is.
             deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
-            released_squares = float(np.square(scaled - scaled.mean()).sum())
+            released_squares = float(np.square(scaled_rows - scaled_rows.mean()).sum())
             sse_shares.append(
                 limited.min_squares / (released_squares + limited.min_squares)
                 if released_squares > 0

@@ -60,7 +60,7 @@ class LinkingColumn:
     share: float
 
     def describe(self, k: int) -> str:
-        """Describe the finding in a sentence."""
+        """Describe the finding in a sentence; ``k`` is the requested k."""
         share = f"about {self.share:.0%} of the"
         if self.codes is None:
             return (

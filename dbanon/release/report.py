@@ -87,7 +87,7 @@ class RecountResult:
     Parameters
     ----------
     rows_in, suppressed : number of records of the source, and of withheld records.
-    rows : the numbers of released rows and of classes, and the class sizes.
+    rows : the recount of classes: the number of released rows, of classes, and their sizes.
     verdict : whether the guarantee holds.
     disclosive_columns : retained columns that single out rows or determine a quasi-identifier.
     identifiers : retained columns that look like person identifiers.

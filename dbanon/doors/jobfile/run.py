@@ -50,7 +50,7 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 _RETRIED_EXIT_CODE = 4
 # Environment variable with a secret that is part of the key for hashing sources to fingerprints.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
-# What stands for the release id in the path of a report.
+# The placeholder of the release id in the path of a report.
 _RELEASE_PLACEHOLDER = "{release}"
 _RELEASE_ID_PATTERN = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
