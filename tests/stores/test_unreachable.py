@@ -192,7 +192,7 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
             if names == ("declare",):
                 continue  # The file is read first; comments are in the database.
             line += ["name:people" if param.name == "file" else "release.people"]
-        elif param.name == "values_of_q" and names != ("verify",):
+        elif param.name == "single_q" and names != ("verify",):
             line += ["-q", "age"]
         elif param.name == "sql_only":
             # An editable install reports a package missing for Python before it connects.

@@ -62,8 +62,8 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
 def _with_options(command: Any) -> Any:
     """Add the options of advice to the command, in order."""
     short_forms = {
-        "quasi_identifiers": ("-q", "values_of_q", "Quasi-identifiers"),
-        "sensitive": ("-s", "values_of_s", "Sensitive columns"),
+        "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
+        "sensitive": ("-s", "single_s", "Sensitive columns"),
     }
     for parameter in reversed(OPTIONS):
         if parameter.name in short_forms:
@@ -88,7 +88,7 @@ def _k_help(description: str) -> str:
 @_with_options
 @click.option(
     "--declare",
-    "should_declare",
+    "to_declare",
     is_flag=True,
     help=(
         "Show the proposals, ask for confirmation, then declare the roles of columns that have no"
@@ -97,7 +97,7 @@ def _k_help(description: str) -> str:
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @with_common_options
-def advise(url: str, should_declare: bool, yes: bool, **arguments: Any) -> None:
+def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
     """Propose column roles, show which columns make rows unique, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
@@ -110,16 +110,16 @@ def advise(url: str, should_declare: bool, yes: bool, **arguments: Any) -> None:
         from dbanon.run.open import open_store
 
         request_options = parse_option_values(OPTIONS, arguments)
-        request_options["quasi_identifiers"] += arguments["values_of_q"]
-        request_options["sensitive"] += arguments["values_of_s"]
+        request_options["quasi_identifiers"] += arguments["single_q"]
+        request_options["sensitive"] += arguments["single_s"]
         if request_options["memory_limit"] is None:
             request_options["memory_limit"] = half_of_memory()
-        if should_declare and is_row_file_url(url):
+        if to_declare and is_row_file_url(url):
             raise InvalidParameter(
                 "Rules are stored in the database of their table, and a file has no database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
-        if should_declare and output_format == "json" and not yes:
+        if to_declare and output_format == "json" and not yes:
             raise click.UsageError(
                 "With --format json dbanon cannot ask for confirmation: add '--yes' to '--declare'."
             )
@@ -145,7 +145,7 @@ def advise(url: str, should_declare: bool, yes: bool, **arguments: Any) -> None:
         if output_format == "table" and command_line is not None:
             # Printed without a table, which would wrap the command.
             click.echo(command_line)
-        if should_declare:
+        if to_declare:
             _declare(
                 url,
                 arguments["table"],

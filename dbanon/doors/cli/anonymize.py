@@ -149,8 +149,8 @@ _ANONYMIZE_OPTIONS = tuple(
 
 # Options listed right after the option of this name: a short form, an alternative or related ones.
 _FOLLOWING_OPTIONS: dict[str, Decorator] = {
-    "quasi_identifiers": short_names("-q", "values_of_q", "Quasi-identifiers"),
-    "sensitive": short_names("-s", "values_of_s", "Sensitive columns"),
+    "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
+    "sensitive": short_names("-s", "single_s", "Sensitive columns"),
     "orders": click.option(
         "--order-file",
         "order_files",
@@ -189,8 +189,8 @@ _DECLARED_OPTION = click.option(
 def to_python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
     options = parse_option_values(OPTIONS, arguments)
-    options["quasi_identifiers"] += arguments["values_of_q"]
-    options["sensitive"] += arguments["values_of_s"]
+    options["quasi_identifiers"] += arguments["single_q"]
+    options["sensitive"] += arguments["single_s"]
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
 JOB_OPTION = click.option(
     "--job",
-    "job_names",
+    "names",
     multiple=True,
     metavar="NAME",
     help="Run only this job of the file. Repeatable.",
 )
 PASSWORD_OPTION = click.option(
     "--allow-inline-password",
-    "allow_inline_password",
+    "inline_password",
     is_flag=True,
     help="Allow passwords in the file's URLs.",
 )
@@ -87,7 +87,7 @@ def _with_evaluation(file_job: FileJob) -> FileJob:
 @PASSWORD_OPTION
 @FORMAT_OPTION
 @with_log_format
-def check(file: Path, allow_inline_password: bool, output_format: str) -> None:
+def check(file: Path, inline_password: bool, output_format: str) -> None:
     """Check a job file without a database, and report all problems at once.
 
     Each problem is reported with its line and its path of keys, never with a value.
@@ -97,7 +97,7 @@ def check(file: Path, allow_inline_password: bool, output_format: str) -> None:
 
         entries = [
             {"job": file_job.name, "table": file_job.job.table, "output": file_job.job.output}
-            for file_job in _read_file(file, allow_inline_password).jobs
+            for file_job in _read_file(file, inline_password).jobs
         ]
         rows = [list(entry.values()) for entry in entries]
         show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
@@ -149,9 +149,9 @@ def init(
 @with_common_options
 def plan_file(
     file: Path,
-    job_names: tuple[str, ...],
+    names: tuple[str, ...],
     cluster: bool,
-    allow_inline_password: bool,
+    inline_password: bool,
     output_format: str,
     print_sql: bool,
 ) -> None:
@@ -167,7 +167,7 @@ def plan_file(
             plan_file_job,
         )
 
-        jobs = open_jobs(file, allow_inline_password).select_jobs(job_names)
+        jobs = open_jobs(file, inline_password).select_jobs(names)
         documents: list[dict[str, Any]] = []
         failures: list[tuple[str, DbanonError]] = []
         for file_job in jobs:
@@ -260,7 +260,7 @@ def verify_file(
     file: Path,
     ledger: str | None,
     quasi_identifiers: tuple[str, ...],
-    values_of_q: tuple[str, ...],
+    single_q: tuple[str, ...],
     k: int | None,
     output_format: str,
     print_sql: bool,
@@ -276,7 +276,7 @@ def verify_file(
         verification = api.verify_file(
             file,
             ledger=ledger,
-            quasi_identifiers=(*quasi_identifiers, *values_of_q),
+            quasi_identifiers=(*quasi_identifiers, *single_q),
             k=k,
             on_sql=sql_printer(print_sql),
         )

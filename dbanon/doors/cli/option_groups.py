@@ -12,13 +12,13 @@ from dbanon.doors.cli.groups import DatabaseCommand
 # The options in each group of the help: names of click's parameters, or prefixes that end with an
 # underscore. Options that are in no group are listed last.
 _START_OPTIONS = (
-    "table", "output", "target", "quasi_identifiers", "values_of_q", "sensitive", "keep", "k",
+    "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",
 )  # fmt: skip
 _GROUPS: dict[str, tuple[str, ...]] = {
     "Start with": _START_OPTIONS,
     "Columns, rows and persons": (
-        "values_of_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
+        "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
         "entity_normalize", "persons", "pseudonyms", "pseudonym_key",
     ),
     "Reading files": (

@@ -400,7 +400,7 @@ def verify(
     url: str,
     relation: str,
     quasi_identifiers: tuple[str, ...],
-    values_of_q: tuple[str, ...],
+    single_q: tuple[str, ...],
     k: int | None,
     output_format: str,
     print_sql: bool,
@@ -417,7 +417,7 @@ def verify(
         verification = api.verify(
             url,
             relation,
-            quasi_identifiers=(*quasi_identifiers, *values_of_q),
+            quasi_identifiers=(*quasi_identifiers, *single_q),
             k=k,
             on_sql=sql_printer(print_sql),
         )

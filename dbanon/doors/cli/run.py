@@ -95,13 +95,13 @@ _ACCEPT_COUNTS = click.option(
 @with_common_options
 def run(
     file: Path,
-    job_names: tuple[str, ...],
+    names: tuple[str, ...],
     fail_fast: bool,
     skip_unchanged: bool,
     accept_types: tuple[str, ...],
     accept_counts: tuple[str, ...],
     metrics: Path | None,
-    allow_inline_password: bool,
+    inline_password: bool,
     no_progress: bool,
     output_format: str,
     print_sql: bool,
@@ -119,8 +119,8 @@ def run(
                 "The name of a file of metrics must end in .prom.",
                 hint="The collector ignores other files.",
             )
-        job_file = open_jobs(file, allow_inline_password)
-        jobs = job_file.select_jobs(job_names)
+        job_file = open_jobs(file, inline_password)
+        jobs = job_file.select_jobs(names)
         write_outcomes = _build_metrics_writer(job_file, metrics)
         # Takes the name of the job; it has no outcome yet.
         write_job_start = partial(write_outcomes, [])

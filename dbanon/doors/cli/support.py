@@ -146,7 +146,7 @@ def short_names(short_flag: str, parameter_name: str, label: str) -> Callable[..
     Parameters
     ----------
     short_flag : the option, such as ``-q``.
-    parameter_name : the command's keyword argument that takes the names, such as ``values_of_q``.
+    parameter_name : the command's keyword argument that takes the names, such as ``single_q``.
     label : what the names are, as in "Quasi-identifiers", for the help text.
     """
 
@@ -193,7 +193,7 @@ def with_recount_options(
     """
     options = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=quasi_identifiers_help),
-        short_names("-q", "values_of_q", "Quasi-identifiers"),
+        short_names("-q", "single_q", "Quasi-identifiers"),
         click.option("--k", type=int, help=f"The expected k. Default: {default_k}."),
     )
 

@@ -50,7 +50,7 @@ def bound(url: str, **arguments: Any) -> None:
         from dbanon.extensions.bounds.interface import certificate
 
         options = parse_option_values(_OPTIONS, arguments)
-        options["quasi_identifiers"] += arguments["values_of_q"]
+        options["quasi_identifiers"] += arguments["single_q"]
         options["orders"] = merge_orders(options["orders"], arguments["order_files"])
         if options["memory_limit"] is None:
             options["memory_limit"] = half_of_memory()
