@@ -101,9 +101,9 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     # dbanon only writes mappings; ignore anything else.
     if not isinstance(entry, Mapping):
         return None
-    subject = "Earlier releases of the same persons are not known"
+    warning = "Earlier releases of the same persons are not known"
     if "earlier" in entry:
-        subject = (
+        warning = (
             f"{_count_releases(entry['earlier'])} of the same source and entity, outside a chain"
         )
     parts = []
@@ -116,7 +116,7 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
         )
     if entry.get("not_measured"):
         parts.append(f"not measured: {entry['not_measured']}")
-    return Caution(subject, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
+    return Caution(warning=warning, title=TITLE, reason=f"{'; '.join(parts)}; {_CHAIN}")
 
 
 def _count_releases(n_earlier: Any) -> str:

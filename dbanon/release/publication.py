@@ -12,7 +12,8 @@ squares, a single value that dominates the sum. So published losses are computed
   of one class whose deviations are all at the limit, and is rounded to steps of at least the
   largest class's share of the rows.
 
-docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures.
+docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures, and
+describes the loss measures ``sse``, ``gower`` and ``iloss``.
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
     """List cautions about links from rows to originals, other releases or pseudonyms."""
+    # The argument ``rows`` is the order of a released frame's rows.
     cautions = (INPUT_ORDER_CAUTION,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
         cautions = (*cautions, build_intersection_caution(str(intersects)))
