@@ -29,7 +29,7 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
         warning=_WARNING,
         title=TITLE,
         reason="k holds for someone who knows one row, but not for someone who knows several"
-        f" rows of a person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken together, are"
-        f" shared by fewer than k = {k} persons. For persons with two rows or more, this is true of"
-        f" a random pair of rows in {pairs_below} of {n_pairs} cases",
+        f" rows of a person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken"
+        f" together, are shared by fewer than k = {k} persons. For persons with two rows or more,"
+        f" this is true of a random pair of rows in {pairs_below} of {n_pairs} cases",
     )
