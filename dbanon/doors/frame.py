@@ -20,7 +20,7 @@ from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
+from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION, SHUFFLED
 from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
 from dbanon.stores.frame.source import FRAME_NAME, FrameSource
@@ -180,7 +180,7 @@ def anonymize_frame(
     assert target.source_positions is not None
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
-        warn_caller(RowsLinkable(f"{ROWS_LINK.warning}; {ROWS_LINK.reason}."))
+        warn_caller(RowsLinkable(f"{INPUT_ORDER_CAUTION.warning}; {INPUT_ORDER_CAUTION.reason}."))
     released = to_input_type(target.released)
     alignment = alignment_of(
         table, released, job.quasi_identifiers, target.source_positions, tree_sources

@@ -55,12 +55,13 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
     records = np.arange(pairs.n)
     if pairs.n > MAX_TESTED_PAIRS:
         records = np.random.default_rng(seed).choice(pairs.n, MAX_TESTED_PAIRS, replace=False)
-    rows, n = pairs.labels[records], len(records)
+    # A released row is addressed by its class: all rows of a class have equal released values.
+    row_classes, n = pairs.labels[records], len(records)
     if n < 2:
         return None
     distances: Floats = np.zeros((n, n))
     for column in pairs.columns:
-        distances += column.distances_ignoring_nulls(records[:, None], rows[None, :])
+        distances += column.distances_ignoring_nulls(records[:, None], row_classes[None, :])
     record_means, row_means = distances.mean(axis=1), distances.mean(axis=0)
     expected_sum, paired_sum = n * float(row_means.mean()), float(np.trace(distances))
     # A lower bound for any pairing: pair each record with its nearest row, or each row with its
@@ -76,13 +77,14 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
     return gain / sum_deviation, gain / (expected_sum - least_sum)
 
 
-# Orders of the rows of a released frame, as named in its attrs and in the arguments of its report.
+# The order of a released frame's rows, as stored in ``DataFrame.attrs`` and in the arguments of the
+# report: random, or that of the input.
 SHUFFLED, INPUT = "shuffled", "input"
-ROWS_LINK = Caution(
-    "the rows are in the order of their originals",
-    "ROWS LINK TO THEIR ORIGINALS",
-    "order and index are those of the input. Anyone who has the input can pair every row with"
-    " its original. Use the result yourself, and do not pass it on",
+INPUT_ORDER_CAUTION = Caution(
+    warning="the rows are in the order of their originals",
+    title="ROWS LINK TO THEIR ORIGINALS",
+    reason="order and index are those of the input. Anyone who has the input can pair every row"
+    " with its original. Use the result yourself, and do not pass it on",
 )
 
 
@@ -94,8 +96,8 @@ class Alignment:
     ----------
     n_originals : number of original rows.
     original_of_row : int64 (r,), the index of each released row's original.
-    original_digests, released_digests : by quasi-identifier, digests of the values in row order, to
-        check that both frames are still as they were in the run.
+    original_digests, released_digests : by quasi-identifier, digests of the values in row order.
+        They reveal whether either frame was modified after the run.
     released : the frame that was returned to the caller.
     hierarchies : the hierarchies of the run, by column.
     """

@@ -134,7 +134,7 @@ LEAST_REPORTED_SHARE = 0.5
 MAX_FULLY_COUNTED_ROWS = 50_000
 # If a sample has no equal values, conclude that at most this share of all rows has a value that
 # occurs more than once. The conclusion is wrong with a probability of at most exp(-_LOG_CERTAINTY).
-_MAX_SHARED_SHARE = 0.1
+_MAX_REPEATED_SHARE = 0.1
 _LOG_CERTAINTY = 20.0
 
 
@@ -301,8 +301,10 @@ class Originals:
             c.losses for c in self._columns if c.quasi_identifier == name and c.losses is not None
         ]
         if losses:
+            # A label without loss is the original value itself.
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
+            # Without losses by class, a value is hidden if its class has several originals.
             codes = self.codes(name)[partition.members]
             is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
                 codes, partition.starts
@@ -373,7 +375,7 @@ def proof_sample_size(n_rows: int) -> int:
     if n_rows <= MAX_FULLY_COUNTED_ROWS:
         return 0
     # Add a tenth, because the sizes of random samples vary.
-    return round(1.1 * sqrt(2 * n_rows * _LOG_CERTAINTY / _MAX_SHARED_SHARE))
+    return round(1.1 * sqrt(2 * n_rows * _LOG_CERTAINTY / _MAX_REPEATED_SHARE))
 
 
 def prove_nearly_unique(
@@ -392,6 +394,6 @@ def prove_nearly_unique(
     """
     if not n_sampled or not n_sampled == n_values == n_distinct:
         return None
-    if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_SHARED_SHARE:
+    if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_REPEATED_SHARE:
         return None
-    return DisclosiveColumn(name, determines=None, share=1 - _MAX_SHARED_SHARE)
+    return DisclosiveColumn(name, determines=None, share=1 - _MAX_REPEATED_SHARE)

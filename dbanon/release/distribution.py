@@ -1,9 +1,9 @@
 """Distributions of released columns for charts: bins and labels that many rows share.
 
 Bin edges lie on a grid of round numbers, which does not depend on single values. The *bound* is the
-smallest number of rows that a chart may display. Neighbouring bins are merged until each is empty
-or has at least that many rows, counts are rounded to multiples of the bound, and labels of fewer
-rows are not displayed.
+smallest number of rows that a bar of a chart may stand for. Neighbouring bins are merged until each
+is empty or has at least that many rows. Labels that fewer rows have get no bar. Displayed counts
+are rounded to multiples of the bound.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LEAST_BOUND = 5
 # Maximum number of bins, and of labels, that keeps a chart readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
-# What the axis of a chart can show.
-UNITS = ("number", "date", "label")
+# What the axis of a chart can show: bins of numbers, bins of dates, or labels.
+AXIS_KINDS = ("number", "date", "label")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Bar:
 
     Parameters
     ----------
-    label : text of the bar in a table.
+    label : the name of the bar's row in the table beside the chart.
     rows : number of rows, rounded to a multiple of the bound.
     low, width : the start and the width of a bin, in grid steps from the start of the first bin.
     """
@@ -51,8 +51,8 @@ class Distribution:
     Parameters
     ----------
     name, role : name and role of the column.
-    unit : one of ``UNITS``; empty if there is no chart.
-    bound : the smallest number of rows that may be displayed.
+    axis_kind : one of ``AXIS_KINDS``; empty if there is no chart.
+    bound : the smallest number of rows that a bar may stand for.
     bars : bins in ascending order, or labels by descending number of rows.
     edges : texts of the edges of all grid steps; the first and the last are empty, because the
         outer bins are open.
@@ -62,7 +62,7 @@ class Distribution:
 
     name: str
     role: str
-    unit: str
+    axis_kind: str
     bound: int
     bars: tuple[Bar, ...] = ()
     edges: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Distribution:
 
 
 def least_displayed_rows(k: int) -> int:
-    """Return the least number of rows of a bin or label that may be displayed."""
+    """Return the bound: the smallest number of rows that a bar may stand for."""
     return max(int(k), LEAST_BOUND)
 
 
@@ -92,7 +92,7 @@ def require_displayable(distribution: Distribution, counts: Sequence[int] | None
         rows == 0 or rows >= bound for rows in (*displayed_rows, *(counts or ()))
     )
     if not is_allowed or any(rows % bound for rows in displayed_rows):
-        raise AssertionError("A chart would show fewer rows than allowed.")
+        raise AssertionError("A bar of a chart would stand for fewer rows than allowed.")
 
 
 def build_distribution(
@@ -153,6 +153,7 @@ def bin_texts(
     row_counts = np.array([n_rows for _, n_rows in value_rows], np.int64)
     try:
         if kind in (Kind.DATE, Kind.TIMESTAMP):
+            # datetime64 cannot parse years before Christ, as PostgreSQL writes them.
             if any("BC" in value for value, _ in value_rows):
                 raise ValueError
             days = np.array([value[:10] for value, _ in value_rows], "datetime64[D]")
@@ -206,7 +207,7 @@ def bin_dates(
     return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, format_edge)
 
 
-# Units of time (days, months, years) and widths of a grid step in this unit, in ascending order.
+# Widths of a grid step in ascending order: a unit of time (day, month or year) and their number.
 _CALENDAR_STEPS = (
     *(("D", width) for width in (1, 5, 10)),
     *(("M", width) for width in (1, 3, 6)),
@@ -228,7 +229,7 @@ def build_label_distribution(
     ----------
     labels : pairs of label and number of rows, at least ``least_displayed_rows(k)``; the text for
         NULL is one of the labels.
-    other_values, other_rows : number of values with fewer rows, and of their rows.
+    other_values, other_rows : the number of values that fewer rows have, and of these rows.
     """
     bound = least_displayed_rows(k)
     # Sort by rounded counts, so that the order does not reveal anything about exact ones.
@@ -259,7 +260,7 @@ def build_label_distribution(
 def _build_bins(
     name: str,
     role: str,
-    unit: str,
+    axis_kind: str,
     bound: int,
     steps: NDArray[np.int64],
     counts: NDArray[np.int64],
@@ -287,13 +288,13 @@ def _build_bins(
         if len(bins) == 1:
             label = "all rows"
         elif begin == 0:
-            label = f"before {high}" if unit == "date" else f"under {high}"
+            label = f"before {high}" if axis_kind == "date" else f"under {high}"
         elif end == len(rows_by_step):
-            label = f"{low} or later" if unit == "date" else f"{low} or more"
+            label = f"{low} or later" if axis_kind == "date" else f"{low} or more"
         bars.append(Bar(label, _rounded_count(n_rows, bound), begin, end - begin))
     # The outer bins are open, so their outer edges have no text.
     edges = ("", *(format_edge(first_step + step) for step in range(1, len(rows_by_step))), "")
-    distribution = Distribution(name, role, unit, bound, tuple(bars), edges)
+    distribution = Distribution(name, role, axis_kind, bound, tuple(bars), edges)
     require_displayable(distribution, [n_rows for _, _, n_rows in bins])
     return distribution
 
@@ -311,6 +312,7 @@ def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
             bins[-1] = (begin, index + 1, n_rows + count)
         else:
             bins.append((index, index + 1, count))
+    # The last bin may still have too few rows: merge it with the bins before it.
     begin, end, n_rows = bins.pop()
     while 0 < n_rows < bound:
         begin, _, previous_rows = bins.pop()

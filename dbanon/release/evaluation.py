@@ -64,7 +64,7 @@ class Evaluation(LabelledTextWithHtml):
 
     Parameters
     ----------
-    rows, suppressed : number of released records, and of withheld ones. The figures describe only
+    rows, suppressed : number of released and of withheld records. The figures describe only
         released records.
     suppressed_cells : number of cells of released rows that are NULL only in the release.
     losses, risks : values by measure, in the catalogue's order; None if a measure does not apply.
@@ -163,6 +163,7 @@ def _values_by_em4adom_name(figures: Mapping[str, Figure]) -> dict[str, float | 
         for name in MEASURES
         if name in figures.keys() & _EM4ADOM
     }
+    # The paper's ZIL is not a measure here, but a part of one: the sum whose mean is direct_loss.
     if "direct_loss" in figures:
         values["ZIL"] = figures["direct_loss"].parts.get("zil")
     return values
@@ -245,6 +246,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
     ``hidden``, bool (m,), marks these classes among all m classes.
     """
     if isinstance(column, Nodes):
+        # Node 0 is the root, which covers every leaf.
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
         return replace(column, released=nodes, suppressed=hidden)
     assert isinstance(column, (Numbers, Intervals))
@@ -322,10 +324,12 @@ def _pair_column(
         "ordinal": attribute.kind is Kind.ORDINAL,
         "ranks": column_statistics.ranks.get(attribute.name),
     }
-    # One part with numbers or intervals, or two parts with the lower and the upper bounds.
+    # An attribute has one column of numbers or intervals, or two columns with the lower and the
+    # upper bounds.
     parts = [part for column in released for part in column.parts]
     low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
+    # Open intervals end before their upper bound: at the greatest value below it.
     if len(parts) == 2 and not first_column.is_closed:
         high = np.maximum(low, high - unit_of(attribute, scale))
     is_number = (low == first_part_high) | (False if missing is None else missing)

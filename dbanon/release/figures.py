@@ -41,7 +41,7 @@ from dbanon.release.publication import (
     sum_public_distances,
 )
 
-WITHHELD = "not published: it describes the lowest class, and so single records"
+WITHHELD = "not published: it may describe single records"
 
 # Measures that are computed from original values.
 _VALUE_LOSSES = (
@@ -56,7 +56,7 @@ _VALUE_LOSSES = (
 _LINKAGE_RISKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
 # Measures that are computed from published values of other measures.
 _COMPOSED_FIGURES = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
-# The part of a figure that is a count, and so is not rounded.
+# The part of ``structure_loss`` that is not rounded: a count of pairs of columns.
 _COUNT_PART = "pairs near 0"
 
 
@@ -66,13 +66,13 @@ class _SmallestLosses:
 
     Parameters
     ----------
-    squares : the smallest share of the sum of squares.
-    deviations : the smallest mean absolute deviation, in the unit of the measure
-        ``deviation_loss``.
+    sse_share : the smallest SSE/SST: the loss of a column in which only one class, the largest,
+        loses anything, and all its deviations are at the limit.
+    deviation_loss : the smallest ``deviation_loss``, with the same deviations.
     """
 
-    squares: float
-    deviations: float
+    sse_share: float
+    deviation_loss: float
 
 
 def publish_figures(
@@ -90,7 +90,7 @@ def publish_figures(
     ----------
     exact_figures : the exact figures by measure.
     parameters : the parameters of the measures.
-    losses : the published loss of the report: name of its measure, loss by column, total loss.
+    losses : the published loss of the report: name of the loss measure, loss by column, total.
     has_classes_per_column : whether each column has its own classes.
     tick : called with the share of the work that is done.
     """
@@ -109,11 +109,12 @@ def publish_figures(
             pairs_within_limits,
             parameters,
             figures=figures,
-            tick=partial(_tick_part, tick, share_done, len(exact_figures)),
+            tick=partial(_report_progress_of_part, tick, share_done, len(exact_figures)),
         )
         if name in _LINKAGE_RISKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED_FIGURES:
+            # Computed from the published figures so far, so nothing is left to limit or round.
             figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
             # A missing value has no value to hide, and class sizes follow from the release.
@@ -127,8 +128,10 @@ def publish_figures(
         elif name == "linkage_risk":
             figures[name] = _publish_linkage(figure, pairs, step, exact_figures)
         elif figure.note.startswith(NOT_FOR_LABELS):
+            # Such figures are 0 or 1 by definition, so they reveal nothing.
             figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
+            # These count the records of categories: twice the step hides what one class contains.
             double_step = choose_rounding_step(2 * largest, pairs.n)
             if name == "entropy_change":
                 # This measure is in percent.
@@ -143,7 +146,9 @@ def publish_figures(
     return figures
 
 
-def _tick_part(tick: Tick, share_done: float, n_parts: int, share_of_part: float) -> None:
+def _report_progress_of_part(
+    tick: Tick, share_done: float, n_parts: int, share_of_part: float
+) -> None:
     """Report progress within one of ``n_parts`` equal parts of the work.
 
     Parameters
@@ -162,7 +167,7 @@ def limit_pairs(
     Returns pairs with modified originals and scales, and the smallest losses to publish.
     """
     columns: list[ColumnPair] = []
-    square_shares, mean_deviations = [], []
+    sse_shares, deviation_losses = [], []
     largest = largest_class_size(pairs, has_classes_per_column)
     for original_column in pairs.columns:
         column = as_numbers(original_column)
@@ -171,18 +176,20 @@ def limit_pairs(
             continue
         has_value = pairs.valid_cells([column])
         is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
-        rows = column.released[pairs.labels]
-        original, exponent = np.array(rows, np.float64), column.scale.exponent
-        scaled = np.ldexp(rows[is_present], -exponent)
-        labels, _ = classes_in_column(scaled, pairs.labels[is_present], has_classes_per_column)
+        released_rows = column.released[pairs.labels]
+        original, exponent = np.array(released_rows, np.float64), column.scale.exponent
+        # Scale by a power of two, so that squares of huge values do not overflow.
+        scaled_rows = np.ldexp(released_rows[is_present], -exponent)
+        labels, _ = classes_in_column(scaled_rows, pairs.labels[is_present], has_classes_per_column)
         limited = limit_deviations(
-            np.ldexp(column.original[is_present], -exponent), scaled, labels, largest
+            np.ldexp(column.original[is_present], -exponent), scaled_rows, labels, largest
         )
-        original[is_present] = np.ldexp(scaled + limited.deviations, exponent)
-        scale = public_scale(original[is_present], rows[is_present])
+        original[is_present] = np.ldexp(scaled_rows + limited.deviations, exponent)
+        scale = public_scale(original[is_present], released_rows[is_present])
         ranks = None
         if column.ordinal and is_present.any():
-            ranks = np.arange(rows[is_present].min(), rows[is_present].max() + 1)
+            # Readers do not know which ranks occur in the source: assume all between the released.
+            ranks = np.arange(released_rows[is_present].min(), released_rows[is_present].max() + 1)
         suppressed_classes = original_column.suppressed
         if suppressed_classes is not None:
             # Clip originals of suppressed cells to the range of other cells, which readers know.
@@ -195,19 +202,21 @@ def limit_pairs(
             continue
         columns.append(limited_column)
         if not column.ordinal and is_present.any():
+            # In the unit of the scaled rows, as ``limited`` is.
             deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
-            released_squares = float(np.square(scaled - scaled.mean()).sum())
-            square_shares.append(
+            released_squares = float(np.square(scaled_rows - scaled_rows.mean()).sum())
+            sse_shares.append(
                 limited.min_squares / (released_squares + limited.min_squares)
                 if released_squares > 0
                 else 0.0
             )
             # The sum of standardized deviations of one class that is at the limit.
             class_deviations = largest * limited.limit / deviation if deviation > 0 else 0.0
-            mean_deviations.append(class_deviations / (int(is_present.sum()) * np.sqrt(2.0)))
+            # deviation_loss is in units of sqrt(2) standard deviations.
+            deviation_losses.append(class_deviations / (int(is_present.sum()) * np.sqrt(2.0)))
     smallest_losses = _SmallestLosses(
-        squares=float(np.mean(square_shares)) if square_shares else 0.0,
-        deviations=float(np.mean(mean_deviations)) if mean_deviations else 0.0,
+        sse_share=float(np.mean(sse_shares)) if sse_shares else 0.0,
+        deviation_loss=float(np.mean(deviation_losses)) if deviation_losses else 0.0,
     )
     return replace(pairs, columns=tuple(columns)), smallest_losses
 
@@ -216,18 +225,22 @@ def _round_value_loss(
     figure: Figure, step: float, name: str, smallest_losses: _SmallestLosses, n_columns: int
 ) -> Figure:
     """Round a loss of ``_VALUE_LOSSES``, named ``name``; it is at least the smallest to publish."""
-    # The pairs of columns i <= j include the covariance of each column with itself.
-    per_pair = smallest_losses.squares * 2 / (n_columns + 1)
+    # The mean change of covariances is over n (n + 1) / 2 pairs of columns i <= j. The smallest
+    # change is that of the n pairs i = j, the variances, which lose the smallest SSE/SST.
+    covariance_change = smallest_losses.sse_share * 2 / (n_columns + 1)
     least = {
         "distance_loss": step,
-        "deviation_loss": smallest_losses.deviations,
-        "moment_loss": smallest_losses.squares / 2,
-        "structure_loss": per_pair if n_columns == 1 else per_pair / 2,
-        "covariance_loss": per_pair,
+        "deviation_loss": smallest_losses.deviation_loss,
+        # The mean of two changes: of means (at least 0), and of variances.
+        "moment_loss": smallest_losses.sse_share / 2,
+        # The mean of the changes of covariances and of correlations (at least 0). With one column
+        # there are no correlations.
+        "structure_loss": covariance_change if n_columns == 1 else covariance_change / 2,
+        "covariance_loss": covariance_change,
     }.get(name, 0.0)
-    return _round_figure(
-        figure, step, least, least_parts={"variances": smallest_losses.squares, "A": per_pair}
-    )
+    # Of moment_loss, the change of variances; of structure_loss, the change of covariances.
+    least_parts = {"variances": smallest_losses.sse_share, "A": covariance_change}
+    return _round_figure(figure, step, least, least_parts=least_parts)
 
 
 def _publish_loss(
@@ -240,8 +253,12 @@ def _publish_loss(
 ) -> Figure:
     """Convert ``sse_loss``, ``direct_loss`` or ``label_loss`` to its published form.
 
-    If it is the report's own loss measure, take the published values from ``losses``, which is as
-    for ``publish_figures``.
+    If the report's loss is the same measure, take the published values from ``losses``.
+
+    Parameters
+    ----------
+    losses : the published loss of the report, as in ``publish_figures``.
+    step : the step to which losses of labels are rounded.
     """
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
@@ -263,6 +280,7 @@ def _publish_loss(
     if name == "direct_loss":
         has_value = pairs.valid_cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if has_value is None else int(has_value.sum())
+        # direct_loss is the mean over all cells; ``zil`` is the sum.
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 

@@ -82,6 +82,7 @@ def find_unprotected_columns(
 
     Parameters
     ----------
+    counts : one for each sensitive column.
     models : the privacy models in a report's arguments, as JSON values.
     """
     protected = {model["attribute"] for model in models}

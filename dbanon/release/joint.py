@@ -1,7 +1,7 @@
 """Describe joint histories in reports.
 
 A person's joint history is the set of classes that the person has in several releases. If few
-persons share it, someone who sees all of these releases can single them out.
+persons share a joint history, someone who sees all of these releases can single them out.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 from dbanon.data.counts import JointHistories
 from dbanon.job.verdict import Caution
 
-# The key in a report's arguments, and the label of the line in the report.
-JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
+# The key of joint histories in a report's arguments, and the label of their line in the report.
+JOINT_HISTORIES, TITLE = "joint_histories", "JOINT HISTORIES"
 # Keys of the description of joint histories whose values readers of a release may see.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
 # Maximum number of releases that a message lists.
 _MAX_LISTED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
-_NO_RECORD = "made before dbanon kept a record of persons, or in another database"
+_NO_PERSON_RECORD = "made before dbanon kept a record of persons, or in another database"
 _NO_LEDGER = (
     "a file keeps no ledger, so earlier releases of these persons are not known. Load the rows into"
     " a database, and release them from there"
 )
-_ELSEWHERE = (
+_LEDGER_ELSEWHERE = (
     "the ledger and the source are in different databases, and records of persons never leave the"
     " database of the source. Load the rows into the database of the release, and release them from"
     " there"
@@ -44,12 +44,12 @@ def describe_joint_histories(
     Parameters
     ----------
     n_earlier : number of earlier releases of the same source and entity.
-    counts : the counts of joint histories; None if the ledger has no record of the source's
-        persons.
+    counts : the counts of joint histories; None if the ledger is in another database than the
+        source, and so has no record of the source's persons.
     chain_outputs : the outputs of earlier releases that belong to chains.
     """
     if counts is None:
-        return {"earlier": n_earlier, "not_measured": _ELSEWHERE}
+        return {"earlier": n_earlier, "not_measured": _LEDGER_ELSEWHERE}
     description: dict[str, Any] = {"earlier": n_earlier}
     if counts.releases:
         description |= {
@@ -60,13 +60,15 @@ def describe_joint_histories(
             "alone": counts.n_unique,
             "share": counts.n_below_k / counts.persons if counts.persons else 0.0,
         }
-    chained = list(dict.fromkeys(name for name in counts.missing if name in chain_outputs))
-    unchained = list(dict.fromkeys(name for name in counts.missing if name not in chain_outputs))
+    # Several releases may have the same output: name it once.
+    missing_outputs = list(dict.fromkeys(counts.missing))
+    missing_of_chains = [name for name in missing_outputs if name in chain_outputs]
+    missing_of_others = [name for name in missing_outputs if name not in chain_outputs]
     reasons = [
         f"{_list_names(names)} {reason}"
         for names, reason in (
-            (unchained, _NO_RECORD),
-            (chained, "of a chain, whose persons only its key identifies"),
+            (missing_of_others, _NO_PERSON_RECORD),
+            (missing_of_chains, "of a chain, whose persons only its key identifies"),
         )
         if names
     ]
@@ -81,25 +83,27 @@ def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     Such counts would reveal to readers how many persons joined and left.
     """
     public = dict(arguments)
-    if JOINT in public:
+    if JOINT_HISTORIES in public:
         public_counts = {
-            name: public[JOINT][name] for name in _FOR_READERS if name in public[JOINT]
+            name: public[JOINT_HISTORIES][name]
+            for name in _FOR_READERS
+            if name in public[JOINT_HISTORIES]
         }
         if "share" in public_counts:
             public_counts["share"] = round(public_counts["share"], 2)
-        public[JOINT] = public_counts
+        public[JOINT_HISTORIES] = public_counts
     return public
 
 
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     """Return the caution about joint histories; None if the report says nothing about them."""
-    entry = arguments.get(JOINT)
+    entry = arguments.get(JOINT_HISTORIES)
     # dbanon only writes mappings; ignore anything else.
     if not isinstance(entry, Mapping):
         return None
-    title = "Earlier releases of the same persons are not known"
+    warning = "Earlier releases of the same persons are not known"
     if "earlier" in entry:
-        title = (
+        warning = (
             f"{_count_releases(entry['earlier'])} of the same source and entity, outside a chain"
         )
     parts = []
@@ -112,7 +116,7 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
         )
     if entry.get("not_measured"):
         parts.append(f"not measured: {entry['not_measured']}")
-    return Caution(title, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
+    return Caution(warning=warning, title=TITLE, reason=f"{'; '.join(parts)}; {_CHAIN}")
 
 
 def _count_releases(n_earlier: Any) -> str:

@@ -7,9 +7,12 @@ from typing import Any
 
 from dbanon.job.verdict import Caution
 
-# Two keys in a report's arguments, and the label of the line in the report.
-PERSON_ROWS, JOINT_ROWS, TITLE = "person_rows", "joint_rows", "ROWS OF A PERSON"
-_SUBJECT = "Rows of one person may lie in different classes (persons: rows)"
+# Keys in a report's arguments: whether a person's rows may be in different classes, and the counts
+# of persons whose rows together are shared by few.
+PERSON_ROWS, JOINT_ROWS = "person_rows", "joint_rows"
+# The label of the line with the counts in the report.
+TITLE = "ROWS OF A PERSON"
+_WARNING = "Rows of one person may lie in different classes (persons: rows)"
 
 
 def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
@@ -23,10 +26,10 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     )
     sample_text = "" if n_sampled == n_persons else f" (a random sample of {n_persons})"
     return Caution(
-        _SUBJECT,
-        TITLE,
-        "k holds for someone who knows one row, but not for someone who knows several rows of a"
-        f" person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken together, are"
-        f" shared by fewer than k = {k} persons. For persons with two rows or more, this is true of"
-        f" a random pair of rows in {pairs_below} of {n_pairs} cases",
+        warning=_WARNING,
+        title=TITLE,
+        reason="k holds for someone who knows one row, but not for someone who knows several"
+        f" rows of a person. The rows of {n_below} of {n_sampled} persons{sample_text}, taken"
+        f" together, are shared by fewer than k = {k} persons. For persons with two rows or more,"
+        f" this is true of a random pair of rows in {pairs_below} of {n_pairs} cases",
     )

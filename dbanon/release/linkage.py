@@ -1,7 +1,7 @@
 """Retained columns that single out rows within classes.
 
-There are two kinds: other codings of a quasi-identifier, and identifiers of groups whose members
-others may know.
+There are two kinds: other codings of a quasi-identifier, and identifiers of groups, such as
+households, whose members know each other.
 
 *Another coding.* An attacker who knows a person's quasi-identifier also knows such a column, so it
 splits classes as the quasi-identifier itself would. A column is another coding if rows that share a
@@ -28,7 +28,7 @@ from dbanon.release.attribute_disclosure import LEAST_REPORTED_SHARE, Frequencie
 
 # Smaller shares are not reported, since every column singles out some rows.
 MIN_SHARE_TO_WARN = 0.01
-# From this share on, a strict run refuses the release: so many rows cannot be withheld.
+# With at least this share, a strict run refuses the release instead of withholding the rows.
 MIN_SHARE_TO_REFUSE = 0.05
 # Minimum share of rows in groups that could have several values; with fewer, chance may explain it.
 MIN_COMPARABLE_SHARE = 0.1
@@ -60,7 +60,7 @@ class LinkingColumn:
     share: float
 
     def describe(self, k: int) -> str:
-        """Describe the finding in a sentence."""
+        """Describe the finding in a sentence; ``k`` is the requested k."""
         share = f"about {self.share:.0%} of the"
         if self.codes is None:
             return (
@@ -109,6 +109,7 @@ def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
 
     NULL counts as a value. ``n_rows`` is the number of all released rows.
     """
+    # Rows with NULL are in no group.
     occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(occurrences, np.append(groups.counts, 1))
 

@@ -15,16 +15,17 @@ from dbanon.release.recode import ColumnLoss, Release
 from dbanon.release.words import describe_attacks, format_figure, to_json_values
 
 # The note that accompanies exact figures wherever they appear.
-INTERNAL = "internal: contains the extremes of the originals"
+INTERNAL_NOTE = "internal: contains the extremes of the originals"
 
 
 @dataclass(frozen=True)
 class ReleaseLoss:
     """The information loss of a release; 0 means none.
 
-    A report contains the public loss, which the module ``publication`` computes; there
-    ``before_rounding`` equals ``released``. ``OperatorFigures`` contains the exact loss. With means
-    the loss is at most 1; with rounded means, medians and medoids it can be larger.
+    A report contains the public loss, which the module ``publication`` computes; of public losses,
+    ``before_rounding`` equals ``released``. ``OperatorFigures`` contains the exact loss. If classes
+    are released as means, the loss is at most 1. With rounded means, medians and medoids it can be
+    larger.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ class OperatorFigures:
     def to_ledger(self) -> dict[str, Any]:
         """Return the figures as JSON values, for the ledger table that readers cannot access."""
         return {
-            "note": INTERNAL,
+            "note": INTERNAL_NOTE,
             "information_loss": self.information_loss,
             "information_loss_before_rounding": self.information_loss_before_rounding,
             "column_losses": {
@@ -158,7 +159,7 @@ class OperatorFigures:
         }
 
     def __repr__(self) -> str:
-        return f"<{INTERNAL}>"
+        return f"<{INTERNAL_NOTE}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _return_none, ()

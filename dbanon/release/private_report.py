@@ -10,10 +10,10 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.words import LabelledText, also_under_former_key, json_text
 
-NOT_COUNTED = (
-    "other releases of the source: those that name the budget are counted in it, no others"
+EARLIER_RELEASES = (
+    "other releases of the source: only those that draw on the same budget are counted in it"
 )
-NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of the source"
+NO_SEED = "noise: OpenDP's, without a seed; row order: random, unrelated to the source's rows"
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,9 +33,9 @@ class PrivateReport(LabelledText):
     epsilon, delta : the guarantee; delta is None for pure epsilon.
     rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
-    spent, total : the spent part of the budget and its total, in epsilon or rho; None if the budget
-        cannot be read. In a report from a run they are as of this release, in a report from the
-        ledger as of now.
+    spent, total : the spent part of the budget and the whole budget, in epsilon or rho; None if the
+        budget cannot be read. A report from a run has the values right after this release, a report
+        from the ledger those of now.
     rows_in, rows_out : number of rows or persons in the source, and of written rows. The two are
         equal.
     method_notes : texts about how the release was made.
@@ -66,7 +66,7 @@ class PrivateReport(LabelledText):
     method_notes: tuple[str, ...]
     digest: str | None = None
     seed_policy: str = NO_SEED
-    earlier_releases: str = NOT_COUNTED
+    earlier_releases: str = EARLIER_RELEASES
     verified: bool = True
 
     @property
@@ -75,7 +75,10 @@ class PrivateReport(LabelledText):
         return self.method_notes
 
     def with_provenance(self, **changes: Any) -> PrivateReport:
-        """Return a copy of the report with other values."""
+        """Return a copy of the report with other values in any of its fields.
+
+        It has this name because ``Report`` has a method for the same purpose.
+        """
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,5 +147,6 @@ class PrivateReport(LabelledText):
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
+            # After the release, its source and its output.
             pairs.insert(3, ("released table", self.relation))
         return pairs

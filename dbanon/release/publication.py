@@ -12,7 +12,8 @@ squares, a single value that dominates the sum. So published losses are computed
   of one class whose deviations are all at the limit, and is rounded to steps of at least the
   largest class's share of the rows.
 
-docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures.
+docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures, and
+describes the loss measures ``sse``, ``gower`` and ``iloss``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _LIMIT_FACTORS = (8.0, 4.0, 2.0)
 def choose_rounding_step(largest: int, n: int) -> float:
     """Choose the step to which figures are rounded: 1, 2 or 5 times a power of ten.
 
-    It is at least the share of rows that are in the largest class.
+    It is the smallest that is not below the largest class's share of the rows.
 
     Parameters
     ----------
@@ -60,6 +61,7 @@ def choose_rounding_step(largest: int, n: int) -> float:
     share = min(max(largest, 1) / max(n, 1), 1.0)
     power = 10.0 ** floor(log10(share))
     return next(
+        # One digit, without the rounding error of the power.
         float(f"{factor * power:.0e}")
         for factor in (1.0, 2.0, 5.0, 10.0)
         if factor * power >= share * (1 - 1e-9)
@@ -125,13 +127,13 @@ class PublicSums:
     Parameters
     ----------
     count : number of records that the sums include.
-    mean, squares : mean of the released values, and sum of squared deviations from it; 0 for
-        labels.
+    mean : the mean of the released values; 0 for labels.
+    squares : the sum of squared deviations of released values from ``mean``; 0 for labels.
     low, high : the smallest and the greatest released value; for labels, the lowest and the highest
         end of their intervals, or 0 and 1 if ``total_loss`` is a sum of shares.
-    total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of
-        widths.
-    least : the smallest loss to publish, in the same unit.
+    total_loss : the sum of the losses of records: squared deviations for the measure ``sse``;
+        otherwise absolute deviations, widths of intervals, or shares.
+    least : the smallest ``total_loss`` to publish.
     largest : number of rows of the largest class.
     exact : whether the loss follows from the release alone, and so is not rounded.
     suppressed : number of suppressed cells, which no other field includes.
@@ -184,7 +186,7 @@ class PublicSums:
         return 1.0 - share_released * (1.0 - loss), 1.0 - share_released * (1.0 - least)
 
     def _lost_share_of_values(self, measure: str) -> tuple[float, float]:
-        """Return the same as ``lost_share``, without suppressed cells."""
+        """Return the same as ``lost_share``, for cells that are not suppressed."""
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
@@ -214,15 +216,16 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
         )
         for column_sums, (value, least) in zip(sums, shares, strict=True)
     ]
-    count = sum(column_sums.cells for column_sums in sums)
-    if not count:
+    n_cells = sum(column_sums.cells for column_sums in sums)
+    if not n_cells:
         return Loss(np.array(columns, np.float64), 0.0)
+    # The mean loss and the mean smallest loss of all cells.
     total, least = (
         sum(
             column_sums.cells * share_and_least[index]
             for column_sums, share_and_least in zip(sums, shares, strict=True)
         )
-        / count
+        / n_cells
         for index in (0, 1)
     )
     if not all(column_sums.exact for column_sums in sums):
@@ -252,8 +255,8 @@ def public_sums(
     ----------
     measure : the loss measure, see ``Release``.
     suppressed : number of suppressed cells by column.
-    has_classes_per_column : whether each column has its own classes: rows with the same value in
-        it.
+    has_classes_per_column : whether each column has its own classes, each of which consists of the
+        rows with one released value in the column.
     """
     columns = tuple(columns)
     if measure == "iloss":
@@ -349,6 +352,7 @@ def _sums_of_numbers(
 ) -> PublicSums:
     """Compute the public sums of squared deviations in the number column with this index."""
     name = microdata.numeric[index].name
+    # Scale by a power of two, so that squares of huge values do not overflow.
     power = -column_statistics.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, index], power)
     released = np.ldexp(column.as_float(), power)
@@ -364,17 +368,18 @@ def _sums_of_numbers(
 
 
 def classes_in_column(
-    rows: Floats, labels: NDArray[np.integer], has_classes_per_column: bool
+    released: Floats, labels: NDArray[np.integer], has_classes_per_column: bool
 ) -> tuple[NDArray[np.integer], int]:
     """Return the class of each record in a column, int (n,), and the size of the largest class.
 
     Parameters
     ----------
-    rows : float64 (n,), the released value of each record.
+    released : float64 (n,), the released value of each record in the column.
     labels : int (n,), the class of each record over all columns.
+    has_classes_per_column : whether the column has its own classes, which then are the result.
     """
     if has_classes_per_column:
-        labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
+        labels = np.unique(released, return_inverse=True)[1].reshape(-1)
     return labels, int(np.bincount(labels).max(initial=0))
 
 
@@ -399,9 +404,9 @@ def compute_public_sums(
     labels = partition.labels.astype(np.intp)
     if valid is not None:
         original, labels = original[valid], labels[valid]
-    rows = released[labels]
-    column_labels, largest = classes_in_column(rows, labels, has_classes_per_column)
-    count = len(rows)
+    released_rows = released[labels]
+    column_labels, largest = classes_in_column(released_rows, labels, has_classes_per_column)
+    count = len(released_rows)
     if not count:
         return PublicSums(
             count=0,
@@ -414,9 +419,10 @@ def compute_public_sums(
             largest=largest,
             exact=False,
         )
-    limited = limit_deviations(original, rows, column_labels, largest)
-    mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
-    squares = float(np.square(rows - mean).sum()) if high > low else 0.0
+    limited = limit_deviations(original, released_rows, column_labels, largest)
+    mean = float(released_rows.mean())
+    low, high = float(released_rows.min()), float(released_rows.max())
+    squares = float(np.square(released_rows - mean).sum()) if high > low else 0.0
     if squared:
         loss, least = float(np.square(limited.deviations).sum()), limited.min_squares
     else:

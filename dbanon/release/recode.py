@@ -1,4 +1,9 @@
-"""Recode classes: compute the released values of each class, and the information loss."""
+"""Recode classes: compute the released values of each class, and the information loss.
+
+A loss has one of three measures. ``sse`` is SSE/SST on z-scores, for released numbers. ``gower`` is
+Gower's distance between originals and released values, for columns of any kind. ``iloss`` is the
+share of a column's range, or of a hierarchy's height, that a label covers.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +55,16 @@ def recode(
     Parameters
     ----------
     microdata : all records, including withheld ones.
-    exact_totals : computes exact sums over the records of each class.
+    exact_totals : has the source compute the sums of classes in attributes whose values float64
+        cannot represent exactly.
     build_trees : builds the hierarchies from microdata; called with the released records if others
         are withheld.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
+    # With the option ``contract`` of the method full_domain, labels depend on the values of each
+    # class alone, not on the levels that the method chose.
     if not policy.options.get("contract"):
         settings = replace(settings, chosen_levels=clustering.levels)
     all_names = {attribute.name for attribute in microdata.attributes}
@@ -86,11 +94,12 @@ def recode(
             else settings.chosen_levels.take(records),
         )
     column_statistics = column_statistics or ColumnStatistics.of(microdata)
-    # Sums of values that float64 cannot represent exactly need the classes of all records read.
     columns = recode_attributes(
         microdata,
         classes,
         recode_columns,
+        # The source computes exact sums by the rows that it returned, so it needs the partition of
+        # all of them, including withheld ones.
         lambda inexact_attributes: exact_totals(row_partition, inexact_attributes),
     )
     released_partition, _ = classes.combine_into_row_partition()
@@ -128,7 +137,7 @@ def recode(
 def _losses_by_column(
     columns: Sequence[ReleasedColumn], measure: str, before: Loss, after: Loss
 ) -> tuple[ColumnLoss, ...]:
-    """The losses of the columns that have one, before and after rounding."""
+    """Return the losses of the columns that have one, before and after rounding."""
     measured_columns = [
         column for column in columns if measure != "iloss" or column.losses is not None
     ]
@@ -142,12 +151,12 @@ def _losses_by_column(
     )
 
 
-def _drop_columns(settings: Settings, dropped: Collection[str]) -> Settings:
+def _drop_columns(settings: Settings, names: Collection[str]) -> Settings:
     """Return the settings for recoding all columns except these."""
-    if not dropped:
+    if not names:
         return settings
-    steps = {n: step for n, step in settings.grid_steps.items() if n not in dropped}
-    hierarchies = {n: tree for n, tree in settings.hierarchies.items() if n not in dropped}
+    steps = {name: step for name, step in settings.grid_steps.items() if name not in names}
+    hierarchies = {name: tree for name, tree in settings.hierarchies.items() if name not in names}
     return replace(settings, grid_steps=steps, hierarchies=hierarchies)
 
 
@@ -176,6 +185,7 @@ def _sse_losses(
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Compute SSE/SST on z-scores, first before and then after rounding."""
+    # All functions in ``_LOSS_FUNCTIONS`` have the same parameters.
     del policy
     valid = microdata.numeric_valid()
     scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]

@@ -19,7 +19,7 @@ from dbanon.release.homogeneity import (
     describe_homogeneity,
     find_unprotected_columns,
 )
-from dbanon.release.joint import JOINT
+from dbanon.release.joint import JOINT_HISTORIES
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import EvaluationOutcome as EvaluationOutcome
@@ -43,6 +43,7 @@ from dbanon.release.words import (
 
 T = TypeVar("T")
 NOT_CHECKED = "not checked against earlier releases"
+# Takes ``NOT_CHECKED`` and a number of releases.
 _EARLIER_RELEASES = "{}; the ledger has {} of the same source"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
@@ -58,7 +59,9 @@ class Request:
     source, output, output_kind : the relation that was read, the relation for readers, and whether
         this is a table or a view.
     arguments : the policy and some results of the run, as JSON values, as in the ledger.
-    quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release.
+    quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release; ``kept``
+        has other columns that are copied unchanged, ``not_copied`` those that are left out.
+    k : the requested k.
     entity : the column whose values k counts; None if k counts rows.
     guarantee : the guarantee as text.
     """
@@ -84,9 +87,11 @@ class RecountResult:
     Parameters
     ----------
     rows_in, suppressed : number of records of the source, and of withheld records.
-    rows : the numbers of released rows and of classes, and the class sizes.
+    rows : the recount of classes: the number of released rows, of classes, and their sizes.
     verdict : whether the guarantee holds.
-    disclosive_columns, identifiers, linking : findings on retained columns.
+    disclosive_columns : retained columns that single out rows or determine a quasi-identifier.
+    identifiers : retained columns that look like person identifiers.
+    linking : retained columns that single out rows that the classes hide.
     few_persons : findings on columns that look like person identifiers, if k counts rows.
     homogeneity : for each sensitive column, the number of classes whose rows share one value.
     """
@@ -111,6 +116,9 @@ class Provenance:
     relation : the table that holds the release.
     seconds : durations by phase, and in ``total``.
     digest : the digest of the written rows, as in the ledger; None for data frames.
+    seed_policy : which parts of the release a seed reproduces.
+    earlier_releases : whether the release was checked against earlier ones of its source.
+    verified : always True, because a release is published only after its recount.
     """
 
     release_id: str
@@ -156,14 +164,18 @@ class Report(LabelledTextWithHtml):
 
     ``loss_measure`` names the measure of the losses, see ``ReleaseLoss``. Readers may see these
     losses. The exact losses are in ``internal``; they exist only during the run and in one table of
-    the ledger, and no text, JSON, pickle or page of a report contains them. ``k_achieved`` and
-    ``persons`` count persons if ``entity`` names the column that identifies them; class sizes are
-    numbers of rows. If attributes are grouped separately,
-    ``k_rows`` is the number of rows that share the rarest combination of values. ``levels`` are the
-    full-domain levels, by quasi-identifier. ``disclosive_columns`` are findings on retained
-    columns. ``lost_columns`` are the quasi-identifiers released as ``*`` or the root of their
-    hierarchy in every row. Until version 1.0, ``telling`` and ``lost`` are former names of these
-    two. ``evaluation`` is ``Evaluation.to_dict()`` with the option ``evaluate``, and
+    the ledger, and no text, JSON, pickle or page of a report contains them.
+
+    ``k_achieved`` and ``persons`` count persons if ``entity`` names the column that identifies
+    them; class sizes are numbers of rows. If each attribute has its own classes, ``k_rows`` is the
+    number of rows that share the rarest combination of values.
+
+    ``levels`` are the full-domain levels, by quasi-identifier. ``disclosive_columns`` are findings
+    on retained columns. ``lost_columns`` are the quasi-identifiers released as ``*`` or the root of
+    their hierarchy in every row. Until version 1.0, reports also have ``disclosive_columns`` under
+    the former name ``telling``, and ``lost_columns`` as ``lost``.
+
+    ``evaluation`` is ``Evaluation.to_dict()`` with the option ``evaluate``, and
     ``evaluation_failed`` is the reason if it is missing.
     """
 
@@ -298,7 +310,7 @@ class Report(LabelledTextWithHtml):
         self,
         n_earlier: int,
         caution: Caution | None = None,
-        joint: Mapping[str, Any] | None = None,
+        joint_arguments: Mapping[str, Any] | None = None,
     ) -> Report:
         """Return a copy of the report that mentions earlier releases of the source.
 
@@ -306,16 +318,16 @@ class Report(LabelledTextWithHtml):
         ----------
         n_earlier : the number of earlier releases of the same source.
         caution : a caution about intersections with earlier releases; None if there is none.
-        joint : a mapping with the description of joint histories under the key ``JOINT``; None if
-            there is no entity.
+        joint_arguments : the description of joint histories, under the key ``JOINT_HISTORIES``;
+            None if there is no entity.
         """
         if not n_earlier:
             return self
         # The ledger stores arguments, so reports from the ledger have the caution, too.
         report = self if caution is None else self.with_arguments(intersects=caution.warning)
         text = _EARLIER_RELEASES.format(NOT_CHECKED, n_earlier)
-        # Name the command only if joint histories can be counted.
-        if not joint or "share" in joint[JOINT]:
+        # Name the command unless the run found that joint histories cannot be counted.
+        if not joint_arguments or "share" in joint_arguments[JOINT_HISTORIES]:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 
@@ -356,7 +368,7 @@ class Report(LabelledTextWithHtml):
         values = {name: to_json_values(getattr(self, name)) for name in self.names()}
         # Put first what readers must not overlook.
         leading_values = {
-            name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)
+            name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT_HISTORIES)
         }
         leading_values["k_rows"] = self.k_rows
         leading_values["homogeneity"] = values["homogeneity"] if self.homogeneous else ()
@@ -451,5 +463,6 @@ class Report(LabelledTextWithHtml):
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
+            # After the release, its source and its output.
             pairs.insert(3 + len(leading_pairs), ("released table", self.relation))
         return pairs

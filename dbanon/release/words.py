@@ -11,7 +11,7 @@ from dbanon.data.files import LINKS
 from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
-from dbanon.release.alignment import INPUT, ROWS_LINK
+from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
 from dbanon.release.joint_rows import joint_rows_caution
 
@@ -30,6 +30,7 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
     """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
+    # The distance of the loss from the lower bound, as a share of the bound; None if that is 0.
     if certificate["above"] is None:
         return "not known: the least possible loss may be 0"
     return (
@@ -39,7 +40,7 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
 
 
 def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
-    """List the cautions with which a report begins."""
+    """List the cautions with which a report begins: on persons' rows and joint histories."""
     candidates = (joint_rows_caution(arguments), joint_caution(arguments))
     return [caution for caution in candidates if caution is not None]
 
@@ -86,7 +87,8 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
     """List cautions about links from rows to originals, other releases or pseudonyms."""
-    cautions = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
+    # The argument ``rows`` is the order of a released frame's rows.
+    cautions = (INPUT_ORDER_CAUTION,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
         cautions = (*cautions, build_intersection_caution(str(intersects)))
     if joint := joint_caution(arguments):
@@ -106,6 +108,7 @@ def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a label and a text if original values left their database; otherwise empty."""
+    # The ledger's key for rows that were copied from another system into a local database.
     transfer = arguments.get("drawn")
     if transfer:
         text = f"{transfer['rows']} left their database for this program: {transfer['how']}"
@@ -121,6 +124,7 @@ def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple
     if policy is None:
         return []
     text = "files of other accounts were allowed"
+    # The policy ``links`` also allows symbolic links.
     return [("files of the source", text + (", and links followed" if policy == LINKS else ""))]
 
 

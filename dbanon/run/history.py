@@ -16,7 +16,7 @@ from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECTION_RISK, Caution, build_intersection_caution
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
-from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
+from dbanon.release.joint import JOINT_HISTORIES, describe_joint_histories, describe_missing_ledger
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.ports import Target, W
 
@@ -78,12 +78,16 @@ def measure_joint_histories(
     """
     for entity in () if job.chain is not None else job.guarantee.entity_columns:
         if not history.is_persistent:
-            return {JOINT: describe_missing_ledger()}
+            return {JOINT_HISTORIES: describe_missing_ledger()}
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             counts = target.joint_histories(staged_release, earlier_releases, int(job.policy.k))
             chained_outputs = [release.output for release in earlier_releases if release.is_chained]
-            return {JOINT: describe_joint_histories(len(earlier_releases), counts, chained_outputs)}
+            return {
+                JOINT_HISTORIES: describe_joint_histories(
+                    len(earlier_releases), counts, chained_outputs
+                )
+            }
     return {}
 
 
@@ -96,7 +100,7 @@ def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str,
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             return {
-                JOINT: describe_joint_histories(
+                JOINT_HISTORIES: describe_joint_histories(
                     len(earlier_releases), counts=None, chain_outputs=()
                 )
             }

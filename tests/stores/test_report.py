@@ -125,7 +125,7 @@ def test_bins_are_the_same_everywhere(database: Database) -> None:
     distributions = {
         distribution.name: distribution for distribution in counted_columns(database).distributions
     }
-    assert {name: distribution.unit for name, distribution in distributions.items()} == {
+    assert {name: distribution.axis_kind for name, distribution in distributions.items()} == {
         "age": "number",
         "income": "number",
         "height": "number",
@@ -162,7 +162,7 @@ def test_released_labels_and_nulls(database: Database) -> None:
     distributions = {
         distribution.name: distribution for distribution in counted_columns(database).distributions
     }
-    assert distributions["age"].unit == distributions["site"].unit == "label"
+    assert distributions["age"].axis_kind == distributions["site"].axis_kind == "label"
     assert ("NULL", 10) in [(bar.label, bar.rows) for bar in distributions["age"].bars]
 
 

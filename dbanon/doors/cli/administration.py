@@ -232,6 +232,7 @@ def repair(
         repairs = installation.repair(url, accept_owners=accept_owners, lock_timeout=lock_timeout)
         mark_committed()
         rows = [[entry.output, entry.action, entry.reason] for entry in repairs]
+        # The action "left" means that nothing was changed; the reason says why.
         n_repaired = sum(entry.action != "left" for entry in repairs)
         title = f"{pluralize(n_repaired, 'release')} repaired"
         header = ["release", "action", "reason"]

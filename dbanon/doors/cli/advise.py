@@ -250,6 +250,7 @@ def _render_advice(advice: Advice) -> Group:
         )
         for point in sweep.points
     ]
+    # The loss of all rows is at most that of a sample of them.
     loss_header = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = [
         "method",

@@ -32,7 +32,8 @@ from dbanon.stores.files import DUCKDB, ensure_database_file
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
-# Beginning of the comment on the demonstration's table. The id of its release follows, if any.
+# Beginning of the comment on the demonstration's table. The id of the demonstration's release
+# follows, once there is one.
 _DEMO_MARK = "dbanon demonstration"
 # Memory per person for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
@@ -177,6 +178,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
             " nothing was changed.",
             hint=choose_directory_hint,
         )
+    # Every release has a comment with its id; the demonstration's table has the same id.
     release_comment = find_comment("release")
     if (
         release_comment is not None

@@ -19,12 +19,12 @@ class EarlyLog:
     Attributes
     ----------
     run_id : UUID of the command's run.
-    started : start of the command on the monotonic clock, in seconds.
+    start_time : start of the command on the monotonic clock, in seconds.
     has_ended : whether the last line was written.
     """
 
     def __init__(self) -> None:
-        self.run_id, self.started, self.has_ended = str(uuid.uuid4()), time.monotonic(), False
+        self.run_id, self.start_time, self.has_ended = str(uuid.uuid4()), time.monotonic(), False
 
     def format_line(
         self, level: str, event: str, code: str | None = None, **extra_fields: Any
@@ -38,7 +38,7 @@ class EarlyLog:
                 "run_id": self.run_id,
                 "release_id": None,
                 "phase": None,
-                "seconds": round(time.monotonic() - self.started, 3),
+                "seconds": round(time.monotonic() - self.start_time, 3),
                 "code": code,
             }
             | extra_fields

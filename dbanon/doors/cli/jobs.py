@@ -51,21 +51,21 @@ PASSWORD_OPTION = click.option(
 )
 
 
-def _read_file(file: Path, inline_password: bool) -> JobFile:
+def _read_file(file: Path, allow_inline_password: bool) -> JobFile:
     """Read a job file without expanding its variables."""
     from dbanon.doors.jobfile.file import read_job_file
 
-    return read_job_file(file, inline_password=inline_password)
+    return read_job_file(file, allow_inline_password=allow_inline_password)
 
 
-def open_jobs(file: Path, inline_password: bool) -> JobFile:
+def open_jobs(file: Path, allow_inline_password: bool) -> JobFile:
     """Read a job file, expand its variables and limit its jobs to half of the memory.
 
     Jobs with an HTML report also evaluate their release.
     """
     from dbanon.doors.jobfile.file import with_memory_limit
 
-    job_file = _read_file(file, inline_password).with_variables()
+    job_file = _read_file(file, allow_inline_password).with_variables()
     jobs = tuple(
         _with_evaluation(with_memory_limit(file_job, half_of_memory()))
         for file_job in job_file.jobs

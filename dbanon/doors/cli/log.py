@@ -46,7 +46,7 @@ class Log:
         self.release_id: str | None = None
         self.phase: str | None = None
         self.job: str | None = None
-        self._started = time.monotonic() if self._early is None else self._early.started
+        self._start_time = time.monotonic() if self._early is None else self._early.start_time
 
     @property
     def is_json(self) -> bool:
@@ -73,7 +73,7 @@ class Log:
                 "run_id": self.run_id,
                 "release_id": self.release_id,
                 "phase": self.phase,
-                "seconds": round(time.monotonic() - self._started, 3),
+                "seconds": round(time.monotonic() - self._start_time, 3),
                 "code": code,
             }
             job_field = {} if self.job is None else {"job": self.job}
@@ -150,8 +150,8 @@ def print_message(line: str, event: str = "warning") -> None:
         level = "info" if event == "sql" else event
         log.event(level, event, message=line.removeprefix(_WARNING))
     else:
-        names_job = log.job is None or f"job {log.job} " in line
-        if not names_job and line.startswith(_WARNING):
+        lacks_job_name = log.job is not None and f"job {log.job} " not in line
+        if lacks_job_name and line.startswith(_WARNING):
             line = f"{_WARNING}job {log.job}: {line.removeprefix(_WARNING)}"
         write_line(line)
 

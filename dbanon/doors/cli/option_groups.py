@@ -50,8 +50,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 OTHER_GROUP = "Other"
 _SHOW_ALL_KEY = "dbanon.help_all"
 
-# Patterns of option names that other tools use, with the equivalent option.
-_OTHER_NAMES = (
+# Patterns of option names that other tools use, with the equivalent option of dbanon.
+_NAMES_IN_OTHER_TOOLS = (
     (r"(distinct-)?l(-?diversity)?|diversity", "--model COLUMN=distinct_l:3"),
     (r"entropy-l(-?diversity)?", "--model COLUMN=entropy_l:3"),
     (r"(recursive-)?c-?l(-?diversity)?", "--model COLUMN=recursive_cl:3:l=2"),
@@ -97,7 +97,7 @@ class GroupedOptions(DatabaseCommand):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name.lstrip("-").replace("_", "-").casefold()
-            for pattern, option in _OTHER_NAMES:
+            for pattern, option in _NAMES_IN_OTHER_TOOLS:
                 if re.fullmatch(pattern, name):
                     message = f"No such option: {error.option_name}. Write {option}."
                     raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None

@@ -107,6 +107,7 @@ def parse_option_values(
 
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     """Convert the texts of a repeatable option. Click has already converted other values."""
+    # Only repeatable options have an explicit flag.
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
     if parameter.item is Model:
@@ -176,17 +177,17 @@ def parse_column_set(text: str) -> ColumnSet:
         names, k = text, ""
     if equals and not k.isdecimal():
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
-    return ColumnSet(parse_order(names), int(k) if equals else None)
+    return ColumnSet(split_list(names), int(k) if equals else None)
 
 
 def parse_model(text: str) -> Model:
     """Parse NAME=KIND:LEVEL, optionally followed by l=NUMBER or distance=…, into a model."""
     name, requirement = split_pair(text)
     kind, _, level_text = requirement.partition(":")
-    level, _, suffix = level_text.partition(":")
+    level, _, setting = level_text.partition(":")
     settings: dict[str, Any] = {}
-    if suffix:
-        option, value = split_pair(suffix)
+    if setting:
+        option, value = split_pair(setting)
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
             settings["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":

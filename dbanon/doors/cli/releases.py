@@ -154,9 +154,9 @@ def report(
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
-        recipient_and_purpose = None
+        handover = None
         if recipient is not None or purpose is not None:
-            recipient_and_purpose = {"recipient": recipient or "", "purpose": purpose or ""}
+            handover = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
                     "--for and --purpose only apply to an HTML report.",
@@ -169,9 +169,7 @@ def report(
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(
-            release_report, path, inspection, recount=recount, handover=recipient_and_purpose
-        )
+        save_report(release_report, path, inspection, recount=recount, handover=handover)
         document = {
             "release_id": release_report.release_id,
             "report": str(path),
@@ -291,14 +289,15 @@ def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[st
 
     Parameters
     ----------
-    figures : values of statistics by name; None if they are unavailable.
+    figures : JSON values by name, as in the ledger; None if they are not recorded or if this role
+        may not read them.
     """
-    from dbanon.release.outcome import INTERNAL
+    from dbanon.release.outcome import INTERNAL_NOTE
 
     if figures is None:
         return [("exact figures", "none: not recorded, or another role published it")]
     pairs = [(f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"]
-    return [("exact figures", INTERNAL), *pairs]
+    return [("exact figures", INTERNAL_NOTE), *pairs]
 
 
 @click.command(cls=DatabaseCommand, epilog=URL_HELP)

@@ -273,8 +273,7 @@ def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
     ----------
     report_path : path of the report that could not be made. Its ending selects the format, as in
         ``save_report``.
-    context : the names of the requested release, which are ``output``, ``source``, ``run_id`` and,
-        for a job from a file, ``job``. ``notation`` writes the options in hints.
+    context : keyword arguments of ``describe_refusal``.
     """
     from dbanon.doors.html.page import write_private_file
     from dbanon.doors.html.refusals import (

@@ -240,4 +240,5 @@ def _describe_details(entry: Declared) -> str:
     details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
     if "order" in details:
         details["order"] = f"{len(details['order'])} values"
+    # Leave out the braces.
     return json_text(details)[1:-1] if details else ""

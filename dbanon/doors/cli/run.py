@@ -122,7 +122,8 @@ def run(
         job_file = open_jobs(file, inline_password)
         jobs = job_file.select_jobs(names)
         write_outcomes = _build_metrics_writer(job_file, metrics)
-        write_start = partial(write_outcomes, [])
+        # Takes the name of the job; it has no outcome yet.
+        write_job_start = partial(write_outcomes, [])
         options = _RunOptions(
             output_format=output_format,
             no_progress=no_progress,
@@ -130,7 +131,7 @@ def run(
             skip_unchanged=skip_unchanged,
             accept_types=accept_types,
             accept_counts=accept_counts,
-            write_start=write_start,
+            write_job_start=write_job_start,
         )
         results = _RunResults(outcomes=[], documents=[], failures=[])
         try:
@@ -140,6 +141,7 @@ def run(
             write_outcomes(results.outcomes)
             batch_error = combine_errors(results.failures, len(jobs))
             if output_format == "json":
+                # Releases are published, so a broken stdout must not make the command fail.
                 with commit_guard() as mark_committed:
                     mark_committed()
                     show(output_format, {"jobs": results.documents}, lambda: None)
@@ -179,7 +181,7 @@ class _RunOptions:
 
     Parameters
     ----------
-    write_start : called with the name of a job that starts; writes this to the metrics file.
+    write_job_start : called with the name of a job that starts; writes this to the metrics file.
     """
 
     output_format: str
@@ -188,7 +190,7 @@ class _RunOptions:
     skip_unchanged: bool
     accept_types: tuple[str, ...]
     accept_counts: tuple[str, ...]
-    write_start: Callable[[str], None]
+    write_job_start: Callable[[str], None]
 
 
 class _RunResults(NamedTuple):
@@ -258,7 +260,8 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str
             f"Warning: job {file_job.name} failed, and is run again in {seconds:g} seconds."
         )
 
-    # Filled at the commit, so that the release is known even if a signal ends the command later.
+    # Filled at the commit. If an error or a signal follows it, ``commit_guard`` turns this into a
+    # warning, and the block ends without its result.
     completed_jobs: list[CompletedJob] = []
     with commit_guard() as mark_committed:
 
@@ -271,7 +274,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str
                 file_job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                on_begin=lambda: options.write_start(file_job.name),
+                on_begin=lambda: options.write_job_start(file_job.name),
                 on_commit=remember_release,
                 on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,
@@ -338,6 +341,7 @@ def _save_refusal(file_job: FileJob, error: DbanonError) -> None:
         return
     from dbanon.doors.cli.render import save_refusal
 
+    # A refusal has no release id; the run id takes its place in the path.
     try:
         path = prepare_report_path(file_job.report, file_job.name, file_job.job.run_id)
     except DbanonError as failure:

@@ -141,10 +141,12 @@ class ShortNames(Names):
 def short_names(short_flag: str, parameter_name: str, label: str) -> Callable[..., Any]:
     """Build a short option for a list of names. If it is repeated, the lists are joined.
 
+    The command adds the names to those of the long option.
+
     Parameters
     ----------
     short_flag : the option, such as ``-q``.
-    parameter_name : the keyword argument of the command.
+    parameter_name : the command's keyword argument that takes the names, such as ``single_q``.
     label : what the names are, as in "Quasi-identifiers", for the help text.
     """
 
@@ -278,9 +280,9 @@ def _warning_printer(default_printer: Any) -> Callable[..., None]:
 def handle_signals() -> Iterator[Sequence[int]]:
     """Make SIGTERM roll back a run and clear staging, as Ctrl-C does.
 
-    Yields the list of the received signals' numbers, to which later signals are appended. If there
-    are any, they determine how the command ends rather than the exception, because a database
-    driver may replace the exception of a signal handler by its own error.
+    Yields the list of the received signals' numbers, to which later signals are appended. If the
+    list is not empty, the signal decides how the command ends, whatever exception the block raises:
+    a database driver may replace the signal handler's exception by an error of the driver.
     """
     received_signals: list[int] = []
 

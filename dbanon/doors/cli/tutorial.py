@@ -14,7 +14,7 @@ from dbanon.doors.cli.demo import make_directory, make_persons
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.render import print_results, rows_table
 from dbanon.doors.cli.support import handle_signals, report_errors
-from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, TutorialStep, build_steps
+from dbanon.doors.cli.tutorial_steps import NEXT_STEPS, Command, Query, TutorialStep, build_steps
 from dbanon.errors import INTERRUPTED, TERMINATED, OutputExists
 
 ROWS, SEED = 5_000, 1
@@ -57,7 +57,7 @@ class Tutorial:
         )
         for number, step in enumerate(all_steps, 1):
             self._run_step(f"{number}/{len(all_steps)}", step)
-        click.echo(f"\n{NEXT}")
+        click.echo(f"\n{NEXT_STEPS}")
 
     def _run_step(self, number: str, step: TutorialStep) -> None:
         """Explain a step, run its actions, and say what they show; ``number`` is such as 2/10."""
@@ -133,11 +133,11 @@ def _make_folder(folder: Path) -> bool:
     return is_new
 
 
-def _remove_files(folder: Path, *, is_new: bool) -> None:
+def _remove_files(folder: Path, *, is_new_folder: bool) -> None:
     """Remove the tutorial's files, and the folder if the tutorial created it and it is empty."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    if is_new:
+    if is_new_folder:
         with suppress(OSError):
             folder.rmdir()
 
@@ -169,7 +169,7 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     """
     waits_for_enter = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     with report_errors("table"), handle_signals():
-        is_new = _make_folder(directory)
+        is_new_folder = _make_folder(directory)
         keeps_files = bool(keep)
         try:
             with suppress(_EndOfTour):
@@ -179,6 +179,6 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
                 keeps_files = answer in ("y", "yes")
         finally:
             if not keeps_files:
-                _remove_files(directory, is_new=is_new)
+                _remove_files(directory, is_new_folder=is_new_folder)
         removal_message = "The tutorial's files were removed."
         click.echo(f"\nThe files are in {directory}." if keeps_files else f"\n{removal_message}")

@@ -151,7 +151,7 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
                     "UPDATE release.person SET diagnosis = 'none of your business'\nWHERE rowid ="
                     " (SELECT min(rowid) FROM release.person)"
                 ),
-                Command(("verify", url, "release.person"), 6),
+                Command(("verify", url, "release.person"), exit_code=6),
                 Command(("explain", "release_changed")),
             ),
             conclusion=(
@@ -165,7 +165,7 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
                 "An existing output is only replaced if you ask for it, and only if dbanon made it."
             ),
             actions=(
-                Command(release, 2),
+                Command(release, exit_code=2),
                 Command((*release, "--if-exists", "replace")),
                 Command(("verify", url, "release.person")),
             ),
@@ -223,7 +223,7 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
                         "--if-exists",
                         "replace",
                     ),
-                    3,
+                    exit_code=3,
                 ),
                 Command(("verify", url, "release.groups")),
             ),
@@ -254,7 +254,7 @@ def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
     )
 
 
-NEXT = """Where to go from here:
+NEXT_STEPS = """Where to go from here:
 
   dbanon advise URL --table T       examines your own table, and proposes where to start
   dbanon init URL --table T         proposes a job file, for releases that run each month

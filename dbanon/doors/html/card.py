@@ -1,4 +1,4 @@
-"""Renders cards, which notebooks display for results, with the pictures of reports.
+"""Renders cards: the HTML that notebooks display for results, with the pictures of reports.
 
 A card contains no more than the report, or than ``to_dict`` of the result. It has no script and
 loads nothing. Text from data is escaped, including control characters and characters that change
@@ -34,6 +34,7 @@ _COLOURS = (
     " --limit: #d0602f; --warnline: #d0812f; --link: #3f81b5; --curve0: #3f81b5;"
     " --curve1: #d0602f; --curve2: #3c9160; --curve3: #9a68b8;"
 )
+# A CSS rule: the list of selectors, and the declarations in braces.
 _RULE_PATTERN = re.compile(r"([^{}]+)(\{[^{}]*\})")
 _CARD_SELECTOR = ".dbanon-card"
 
@@ -54,6 +55,7 @@ def _render_report(result: Report) -> str:
     bins = bin_class_sizes(result.counts.rows.histogram)
     return wrap_card(
         "report",
+        # Cards leave out the fourth column, which explains the figures.
         render_figures(row[:3] for row in describe_headline(result, guarantee, evaluation)),
         render_paragraph("guarantee", result.guarantee),
         *(render_paragraph("warning", text) for text in result.warning_texts),

@@ -42,12 +42,12 @@ def render_page(
         ``chosen``, true for this release) and optionally ``note``.
     recount : the result of recounting the release for this page; None if it was not recounted, and
         then the page says so.
-    handover : ``recipient`` and ``purpose`` for a page to sign, which may be empty; None for a page
-        without signatures.
+    handover : ``recipient`` and ``purpose``, each of which may be empty, for a page with fields for
+        signatures; None for a page without.
 
     Raises
     ------
-    AssertionError : a picture would show fewer rows than allowed.
+    AssertionError : a bar of a picture would stand for fewer rows than allowed.
     """
     if distributions is None:
         distributions = inspection.distributions if inspection else ()
@@ -101,7 +101,7 @@ def _make_printable(value: Any) -> Any:
 
 
 def create_environment(*directories: Path) -> jinja2.Environment:
-    """Create an environment for the templates of these directories and of this one.
+    """Create an environment for the templates of these directories and of this module's directory.
 
     Values are escaped, and undefined names are errors.
     """
@@ -121,5 +121,5 @@ def create_environment(*directories: Path) -> jinja2.Environment:
 
 @cache
 def load_template(name: str) -> jinja2.Template:
-    """Load a template of this directory."""
+    """Load a template from this module's directory."""
     return create_environment().get_template(name)

@@ -31,8 +31,8 @@ def render_private_page(
     Parameters
     ----------
     recount : the verification for this page; None if there was none.
-    handover : ``recipient`` and ``purpose`` for a page to sign, which may be empty; None for a page
-        without signatures.
+    handover : ``recipient`` and ``purpose``, each of which may be empty, for a page with fields for
+        signatures; None for a page without.
     """
     style = report_style()
     return load_template("private.html.j2").render(
@@ -54,15 +54,16 @@ def render_private_page(
 
 def _describe_headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
     """Describe the figures at the top: label, value, detail and meaning of each."""
+    protected_unit = report.neighbours  # "row" or "person"
     return [
         (
             "epsilon",
             f"{report.epsilon:g}",
             f"delta {report.delta:g}" if report.delta else "without a delta",
-            f"The smaller it is, the less one {report.neighbours} of the source can change the"
+            f"The smaller it is, the less one {protected_unit} of the source can change the"
             " probability of any result.",
         ),
-        ("protects", f"one {report.neighbours}", "of the source", "The unit of protection."),
+        ("protects", f"one {protected_unit}", "of the source", "The unit of protection."),
         (
             "rows released",
             f"{report.rows_out:,}",

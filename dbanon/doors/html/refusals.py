@@ -92,12 +92,12 @@ def render_refusal_page(refusal: dict[str, Any]) -> str:
 
 
 def refusal_path(report_path: Path) -> Path:
-    """Return the path of a refusal: next to the report, which may be of an earlier release."""
+    """Return the path of a refusal: beside the report, which may describe an earlier release."""
     return report_path.with_name(f"{report_path.stem}.refused{report_path.suffix}")
 
 
 def drop_refusal(report_path: Path) -> None:
-    """Remove the refusal of an earlier run next to a report, if dbanon wrote it.
+    """Remove the refusal of an earlier run from beside a report, if dbanon wrote the file.
 
     Files that cannot be read or removed are ignored.
     """

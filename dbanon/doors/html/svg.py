@@ -70,7 +70,7 @@ def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
 
     Raises
     ------
-    AssertionError : the picture would show fewer rows than allowed.
+    AssertionError : a bar would stand for fewer rows than allowed.
     """
     require_displayable(distribution)
     heights = [bar.rows / bar.width for bar in distribution.bars]
@@ -112,7 +112,7 @@ def draw_class_sizes(bins: Sequence[tuple[str, int]], picture_id: int | str) -> 
         n_steps=len(bins),
         labels=labels,
         picture_id=picture_id,
-        labels_between=True,
+        labels_below_steps=True,
     )
 
 
@@ -124,7 +124,7 @@ def _draw_bars(
     n_steps: int,
     labels: Sequence[str],
     picture_id: int | str,
-    labels_between: bool = False,
+    labels_below_steps: bool = False,
 ) -> str:
     """Draw bars over an axis.
 
@@ -132,26 +132,28 @@ def _draw_bars(
     ----------
     bars : first step, width in steps, and height (in any unit) of each bar.
     n_steps : number of equal steps of the axis.
-    labels : texts for the edges of steps or, with ``labels_between``, for the steps themselves.
+    labels : texts for the edges of steps or, with ``labels_below_steps``, for the steps.
     picture_id : part of HTML ids, so it must be unique on the page.
     """
     bottom, right = _HEIGHT - _MARGIN_BOTTOM, _WIDTH - _MARGIN_SIDE
     step_width = (right - _MARGIN_SIDE) / max(n_steps, 1)
-    # Limit the width of a bar if there are few.
-    step_width = min(step_width, 64.0) if labels_between else step_width
-    start = _MARGIN_SIDE if not labels_between else (_WIDTH - step_width * n_steps) / 2
+    axis_start: float = _MARGIN_SIDE
+    if labels_below_steps:
+        # If there are few bars, limit their width, and centre them.
+        step_width = min(step_width, 64.0)
+        axis_start = (_WIDTH - step_width * n_steps) / 2
     tallest = max((height for _, _, height in bars), default=1.0) or 1.0
     shapes = []
     for first_step, width_in_steps, height in bars:
         bar_height = max((bottom - _MARGIN_TOP) * height / tallest, 1.5)
-        x, width = start + first_step * step_width, width_in_steps * step_width
+        x, width = axis_start + first_step * step_width, width_in_steps * step_width
         gap = min(1.0, width / 8)
         shapes.append(
             f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - bar_height:.1f}"'
             f' width="{width - 2 * gap:.1f}" height="{bar_height:.1f}"/>'
         )
     ticks = [
-        (start + (index + (0.5 if labels_between else 0)) * step_width, text)
+        (axis_start + (index + (0.5 if labels_below_steps else 0)) * step_width, text)
         for index, text in enumerate(labels)
     ]
     axis = f'<line class="axis" x1="{_MARGIN_SIDE}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
@@ -167,16 +169,16 @@ def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
     ticks : x coordinate and text of each label.
     bottom : y coordinate of the axis.
     """
-    shapes, free_from_x = [], 0.0
+    shapes, next_free_x = [], 0.0
     for x, text in ticks:
         half_width = _LETTER_WIDTH * len(text) / 2
-        if not text or x - half_width < free_from_x or x + half_width > _WIDTH:
+        if not text or x - half_width < next_free_x or x + half_width > _WIDTH:
             continue
         shapes.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
             f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>'
         )
-        free_from_x = x + half_width + 10
+        next_free_x = x + half_width + 10
     return "".join(shapes)
 
 
@@ -358,7 +360,7 @@ def draw_legend_symbol(index: int) -> str:
 
 
 def _round_axis_end(value: float) -> float:
-    """Return a round number for the end of an axis that includes a value."""
+    """Return a round number for the end of an axis, at least 2 % above the largest value."""
     for power in range(-12, 13):
         for step in (1, 1.2, 1.6, 2, 3, 4, 5, 6, 8):
             if step * 10.0**power >= value * 1.02:

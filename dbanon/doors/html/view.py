@@ -17,8 +17,8 @@ from dbanon.release.words import describe_column_sets, describe_method_counts, n
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
-# For each measure of loss in a report: its symbol, and what it was measured on before rounding.
-_METHOD_LOSS = {
+# For each measure of loss in a report: its symbol, and the label of its figure before rounding.
+_LOSS_LABELS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss per cell", "on the classes' own ranges"),
     "gower": ("Gower's distance per cell", "before rounding to the columns' types"),
@@ -53,7 +53,7 @@ def describe_report(
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
-        "caveats": guarantee.caveats(report.earlier_releases, bool(report.models)),
+        "caveats": guarantee.caveats(report.earlier_releases, has_models=bool(report.models)),
         "count_queries": inspection.counting if inspection else (),
         "counts_text": _describe_counts(report, len(inspection.counting) if inspection else 1),
         "sets": describe_column_sets(report.arguments),
@@ -81,6 +81,7 @@ def describe_report(
         "options": _list_options(report),
         "files": _list_files(report),
         "seconds": [(phase, f"{seconds:.2f}") for phase, seconds in report.seconds.items()],
+        # What the ledger does not record; the report of the run itself has everything.
         "missing": inspection.recorded.missing
         if inspection and report is inspection.recorded.report
         else (),
@@ -128,7 +129,7 @@ def _format_minute(time: str) -> str:
 
 
 def _describe_counts(report: Report, n_queries: int) -> str:
-    """Describe the result of the recount's queries at the time of the release.
+    """Describe what the queries for counting again returned at the time of the release.
 
     The template puts "Anyone who may read the release" before this text.
     """
@@ -149,7 +150,7 @@ def describe_headline(
     report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
 ) -> list[tuple[str, str, str, str]]:
     """Describe the figures at the top: label, value, detail and meaning of each."""
-    verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
+    verdict, symbol = report.counts.verdict, _LOSS_LABELS[report.loss_measure][0]
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows = [
         *(
@@ -232,11 +233,11 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
 
 def _describe_loss(report: Report) -> PageValues:
     """Describe the loss that the run measured, over all columns and by column."""
-    symbol, measured_at = _METHOD_LOSS[report.loss_measure]
+    symbol, before_rounding_label = _LOSS_LABELS[report.loss_measure]
     levels = report.levels or {}
     return {
         "symbol": symbol,
-        "measured_at": measured_at,
+        "before_rounding_label": before_rounding_label,
         "total": format_figure(report.information_loss, digits=6),
         "nearness": report.nearness or "",
         "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
@@ -312,7 +313,7 @@ def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -
 def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> PageValues:
     """Describe the distribution of a released column by a picture and a table."""
     require_displayable(column)
-    has_bins, has_labels = column.unit in ("number", "date"), column.unit == "label"
+    has_bins, has_labels = column.axis_kind in ("number", "date"), column.axis_kind == "label"
     largest_rows = max((bar.rows for bar in column.bars), default=0) or 1
     return {
         "name": column.name,

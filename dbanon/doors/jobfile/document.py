@@ -24,6 +24,7 @@ INVALID_KEY_PREFIX = "\0 line "
 
 KeyPath = tuple[str | int, ...]
 
+# The last alternative is an empty scalar.
 _NULL = re.compile(r"null|Null|NULL|~|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -178,8 +179,8 @@ class _Reader:
     def read_document(self) -> Any:
         """Return the value of the only document."""
         next(self._events)  # the start of the stream
-        start = next(self._events)
-        if isinstance(start, yaml.StreamEndEvent):
+        first_event = next(self._events)
+        if isinstance(first_event, yaml.StreamEndEvent):
             self._document.add_problem((), "is empty", 1)
             return None
         content = self._read_node(next(self._events), ())
@@ -244,6 +245,7 @@ class _Reader:
         if event.anchor is not None or event.tag is not None:
             self._document.add_problem(path, "a key must not have an anchor (&) or tag (!)", line)
         key = str(event.value)
+        # A scalar in quotes has a style, and is always text.
         if event.style is None:
             if key == "<<":
                 self._document.add_problem(
@@ -259,6 +261,7 @@ class _Reader:
 
     def _read_scalar(self, event: Any, path: KeyPath) -> Any:
         text = str(event.value)
+        # A scalar in quotes has a style, and is always text.
         if event.style is not None:
             return text
         for pattern, explanation in _AMBIGUOUS_SCALARS:

@@ -33,6 +33,7 @@ from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import METHODS
 from dbanon.sessions.names import parse_relation
 
+# ``$$``, a variable with an optional operator and operand, or a dollar sign that starts neither.
 _VARIABLE = re.compile(
     r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<operator>:-|\?)(?P<operand>[^{}]*))?\}|)"
 )
@@ -222,6 +223,7 @@ def require_column_name(value: str) -> None:
 
 Text = Annotated[str, validator(require_text)]
 ColumnName = Annotated[str, validator(require_column_name)]
+# The schema's extra key tells editors that the text may contain variables.
 ExpandedText = Annotated[
     str, validator(require_path), Field(json_schema_extra={"x-variables": True})
 ]

@@ -51,6 +51,8 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
+# "Private" jobs and options are those of the differentially private methods, whose rows are
+# synthetic. These options belong to them alone.
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
 # Options of methods for synthetic rows that other methods have, too.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
@@ -73,8 +75,8 @@ class FileJob:
     ----------
     name : the job's name, which is also used for its lock, log lines and file names.
     job : the job in the form that all interfaces share.
-    source, target : URLs with variables; without a target, releases go to the source's database.
-        With ``reads_file``, ``source`` is a path relative to the job file.
+    source : the source's URL, with variables; with ``reads_file``, a path.
+    target : the URL of the database for releases, with variables; None for the source's database.
     keep_last : number of releases of the output view to keep, including the current one; None for
         all.
     retries : maximum number of repetitions after a database failure.
@@ -83,6 +85,7 @@ class FileJob:
     notices : recipients to notify when the job ends.
     schedule : cron schedule, for information only; None if the job states none.
     engine : cluster that runs the job, with variables; None for this process.
+    reads_file : whether ``source`` is the path of a file of rows, relative to the job file.
     creates_chain : whether the job's first run creates the chain that the job names.
     """
 
@@ -219,19 +222,19 @@ class _Expansion:
         conf = {name: self.expand_text(text, "engine") for name, text in engine.conf.items()}
         return replace(engine, master=self.expand_text(engine.master, "engine"), conf=conf)
 
-    def expand_job(self, job: FileJob) -> FileJob:
+    def expand_job(self, file_job: FileJob) -> FileJob:
         """Expand all texts of a job, and turn a source path into a URL."""
         return replace(
-            job,
-            engine=None if job.engine is None else self.expand_engine(job.engine),
-            notices=tuple(map(self.expand_notice, job.notices)),
-            source=_to_file_url(self.expand_path(job.source, "source"))
-            if job.reads_file
-            else self.expand_url(job.source, "source"),
+            file_job,
+            engine=None if file_job.engine is None else self.expand_engine(file_job.engine),
+            notices=tuple(map(self.expand_notice, file_job.notices)),
+            source=_to_file_url(self.expand_path(file_job.source, "source"))
+            if file_job.reads_file
+            else self.expand_url(file_job.source, "source"),
             reads_file=False,
-            target=self.expand_url(job.target, "target"),
-            report=self.expand_path(job.report, "report"),
-            job=job.job.with_paths(
+            target=self.expand_url(file_job.target, "target"),
+            report=self.expand_path(file_job.report, "report"),
+            job=file_job.job.with_paths(
                 map_path=lambda path: self.expand_path(path, "export"),
                 map_text=lambda text: self.expand_text(text, "chain"),
             ),
@@ -242,12 +245,12 @@ def _to_file_url(path: str) -> str:
     return path if is_object(path) else f"{FILE}{path}"
 
 
-def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:
+def read_job_file(file: Path | str, *, allow_inline_password: bool = False) -> JobFile:
     """Read and check a job file, without a database.
 
     Parameters
     ----------
-    inline_password : allow passwords in its URLs.
+    allow_inline_password : whether URLs in the file may contain passwords.
 
     Raises
     ------
@@ -265,7 +268,7 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
     except ValidationError as error:
         record_validation_errors(document, error)
     record_duplicate_names(document)
-    if not inline_password:
+    if not allow_inline_password:
         record_passwords(document)
     if spec is None or document.problems:
         _check_other_jobs(document)
@@ -300,11 +303,11 @@ def _check_other_jobs(document: Document) -> None:
         _build_job(document, single_job_spec.model_copy(update={"jobs": jobs_up_to_index}), index)
 
 
-def with_memory_limit(job: FileJob, memory_bytes: int) -> FileJob:
+def with_memory_limit(file_job: FileJob, memory_bytes: int) -> FileJob:
     """Limit a job's memory unless the file sets a limit."""
-    if job.job.memory_limit is not None:
-        return job
-    return replace(job, job=replace(job.job, memory_limit=memory_bytes))
+    if file_job.job.memory_limit is not None:
+        return file_job
+    return replace(file_job, job=replace(file_job.job, memory_limit=memory_bytes))
 
 
 def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
@@ -353,6 +356,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "models": models,
             "exports": exports,
             "roles": tuple(job_spec.columns) or None,
+            # Without columns, the rules of the table define them. The run reads the rules.
             "declared": None if job_spec.columns else RULES_NOT_READ,
             "on_new_column": on_new_column or "halt",
             "name": job_spec.name,

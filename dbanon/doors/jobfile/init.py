@@ -107,7 +107,7 @@ class UserDecisions:
         table.
     target : URL of the database for releases; None for the source's database or, if the source is
         a file, for a proposed one.
-    further_keys : other keys of the job, such as ``report`` and ``export``.
+    further_keys : other keys of the job and their values, such as ``report`` and ``export``.
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -429,6 +429,7 @@ def _describe_table(
         null_choice = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
+            # Releases of chains cannot merge patterns of NULLs.
             can_merge = decisions is not _NO_DECISIONS or not chain.is_part_of_job
             null_choice = propose_nulls(
                 request, role_proposals.profile, entity, source, can_merge=can_merge

@@ -70,6 +70,7 @@ class _ChainKeys(StrictModel):
 
     @model_validator(mode="after")
     def _require_creatable(self) -> _ChainKeys:
+        # ``ChainSpec`` adds the fields.
         keys: Any = self
         if keys.create and (keys.changes is None or not keys.key.startswith("file:")):
             raise validation_error(
@@ -300,6 +301,7 @@ class JobSpec(_JobOptions):
     @model_validator(mode="after")
     def _check_keys(self) -> JobSpec:
         self._require_fitting_expectations()
+        # Without columns, the rules of the table define them.
         if not self.columns:
             if self.entity:
                 raise validation_error(
@@ -312,6 +314,7 @@ class JobSpec(_JobOptions):
         for text in find_contradictions(
             roles, entity_columns, self.key, has_chain=self.chain is not None
         ):
+            # Pydantic takes one error per check; ``record_contradictions`` adds the others.
             raise validation_error(text)
         return self
 

@@ -278,6 +278,7 @@ def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[Sam
     """Return the samples with those of the outcome's job replaced by its new ones."""
     job, report = outcome.job, outcome.report
     updated = dict(samples)
+    # The start of this run was written when it began.
     begin_samples = {
         key: value for key, value in samples.items() if key == SampleKey(_BEGIN_METRIC, job)
     }

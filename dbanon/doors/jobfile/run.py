@@ -50,6 +50,7 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 _RETRIED_EXIT_CODE = 4
 # Environment variable with a secret that is part of the key for hashing sources to fingerprints.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
+# The placeholder of the release id in the path of a report.
 _RELEASE_PLACEHOLDER = "{release}"
 _RELEASE_ID_PATTERN = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
@@ -84,18 +85,22 @@ class SkippedJob:
 
 
 def open_stores(
-    job: FileJob, on_sql: OnSql | None = None
+    file_job: FileJob, on_sql: OnSql | None = None
 ) -> tuple[ClientStore, ClientStore | None]:
     """Open the stores of the source and of the target.
 
     The target's store is None if releases go to the database of the source.
     """
-    if isinstance(job.job, Job):
-        source = open_source(job.source, on_sql, job.job, job.target)
+    if isinstance(file_job.job, Job):
+        source = open_source(file_job.source, on_sql, file_job.job, file_job.target)
     else:
-        source = open_store(job.source, on_sql, table=job.job.table, memory=job.job.memory_limit)
+        source = open_store(
+            file_job.source, on_sql, table=file_job.job.table, memory=file_job.job.memory_limit
+        )
     target = (
-        None if job.target is None else open_store(job.target, on_sql, memory=job.job.memory_limit)
+        None
+        if file_job.target is None
+        else open_store(file_job.target, on_sql, memory=file_job.job.memory_limit)
     )
     if target is not None and target.is_same_database(source):
         target = None
@@ -104,7 +109,7 @@ def open_stores(
 
 @with_job_file_hints()
 def run_file_job(
-    job: FileJob,
+    file_job: FileJob,
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -137,47 +142,49 @@ def run_file_job(
         OutcomeUnknown.
     """
     if skip_unchanged:
-        job.job.require_option_allowed("skip_unchanged")
-        if job.engine is not None:
+        file_job.job.require_option_allowed("skip_unchanged")
+        if file_job.engine is not None:
             raise InvalidParameter(
                 "A job on a cluster is never skipped, because its input has no fingerprint.",
                 hint="Leave out `skip_unchanged`.",
             )
-    job = replace(job, job=_accept_changes(job.job, accept_types, accept_counts))
-    source, target = open_stores(job, on_sql)
+    file_job = replace(file_job, job=_accept_changes(file_job.job, accept_types, accept_counts))
+    source, target = open_stores(file_job, on_sql)
     attempt = 1
-    if skip_unchanged and isinstance(job.job, Job):
-        job = replace(job, job=replace(job.job, fingerprint_key=_build_fingerprint_key(source)))
-    with (target or source).job_lock(job.name):
+    if skip_unchanged and isinstance(file_job.job, Job):
+        file_job = replace(
+            file_job, job=replace(file_job.job, fingerprint_key=_build_fingerprint_key(source))
+        )
+    with (target or source).job_lock(file_job.name):
         on_begin()
-        if job.creates_chain and isinstance(job.job, Job):
-            load_runner("chain").prepare(job.job, source, target)
+        if file_job.creates_chain and isinstance(file_job.job, Job):
+            load_runner("chain").prepare(file_job.job, source, target)
         while True:
             try:
-                job = _apply_rules(job, source)
+                file_job = _apply_rules(file_job, source)
                 if skip_unchanged:
-                    last_release_id = _find_unchanged_release_id(job, source, target)
+                    last_release_id = _find_unchanged_release_id(file_job, source, target)
                     if last_release_id is not None:
                         return SkippedJob(last_release_id)
-                report = _run_once(job, source, target, progress)
+                report = _run_once(file_job, source, target, progress)
                 break
             except DbanonError as error:
-                if error.exit_code != _RETRIED_EXIT_CODE or attempt > job.retries:
+                if error.exit_code != _RETRIED_EXIT_CODE or attempt > file_job.retries:
                     raise
                 seconds = min(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1), _LONGEST_WAIT_SECONDS)
                 on_retry(error, seconds)
                 time.sleep(seconds)
                 attempt += 1
                 # Each attempt is recorded as a separate run in the ledger.
-                job = replace(job, job=with_new_run_id(job))
+                file_job = replace(file_job, job=with_new_run_id(file_job))
         completed_job = CompletedJob(
             report,
-            unclassified=find_columns_without_role(job, report.not_copied),
+            unclassified=find_columns_without_role(file_job, report.not_copied),
             dropped=(),
             attempts=attempt,
         )
         on_commit(completed_job)
-        return replace(completed_job, dropped=_drop_superseded(job, target or source))
+        return replace(completed_job, dropped=_drop_superseded_tables(file_job, target or source))
 
 
 def _accept_changes(
@@ -196,30 +203,34 @@ def _accept_changes(
     return replace(job, accept_counts=tuple(accept_counts))
 
 
-def _apply_rules(job: FileJob, source: Store) -> FileJob:
+def _apply_rules(file_job: FileJob, source: Store) -> FileJob:
     """If the job names no columns, take them from the rules of its table."""
-    return replace(job, job=apply_table_rules(job.job, source)) if isinstance(job.job, Job) else job
+    return (
+        replace(file_job, job=apply_table_rules(file_job.job, source))
+        if isinstance(file_job.job, Job)
+        else file_job
+    )
 
 
 def _run_once(
-    job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
+    file_job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report | PrivateReport:
-    if job.engine is None:
-        return run_any_job(job.job, source, target, progress)
-    assert isinstance(job.job, Job)
-    return job.engine.run(job.job, job.source, job.target or job.source)
+    if file_job.engine is None:
+        return run_any_job(file_job.job, source, target, progress)
+    assert isinstance(file_job.job, Job)
+    return file_job.engine.run(file_job.job, file_job.source, file_job.target or file_job.source)
 
 
-def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
+def _drop_superseded_tables(file_job: FileJob, store: Store) -> tuple[str, ...]:
     """Drop the tables of earlier releases that the job does not keep, and their reports.
 
     Return the names of the dropped tables.
     """
-    output = parse_relation(job.job.output)
+    output = parse_relation(file_job.job.output)
     try:
-        n_superseded = job.max_superseded
+        n_superseded = file_job.max_superseded
         dropped = [] if n_superseded is None else collect_garbage(store, n_superseded, output)
-        drop_reports(job, store, output)
+        drop_reports(file_job, store, output)
         return tuple(dropped)
     except DbanonError as error:
         # The release is published. If the job failed now, a scheduler would repeat the release.
@@ -239,31 +250,31 @@ def _build_fingerprint_key(source: ClientStore) -> bytes:
 
 
 def _find_unchanged_release_id(
-    job: FileJob, source: ClientStore, target: ClientStore | None
+    file_job: FileJob, source: ClientStore, target: ClientStore | None
 ) -> str | None:
     """Return the id of the last release if a run would reproduce it and its report exists."""
-    assert isinstance(job.job, Job)
+    assert isinstance(file_job.job, Job)
     try:
-        last_release_id = find_unchanged_release(job.job, source, target)
+        last_release_id = find_unchanged_release(file_job.job, source, target)
     except DbanonError as error:
         # The run will raise the error again, and record it in the ledger.
         if error.exit_code == _RETRIED_EXIT_CODE:
             raise
         return None
-    if last_release_id is None or job.report is None:
+    if last_release_id is None or file_job.report is None:
         return last_release_id
-    report_path = file_for(job.report.replace("{job}", job.name), last_release_id)
+    report_path = file_for(file_job.report.replace("{job}", file_job.name), last_release_id)
     return last_release_id if report_path.is_file() else None
 
 
-def with_new_run_id(job: FileJob) -> Job | PrivateJob:
+def with_new_run_id(file_job: FileJob) -> Job | PrivateJob:
     """Return the job with a new run id, since each attempt is a separate run in the ledger."""
-    return replace(job.job, run_id=str(uuid.uuid4()))
+    return replace(file_job.job, run_id=str(uuid.uuid4()))
 
 
-def find_columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
+def find_columns_without_role(file_job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
     """Return the columns in ``not_copied`` that have no role in the file."""
-    return tuple(name for name in not_copied if name not in (job.job.roles or ()))
+    return tuple(name for name in not_copied if name not in (file_job.job.roles or ()))
 
 
 def run_job(
@@ -312,12 +323,14 @@ def run_job(
     return None if isinstance(result, SkippedJob) else result.report
 
 
-def run_job_from_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
+def run_job_from_file(
+    file: JobFile, file_job: FileJob, **options: Any
+) -> CompletedJob | SkippedJob:
     """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
     ----------
-    job : one of the file's jobs.
+    file_job : one of the file's jobs.
     options : keyword arguments of ``run_file_job``, except ``on_begin``.
 
     Raises
@@ -326,25 +339,25 @@ def run_job_from_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJ
     """
     try:
         result = run_file_job(
-            job, on_begin=lambda: _write_metrics(file, running_job=job.name), **options
+            file_job, on_begin=lambda: _write_metrics(file, running_job=file_job.name), **options
         )
     except Exception as error:
-        _report_end(file, job, Outcome.failed(job.name, error))
+        _report_end(file, file_job, Outcome.failed(file_job.name, error))
         raise
     except BaseException:
-        _write_metrics(file, Outcome.interrupted(job.name))
+        _write_metrics(file, Outcome.interrupted(file_job.name))
         raise
     if isinstance(result, SkippedJob):
-        _report_end(file, job, Outcome.skipped(job.name, result.release_id))
+        _report_end(file, file_job, Outcome.skipped(file_job.name, result.release_id))
     else:
-        _report_end(file, job, Outcome.released(job.name, result.report))
+        _report_end(file, file_job, Outcome.released(file_job.name, result.report))
     return result
 
 
-def _report_end(file: JobFile, job: FileJob, outcome: Outcome) -> None:
+def _report_end(file: JobFile, file_job: FileJob, outcome: Outcome) -> None:
     """Write metrics and notify recipients of how a job ended."""
     _write_metrics(file, outcome)
-    notify(job.notices, outcome)
+    notify(file_job.notices, outcome)
 
 
 def _write_metrics(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
@@ -367,7 +380,7 @@ def _select_job(file: JobFile, name: str | None) -> FileJob:
 
 @with_job_file_hints()
 def plan_file_job(
-    job: FileJob,
+    file_job: FileJob,
     *,
     cluster: bool = False,
     progress: PhaseProgress | None = None,
@@ -379,36 +392,37 @@ def plan_file_job(
     ------
     DbanonError : the job cannot be planned, or its run would be refused.
     """
-    job.job.require_option_allowed("plan")
-    assert isinstance(job.job, Job)
-    source, target = open_stores(job, on_sql)
+    file_job.job.require_option_allowed("plan")
+    assert isinstance(file_job.job, Job)
+    source, target = open_stores(file_job, on_sql)
+    # If the run would create the chain, plan the job without it, and add what it would create.
     new_chain = (
-        load_runner("chain").plan_preparation(job.job, source, target)
-        if job.creates_chain
+        load_runner("chain").plan_preparation(file_job.job, source, target)
+        if file_job.creates_chain
         else None
     )
-    planned_job = job.job if new_chain is None else replace(job.job, chain=None)
+    planned_job = file_job.job if new_chain is None else replace(file_job.job, chain=None)
     outlook = plan_anonymization(
         planned_job,
         source,
         target,
         cluster=cluster,
-        keep_last=job.max_superseded,
+        keep_last=file_job.max_superseded,
         progress=progress,
     )
     return outlook if new_chain is None else replace(outlook, chain=new_chain)
 
 
-def find_missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
+def find_missing_rights(file_job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """Return the rights that the database roles of a job lack, as GRANT statements."""
-    source, target = open_stores(job, on_sql)
-    job = _apply_rules(job, source)
+    source, target = open_stores(file_job, on_sql)
+    file_job = _apply_rules(file_job, source)
     with source.session(write=False) as session:
         statements = session.find_missing_read_grants(
-            parse_relation(job.job.table), job.job.columns_to_read
+            parse_relation(file_job.job.table), file_job.job.columns_to_read
         )
     with (target or source).session(write=False) as session:
-        statements += session.find_missing_write_grants(parse_relation(job.job.output))
+        statements += session.find_missing_write_grants(parse_relation(file_job.job.output))
     return tuple(dict.fromkeys(statements))
 
 
@@ -439,7 +453,7 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], n_jobs: int) -> Db
     )
 
 
-def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
+def drop_reports(file_job: FileJob, store: Store, output: RelationName) -> None:
     """Remove reports of releases whose data was dropped, if the job limits the releases it keeps.
 
     Reports of releases that are not in the ledger, and other files, are not touched.
@@ -453,13 +467,13 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
     ------
     DbanonError : the ledger cannot be read.
     """
-    exports = job.job.exports if isinstance(job.job, Job) else ()
-    drops_releases = job.keep_last is not None or any(
+    exports = file_job.job.exports if isinstance(file_job.job, Job) else ()
+    drops_releases = file_job.keep_last is not None or any(
         export.keep_last is not None for export in exports
     )
-    if not drops_releases or job.report is None or _RELEASE_PLACEHOLDER not in job.report:
+    if not drops_releases or file_job.report is None or _RELEASE_PLACEHOLDER not in file_job.report:
         return
-    report_paths = _find_reports(job.report.replace("{job}", job.name))
+    report_paths = _find_reports(file_job.report.replace("{job}", file_job.name))
     if not report_paths:
         return
     causes = []

@@ -57,7 +57,9 @@ def workbench(
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
-        commands = JobFileCommands(partial(open_jobs, inline_password=False), write_job_report)
+        commands = JobFileCommands(
+            partial(open_jobs, allow_inline_password=False), write_job_report
+        )
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(JOB_FILE_SUFFIXES):
             if table or target or key or reading_options.non_default_options:

@@ -176,7 +176,7 @@ def test_planted_values_are_absent(full_release: Release, text: str) -> None:
 
 def test_every_bin_holds_many_rows(full_release: Release) -> None:
     distributions = full_release.look.distributions
-    assert [distribution.unit for distribution in distributions] == [
+    assert [distribution.axis_kind for distribution in distributions] == [
         "date",
         "number",
         "number",
@@ -198,7 +198,7 @@ def test_a_picture_that_would_reveal_more_is_refused(full_release: Release, rows
         )
         with pytest.raises(AssertionError, match="fewer rows"):
             render_page(full_release.report, distributions=[fake])
-        if distribution.unit != "label":
+        if distribution.axis_kind != "label":
             with pytest.raises(AssertionError, match="fewer rows"):
                 svg.draw_histogram(fake, 1)
     fake = replace(full_release.look.distributions[0], bound=2, bars=(Bar("all", 2),))
@@ -306,7 +306,12 @@ def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
     """No bin shows a value that few persons share, whether or not k counts persons."""
     release = make_release(evaluated=False, entity="site", keep=[], k=2)
     text = render_page(release.report, inspection=release.look)
-    assert [distribution.unit for distribution in release.look.distributions] == ["", "", "", ""]
+    assert [distribution.axis_kind for distribution in release.look.distributions] == [
+        "",
+        "",
+        "",
+        "",
+    ]
     assert text.count("Persons in a bin or value cannot be counted here.") == 4
     assert "k counts persons" in text
 

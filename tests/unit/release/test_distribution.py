@@ -24,7 +24,7 @@ from dbanon.release.distribution import (
 
 
 def checked(distribution: Distribution, values: int) -> None:
-    if not distribution.unit:
+    if not distribution.axis_kind:
         assert values < distribution.bound
         return
     require_displayable(distribution)
@@ -125,7 +125,7 @@ def test_labels_of_few_rows_are_reported_together() -> None:
     assert len(distribution.bars) == MOST_LABELS
     assert distribution.others == "other (8 values): about 70 rows"
     nothing = build_label_distribution("illness", "sensitive", 7, [], 40, 40)
-    assert (nothing.unit, nothing.bars) == ("", ())
+    assert (nothing.axis_kind, nothing.bars) == ("", ())
     assert "7 rows or more" in nothing.note
 
 
