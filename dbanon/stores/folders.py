@@ -73,7 +73,7 @@ def is_pattern(location: FileLocation) -> bool:
 
 
 def find_root(location: FileLocation) -> FileLocation:
-    """The folder above the first wildcard; a path without wildcards is returned unchanged."""
+    """Return the folder above the first wildcard, or a path without wildcards unchanged."""
     while is_pattern(location):
         location = location.parent
     return location
@@ -90,7 +90,8 @@ class SourceFile:
     folder_columns : the columns that the names of its folders define, as pairs of the column's name
         and its value as text, None for NULL.
     root : the folder that the user named; None if the user named the file.
-    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
+    policy : ``REFUSE``; ``ALLOW`` to permit other accounts' files below the root; or ``LINKS`` to
+        permit links, too.
     """
 
     path: FileLocation
@@ -118,7 +119,7 @@ class SourceFile:
             with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
-                    require_room(path.lstat().st_size, memory_bytes, path)
+                    require_memory(path.lstat().st_size, memory_bytes, path)
                     file = stack.enter_context(path.download())
                 else:
                     file = stack.enter_context(_open_file(path, self.root, self.policy))
@@ -142,11 +143,11 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
         raise DatabaseUnreachable(f"{location} cannot be read.", detail=error.strerror) from None
 
 
-def require_room(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
-    """Check that a file that must be held in memory fits; raises MemoryLimit."""
+def require_memory(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
+    """Check that a file that must be held in memory is within the limit; raises MemoryLimit."""
     if needed_bytes > memory_bytes:
         raise MemoryLimit.exceeded(
-            f"The file {path} is read from memory, and needs",
+            f"The file {path} is read into memory, and needs",
             memory_bytes,
             hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",
         )
@@ -165,7 +166,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
 
     Parameters
     ----------
-    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
+    policy : as in ``SourceFile``.
 
     Raises
     ------
@@ -327,8 +328,12 @@ def _select_row_files(
 
 
 def _require_no_lake(root: FileLocation) -> None:
-    """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows."""
+    """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows.
+
+    Raises InvalidParameter.
+    """
     folder = root
+    # Go up to the root of the file system or the bucket: the table may be any folder above.
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for log_name, lake in _LAKE_OF_FOLDER.items():
             log_folder: FileLocation = (
