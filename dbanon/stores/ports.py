@@ -271,7 +271,7 @@ class Source(Protocol):
         """
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and the distinct texts of the values."""
+        """Count the released rows with a value in a column, and the distinct texts of values."""
 
     def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str

@@ -42,7 +42,7 @@ class StreamStore(DuckdbStore):
     columns : the columns to copy; the copy has the other columns, too, but only NULL in them.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for half of the process's limit.
-    progress : is told how many rows are copied; None if no one displays progress.
+    progress : called with the share of copied rows; None if no one displays progress.
     """
 
     is_persistent = False
