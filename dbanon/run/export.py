@@ -142,7 +142,7 @@ class Exporter:
             pending = destinations.begin(path, self._name_tag, report.release_id, index)
             self._pending.append(pending)
             attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
-            class_columns = staged_release.draft.columns
+            class_columns = staged_release.draft.class_columns
             try:
                 file_schema = arrow_schema(attributes)
                 if destinations.is_table(path):

@@ -139,7 +139,7 @@ def index_expression(
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
         f" ON {session.text_of(listed_column.source)} = {alias}.{value}"
-        # The rows after the list are padding.
+        # The rows after the list are padding; empty texts in them must not match.
         f" AND {alias}.class < {len(listed_column.labels)}"
     )
     return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

@@ -68,7 +68,7 @@ class PreparedRelease:
     source_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def class_columns(self) -> tuple[str, ...]:
         """The columns whose values the rows of a class share: quasi-identifiers and strata."""
         return (*(column.attribute.name for column in self.release.columns), *self.job.by)
 

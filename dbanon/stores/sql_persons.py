@@ -62,7 +62,7 @@ def count_persons(
     }
     class_names = [name for name in column_by_name if name in requests.columns]
     names_in_sets = {name for names in requests.further_sets for name in names}
-    # Columns that are only needed for the further sets of columns.
+    # Columns that are only in the further sets of columns whose combinations are counted.
     set_only_names = [
         name
         for name in column_by_name
@@ -90,6 +90,7 @@ def count_persons(
             if name in staged_name_set and name != person_column.name
         ]
         columns_to_read.append(person_column.name)
+    # The staged columns, by released name. The staging table has the alias s.
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }

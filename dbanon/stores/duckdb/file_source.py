@@ -130,8 +130,8 @@ class FileStore(DuckdbStore):
         with translate_errors():
             for setting in self._spill_statements:
                 self._connection.execute(setting)
-        policy = self._reading.foreign_files
-        source_files = list_source_files(self._location, policy)
+        foreign_files = self._reading.foreign_files
+        source_files = list_source_files(self._location, foreign_files)
         kind = find_file_kind(source_files[0].path)
         if kind == PARQUET:
             self._reading.require_no_csv_options()
@@ -148,7 +148,7 @@ class FileStore(DuckdbStore):
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None
-        if list_source_files(self._location, policy) != source_files:
+        if list_source_files(self._location, foreign_files) != source_files:
             raise changed_files_error(self._location)
         self._is_loaded = True
 
