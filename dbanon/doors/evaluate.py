@@ -112,7 +112,7 @@ def evaluate(
         sample=sample,
         seed=seed,
     )
-    from dbanon.stores.frame.microdata import microdata_from_frame, with_groups
+    from dbanon.stores.frame.microdata import microdata_from_frame, with_strata_and_persons
 
     microdata = microdata_from_frame(
         original_frame, names, orders=find_parameter(Policy, "orders").check(orders)
@@ -121,7 +121,9 @@ def evaluate(
         raise TooFewRecords("There are no records.")
     if report is not None:
         guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
-        microdata = with_groups(original_frame, microdata, guarantee.by, guarantee.entity_columns)
+        microdata = with_strata_and_persons(
+            original_frame, microdata, guarantee.by, guarantee.entity_columns
+        )
     # dbanon never writes suppressed rows, so in its own releases a row of stars belongs to a class
     # that is generalized to the root.
     pairs = _pair_rows(

@@ -40,7 +40,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import count_file
 from dbanon.stores.exports import destinations, formats, problems
-from dbanon.stores.exports.arrow import arrow_schema, batches
+from dbanon.stores.exports.arrow import arrow_schema, regroup_batches
 from dbanon.stores.interrupts import interruptible
 from dbanon.stores.objects import ObjectPath
 from dbanon.stores.sql_persons import StagedSqlRelease
@@ -142,7 +142,7 @@ class Exporter:
             pending = destinations.begin(path, self._name_tag, report.release_id, index)
             self._pending.append(pending)
             attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
-            class_columns = staged_release.draft.columns
+            class_columns = staged_release.draft.class_columns
             try:
                 file_schema = arrow_schema(attributes)
                 if destinations.is_table(path):
@@ -151,7 +151,7 @@ class Exporter:
                     pending.file,
                     export,
                     file_schema,
-                    batches(attributes, row_batches, _BATCH_ROWS),
+                    regroup_batches(attributes, row_batches, _BATCH_ROWS),
                     quasi_identifiers=class_columns,
                     metadata=_build_metadata(report, class_columns),
                 )
@@ -201,10 +201,10 @@ class Exporter:
             except (DbanonError, OSError) as raised:
                 # Drop the traceback: it would make a reference cycle of this frame and the error.
                 error = problems.commit_error(
-                    pending.staged, pending.destination, raised.with_traceback(None)
+                    pending.staged_file, pending.destination, raised.with_traceback(None)
                 )
                 if self._database.is_persistent:
-                    _warn_pending(pending.staged, pending.destination, error)
+                    _warn_pending(pending.staged_file, pending.destination, error)
                     continue
                 # No ledger records the file, so delete it. Rows already visible in a table stay.
                 pending.undo()

@@ -1,4 +1,7 @@
-"""Retained values to copy from the source into another database, with the class of each row."""
+"""Retained values to copy from the source into another database, with the class of each row.
+
+A ``draft`` is a ``PreparedRelease``: a release that is computed but not written yet.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dbanon.stores.ports import PreparedRelease, Progress, Source
 
 
 def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
-    """The columns to copy, in source order, with the types of their staging columns."""
+    """Return the columns to copy, in source order, with the types of their staging columns."""
     pseudonyms = draft.job.pseudonyms
     return [
         pseudonym_attribute(a) if a.name in pseudonyms else a
@@ -28,7 +31,7 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
 
 def list_person_staging_columns(draft: PreparedRelease) -> list[Attribute]:
     """List the one staging column of person numbers; empty if the job has no entity."""
-    # ``persons`` has the entity column, or is empty.
+    # ``entity_columns`` has the entity column, or is empty.
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.entity_columns]
 
 
@@ -42,10 +45,12 @@ def read_copied_rows(
     """Yield batches of released rows: their classes, random positions, and retained values.
 
     Classes and positions are int32 (n_rows,). Person identifiers are never copied: if the job has
-    an entity, the last value of each row is a random number of its person.
+    an entity, each row ends with a random number that stands for its person.
 
     Parameters
     ----------
+    session : the session on the target, which assigns random numbers to the classes.
+    source : where the retained values are read.
     attributes : the columns to read, from ``find_copied_columns``.
     progress : called with the share of rows that have been read.
     """
@@ -53,6 +58,7 @@ def read_copied_rows(
     released_records = np.flatnonzero(partition.labels >= 0)
     positions = np.full(microdata.n_records, -1, np.int32)
     positions[released_records] = random_order(len(released_records))
+    # Withheld records have the label -1. They get a wrong class here, and are left out below.
     classes = session.class_numbers(partition)[partition.labels]
     person_numbers = None
     if microdata.entities is not None:
@@ -102,7 +108,7 @@ def _rows_with_pseudonyms(
     pseudonym_attributes = [
         draft.relation.attribute(name) if name in draft.job.pseudonyms else None for name in names
     ]
-    # Of padded values, a pseudonym is computed without the trailing spaces.
+    # Pseudonyms are computed without the spaces with which a source pads values.
     padding_flags = [a is not None and source.has_padding(a) for a in pseudonym_attributes]
     for row_keys, batch in batches:
         yield (

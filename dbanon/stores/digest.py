@@ -40,7 +40,7 @@ def hash_columns(
 
 
 def compare(session: Session, relation: RelationName, recorded_digest: str | None) -> str:
-    """Compare the current rows with a recorded digest; it is None if none was recorded."""
+    """Compare the current rows with a recorded digest, which is None if there is none."""
     if recorded_digest is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded_digest.split(":")

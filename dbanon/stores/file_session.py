@@ -118,8 +118,8 @@ class FileDatabase(ABC):
     kind: ClassVar[str]
     # False in subclasses whose database only holds copies of rows for one run.
     is_persistent = True
-    # Replaces "in a view" in hints such as "Cast it to text in a view", if views would not help;
-    # None if they do.
+    # Replaces "in a view" in hints such as "Cast it to text in a view", if the source cannot have
+    # views; None if it can.
     where_to_cast: ClassVar[str | None] = None
 
     @property
@@ -157,7 +157,7 @@ class FileDatabase(ABC):
 
         Parameters
         ----------
-        staging : whether temporary tables will be needed; they are always possible here.
+        staging : whether temporary tables will be needed; ignored, as they are always possible.
         create : whether a later run would create a missing file.
         """
         if create and will_be_created(self._path, self.kind):

@@ -117,8 +117,8 @@ def _require_local(path: Path, kind: str) -> None:
     if kind == DUCKDB and _URL_PREFIX.match(str(path)):
         raise NotADatabase(
             "A DuckDB URL must name a file on this machine.",
-            hint="Write duckdb:///file.duckdb, or the whole path if the name has a colon, as in"
-            " duckdb:////data/a:b.",
+            hint="Write duckdb:///file.duckdb, or the absolute path if the name has a colon,"
+            " as in duckdb:////data/a:b.",
         )
 
 
@@ -227,7 +227,7 @@ def _is_row_file_name(path: Path, endings: frozenset[str] = _ROW_FILE_ENDINGS) -
 def _hint_to_load(path: Path) -> str:
     """The hint for a file that is not a database: how to load its rows, if DuckDB can read them."""
     if not _is_row_file_name(path, _LOADABLE_ENDINGS) or not re.fullmatch(r"[\w./-]+", str(path)):
-        return "Name a file that DuckDB or SQLite made."
+        return "Name a file that DuckDB or SQLite created."
     stem = path.name.partition(".")[0]
     table = stem if re.fullmatch(r"[A-Za-z]\w*", stem) else "people"
     load = f"import duckdb; duckdb.connect('{table}.duckdb')"
@@ -240,7 +240,10 @@ def _hint_to_load(path: Path) -> str:
 
 
 def _require_encoded_at(url: URL) -> None:
-    """Refuse a second @ after a password: messages would show a part of it as the host."""
+    """Refuse a second @ after a password: messages would show the end of the password as the host.
+
+    Raises InvalidParameter.
+    """
     later_parts = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in later_parts):
         raise InvalidParameter(

@@ -73,7 +73,7 @@ def is_pattern(location: FileLocation) -> bool:
 
 
 def find_root(location: FileLocation) -> FileLocation:
-    """The folder above the first wildcard; a path without wildcards is returned unchanged."""
+    """Return the folder above the first wildcard, or a path without wildcards unchanged."""
     while is_pattern(location):
         location = location.parent
     return location
@@ -90,14 +90,15 @@ class SourceFile:
     folder_columns : the columns that the names of its folders define, as pairs of the column's name
         and its value as text, None for NULL.
     root : the folder that the user named; None if the user named the file.
-    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
+    foreign_files : the option of that name: ``REFUSE``; ``ALLOW`` to permit other accounts' files
+        below the root; or ``LINKS`` to permit links, too.
     """
 
     path: FileLocation
     state: tuple[object, ...]
     folder_columns: tuple[tuple[str, str | None], ...]
     root: FileLocation | None = None
-    policy: str = REFUSE
+    foreign_files: str = REFUSE
 
     @contextmanager
     def open(self, memory_bytes: int) -> Iterator[BinaryIO]:
@@ -118,10 +119,10 @@ class SourceFile:
             with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
-                    require_room(path.lstat().st_size, memory_bytes, path)
+                    require_memory(path.lstat().st_size, memory_bytes, path)
                     file = stack.enter_context(path.download())
                 else:
-                    file = stack.enter_context(_open_file(path, self.root, self.policy))
+                    file = stack.enter_context(_open_file(path, self.root, self.foreign_files))
                     if _status_state(os.fstat(file.fileno())) != self.state:
                         raise changed_files_error(path)
             yield file
@@ -142,11 +143,11 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
         raise DatabaseUnreachable(f"{location} cannot be read.", detail=error.strerror) from None
 
 
-def require_room(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
-    """Check that a file that must be held in memory fits; raises MemoryLimit."""
+def require_memory(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
+    """Check that a file that must be held in memory is within the limit; raises MemoryLimit."""
     if needed_bytes > memory_bytes:
         raise MemoryLimit.exceeded(
-            f"The file {path} is read from memory, and needs",
+            f"The file {path} is read into memory, and needs",
             memory_bytes,
             hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",
         )
@@ -160,12 +161,14 @@ def changed_files_error(location: FileLocation) -> SourceChanged:
     )
 
 
-def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[SourceFile, ...]:
+def list_source_files(
+    location: FileLocation, foreign_files: str = REFUSE
+) -> tuple[SourceFile, ...]:
     """List the files at a location in name order; all must be of one kind.
 
     Parameters
     ----------
-    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
+    foreign_files : as in ``SourceFile``.
 
     Raises
     ------
@@ -176,7 +179,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
     ForeignFile : a file belongs to another account, or is a link.
     """
     with translate_file_errors(location):
-        paths = _list_paths(location, policy)
+        paths = _list_paths(location, foreign_files)
         root = location if paths == [location] else find_root(location)
         folder = None if paths == [location] else root
         if folder is not None:
@@ -185,10 +188,10 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
         source_files = tuple(
             SourceFile(
                 path,
-                _path_state(path, folder, policy),
+                _path_state(path, folder, foreign_files),
                 _folder_values(root, path),
                 folder,
-                policy,
+                foreign_files,
             )
             for path in paths
         )
@@ -218,7 +221,7 @@ def find_file_kind(path: FileLocation) -> str:
     return compressed_kind if compressed_kind == CSV else ""
 
 
-def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
+def _list_paths(location: FileLocation, foreign_files: str) -> list[FileLocation]:
     """List the paths at a location.
 
     If a file has exactly this name, the name is not taken for a pattern.
@@ -232,28 +235,28 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
     if location.is_file():
         return [location]
     if location.is_dir():
-        return [*_walk(location, policy)]
+        return [*_walk(location, foreign_files)]
     if not is_pattern(location):
         raise FileNotFoundError
     names = sorted(glob.glob(str(location), recursive=True))
     return [Path(name) for name in names if not os.path.isdir(name)]
 
 
-def _walk(folder: Path, policy: str) -> Iterator[Path]:
+def _walk(folder: Path, foreign_files: str) -> Iterator[Path]:
     """Yield all files below a folder, except in hidden folders.
 
     Raises
     ------
-    ForeignFile : there is a link to a folder, and the policy does not allow links.
+    ForeignFile : there is a link to a folder, and links are not allowed.
     """
     visited = {os.path.realpath(folder)}
-    follows_links = policy == LINKS
+    follows_links = foreign_files == LINKS
     for directory, folders, names in os.walk(
         folder, onerror=_raise_error, followlinks=follows_links
     ):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
         for subfolder in [Path(directory) / name for name in folders]:
-            if is_link_refused(subfolder, policy):
+            if is_link_refused(subfolder, foreign_files):
                 raise ForeignFile(
                     f"{subfolder} is a link to a folder, which is not followed.",
                     hint="Put the folder itself there, or remove the link. If links are meant to be"
@@ -282,10 +285,10 @@ def _raise_error(error: OSError) -> None:
 
 
 @contextmanager
-def _open_file(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
-    """Open a file on this machine, if the policy allows it."""
+def _open_file(path: Path, root: FileLocation | None, foreign_files: str) -> Iterator[BinaryIO]:
+    """Open a file on this machine; raises ForeignFile if it is not allowed."""
     assert root is None or isinstance(root, Path)
-    with open_regular_file(path, root, policy) as file:
+    with open_regular_file(path, root, foreign_files) as file:
         yield file
 
 
@@ -327,8 +330,12 @@ def _select_row_files(
 
 
 def _require_no_lake(root: FileLocation) -> None:
-    """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows."""
+    """Refuse files in the folder of a Delta or Iceberg table, as some may contain deleted rows.
+
+    Raises InvalidParameter.
+    """
     folder = root
+    # Go up to the root of the file system or the bucket: the table may be any folder above.
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for log_name, lake in _LAKE_OF_FOLDER.items():
             log_folder: FileLocation = (
@@ -353,11 +360,13 @@ def _has_lake_log(log_folder: FileLocation, lake: str) -> bool:
     return bool(ObjectPath(log_folder.scheme, f"{log_folder.key}/{pattern}").list_matching())
 
 
-def _path_state(path: FileLocation, root: FileLocation | None, policy: str) -> tuple[object, ...]:
+def _path_state(
+    path: FileLocation, root: FileLocation | None, foreign_files: str
+) -> tuple[object, ...]:
     """The ``SourceFile.state`` of the file at a path."""
     if isinstance(path, ObjectPath):
         return _status_state(path.lstat())
-    with _open_file(path, root, policy) as file:
+    with _open_file(path, root, foreign_files) as file:
         return _status_state(os.fstat(file.fileno()))
 
 

@@ -87,8 +87,8 @@ def resolve(
     raise InvalidParameter(
         f'A hierarchy of kind "{source.kind}" is built from the values of a column.',
         hint=(
-            "Only trees, levels, tables and files can be stored. Pass this one to the run that"
-            " anonymizes the column: `hierarchies`."
+            "Only trees, levels, tables and files can be stored. Pass this hierarchy to the run"
+            " that anonymizes the column: `hierarchies`."
         ),
     )
 
@@ -142,9 +142,9 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
         for row in with_pulses(text_rows, pulse)
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
-    n_unlabelled = sum(row[0] is None for row in rows)
-    unlabelled = HierarchyProblem("empty label", _NO_LINE, "a row has no label", label="")
-    problems = [unlabelled] * n_unlabelled
+    n_rows_without_label = sum(row[0] is None for row in rows)
+    missing_label = HierarchyProblem("empty label", _NO_LINE, "a row has no label", label="")
+    problems = [missing_label] * n_rows_without_label
     return Hierarchy(*build_nodes(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
@@ -216,7 +216,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The ledger's tables were edited. ``build_nodes`` raises an error that names the mistake.
+        # Someone edited the ledger. ``build_nodes`` raises an error that names the mistake.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], _NO_LINE)
             for label, parent in zip(labels, parents, strict=True)
@@ -240,6 +240,7 @@ def list_hierarchies(session: Session) -> list[Stored]:
     if not _has_stored_hierarchies(session):
         return []
     nodes = session.ledger_name("hierarchy_node").quoted
+    # A leaf is a node that is not the parent of another node.
     stored_rows = session.rows(
         "SELECT h.name, count(n.node), count(n.node) - count(DISTINCT n.parent), h.description,"
         " CAST(h.created_at AS VARCHAR(40)), h.created_by"

@@ -1,6 +1,6 @@
 """Context managers that defer signals, so that a block such as a commit is not interrupted.
 
-Also checks of a caller's connection for an open transaction.
+The module also checks whether a caller's connection has an open transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def open_transaction_error(database_name: str) -> InvalidParameter:
-    """The error for a caller's connection with an open transaction, which a run would end.
+    """Build the error for a caller's connection with an open transaction, which a run would end.
 
     Parameters
     ----------
@@ -116,6 +116,7 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
     def before_commit() -> None:
         _record_signals(deferred_signals, handlers)
+        # From here on, the time limit does not end the run.
         thread_connections().lift_limit()
 
     try:
@@ -124,6 +125,7 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)
         raise
+    # This commit published nothing, so the run can still end.
     if not thread_connections().commits_publish:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)

@@ -264,7 +264,7 @@ def select_columns(
 
 
 def find_numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Find the columns of numbers that arrive as text, as PostgreSQL's do through ADBC."""
+    """Find the columns of numbers that arrive as text, as PostgreSQL's numeric does by ADBC."""
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
@@ -280,10 +280,12 @@ def _to_supported_field(field: pa.Field) -> pa.Field:
         arrow_type = arrow_type.value_type
     if pa.types.is_float16(arrow_type):
         arrow_type = pa.float32()
+    # Decimals of DuckDB have 38 digits at most.
     if isinstance(arrow_type, pa.Decimal256Type):
         if not 0 <= arrow_type.scale <= _MAX_DECIMAL_DIGITS:
             raise value_type_error(field.name, f"decimal({_MAX_DECIMAL_DIGITS}, 0)")
         arrow_type = pa.decimal128(min(arrow_type.precision, _MAX_DECIMAL_DIGITS), arrow_type.scale)
+    # DuckDB has no timestamps with nanoseconds and a time zone.
     if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns" and arrow_type.tz is not None:
         arrow_type = pa.timestamp("us", arrow_type.tz)
     if pa.types.is_null(arrow_type):

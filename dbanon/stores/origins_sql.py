@@ -184,6 +184,7 @@ def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
         return pa.int64(), False
     if isinstance(sql_type, sql_types.Float):
         return pa.float64(), False
+    # DuckDB reads the stream, and its decimals have 38 digits at most.
     if isinstance(sql_type, sql_types.Numeric):
         if sql_type.scale is None or not 0 <= sql_type.scale <= (sql_type.precision or 38) <= 38:
             return pa.string(), True

@@ -41,7 +41,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:
-    """A release that is not written yet, with its inputs.
+    """A release that is computed but not written yet, with its inputs; variables are ``draft``.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class PreparedRelease:
     source_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def class_columns(self) -> tuple[str, ...]:
         """The columns whose values the rows of a class share: quasi-identifiers and strata."""
         return (*(column.attribute.name for column in self.release.columns), *self.job.by)
 
@@ -114,7 +114,7 @@ class LastCounts:
 
 
 class Source(Protocol):
-    """The relation that a run reads, in one snapshot."""
+    """The relation that a run reads, in one snapshot of the data."""
 
     @property
     def copied_rows_summary(self) -> Mapping[str, Any]:
@@ -186,20 +186,26 @@ class Source(Protocol):
         """Count the rows."""
 
     def count_totals(
-        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+        self, relation: Relation, person_columns: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count the rows, the persons, and the NULLs by column.
 
         Parameters
         ----------
-        persons : the person column; empty if the job has none.
+        person_columns : the person column as the only element; empty if the job has none.
         columns : the columns in which to count NULLs.
         """
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
-        """Hash the rows over these columns; None if the source has no digest."""
+        """Hash the rows over these columns; returns None if the source cannot compute digests.
+
+        Parameters
+        ----------
+        salt : a random number that is hashed with each row, so that only hashes with the same salt
+            can be compared.
+        """
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, without reading a value."""
@@ -212,13 +218,14 @@ class Source(Protocol):
     ) -> Mapping[str, str]:
         """Find the columns among these that look like direct identifiers, such as names.
 
-        The result has a key of ``advice.roles.REASONS`` for each column.
+        The result has a reason for each column: a key of ``advice.roles.REASONS``.
         """
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
         """Count the distinct person identifiers, as they are and after each normalization.
 
-        The result has the counts by normalization: "" for none, that of ``person``, ``CASEFOLD``.
+        The result has a count for each normalization: "" for none, ``person.normalize``, and
+        ``CASEFOLD``.
         """
 
     def read(
@@ -235,7 +242,8 @@ class Source(Protocol):
     ) -> Mapping[str, NDArray[np.object_]]:
         """Sum each attribute exactly within each class, by attribute name.
 
-        The sums are Python integers (n_classes,), in units of 10**-scale.
+        The sums are Python integers (n_classes,), in units of the attribute's last decimal place,
+        10**-scale.
         """
 
     def read_retained_rows(
@@ -263,7 +271,7 @@ class Source(Protocol):
         """
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a non-NULL value in a column, and the distinct texts."""
+        """Count the released rows with a value in a column, and the distinct texts of values."""
 
     def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
@@ -276,7 +284,7 @@ class Source(Protocol):
         """
 
 
-# Written: each store has its own class of staged releases.
+# W, for "written": each store has its own class of staged releases.
 W = TypeVar("W", bound=StagedRelease)
 
 
@@ -347,8 +355,8 @@ class Target(Protocol[W]):
         InvalidParameter, NameTooLong : column names would repeat, or be too long.
         """
 
-    def count(self, staged_release: W, questions: CountRequests) -> Counts:
-        """Count in the written rows what ``questions`` ask for."""
+    def count(self, staged_release: W, requests: CountRequests) -> Counts:
+        """Count in the written rows what ``requests`` ask for."""
 
     def require_pseudonyms(self, source: Source) -> None:
         """Check that the target can compute keyed hashes without logging or keeping the key.
@@ -399,7 +407,7 @@ class Target(Protocol[W]):
         """
 
     def digest(self, staged_release: W) -> str | None:
-        """Compute the digest of the written rows; None if the target has no digest."""
+        """Compute the digest of the written rows; None if the target cannot compute digests."""
 
     def publish(self, staged_release: W, report: Report, counts: Counts, elapsed: float) -> str:
         """Publish the release, and record it and the run in the ledger.

@@ -85,7 +85,7 @@ class Scratch:
 
 
 def _close(file: BinaryIO) -> None:
-    # A failed write does not matter any more.
+    # A failed write does not matter any more, as the file is about to disappear.
     with suppress(OSError):
         file.close()
 
@@ -167,6 +167,7 @@ def create_locked_directory(directory: str) -> Path:
             path.mkdir(0o700)
             descriptor = os.open(path, _OPEN_DIRECTORY_FLAGS)
         except OSError as error:
+            # ``clear_abandoned_directories`` has removed the new directory before it was opened.
             if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
             raise _creation_error(path, error) from None
@@ -260,6 +261,7 @@ def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
     ------
     InsufficientRights, InvalidParameter : see ``_require_private``.
     """
+    # The caller holds the directory's lock, so no run is using the directories in it.
     leftovers = _require_private(path, descriptor)
     for name in leftovers:
         shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)

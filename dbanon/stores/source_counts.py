@@ -38,9 +38,9 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_forms import detect_forms
 
-# If some of this many classes have too few distinct values, the other classes are not counted.
+# This many classes are counted first. If one has too few distinct values, the rest is not counted.
 FIRST_CLASSES = 5_000
-# The share of distinct rows is estimated from this many first rows.
+# ``estimate_distinct_share`` reads this many rows.
 COMPARED_ROWS = 1_000_000
 
 
@@ -122,6 +122,7 @@ def find_direct_identifiers(
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name = relation.name
+        # The rows come from ``source``; the relation's name is only needed for the base class.
         head = _LeadingRows(
             name.schema,
             name.name,
@@ -130,11 +131,11 @@ def find_direct_identifiers(
             source=relation.relation_to_read.quoted,
         )
         forms = detect_forms(session, relation.relation_to_read, readable)
-        _, columns_of_head = profile_columns(
+        _, head_profiles = profile_columns(
             session, head, readable, count_distinct_sql=session.count_distinct_sql
         )
-        for column in columns_of_head:
-            profiles[column.name] = replace(column, form=forms[column.name])
+        for profile in head_profiles:
+            profiles[profile.name] = replace(profile, form=forms[profile.name])
     return find_identifiers(profiles.values())
 
 
@@ -213,7 +214,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
 
 
 def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute) -> float:
-    """Return the share of pairs of rows that have equal values in a column."""
+    """Return the share of pairs of rows, among those of ``head``, with equal values in a column."""
     sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
@@ -366,7 +367,7 @@ def _require_strata(
         ]
     n_stratum_keys = len(group_expressions)
     group_expressions += null_flags
-    # ``persons`` has the entity column, or is empty.
+    # ``entity_columns`` has the entity column, or is empty.
     size_sql, unit = "count(*)", "records"
     for person in roles.entity_columns:
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
@@ -396,6 +397,7 @@ def _require_strata(
     rare_strata = [stratum for stratum in strata if stratum.size < k]
     if strata and not rare_strata:
         return
+    # Withhold the rare strata, if any stratum is left then.
     if len(rare_strata) < len(strata) and policy.max_suppression != 0:
         n_rare_rows = sum(stratum.n_rows for stratum in rare_strata)
         require_budget(policy, n_withheld + n_rare_rows, n_rows)
@@ -404,6 +406,7 @@ def _require_strata(
     first_rare_stratum = (
         rare_strata[0] if rare_strata else _Stratum(size=0, n_rows=0, key=(), is_null=())
     )
+    # The stratum that stands for an empty table has no flags, so the lengths may differ.
     null_columns = [
         a.name
         for a, is_null in zip(columns_with_nulls, first_rare_stratum.is_null, strict=False)
@@ -440,7 +443,7 @@ class _Stratum:
 
 @dataclass(frozen=True, eq=False)
 class _PatternCounts:
-    """Callable that adds up the sizes of some patterns of NULLs, given by their indexes.
+    """Function that adds up the sizes of some patterns of NULLs, given by their indexes.
 
     Parameters
     ----------
@@ -458,17 +461,17 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
 
     Strata with a pattern that is to be withheld stay separate.
     """
-    merged: dict[tuple[Any, ...], _Stratum] = {}
+    merged_strata: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
         strata_of_key = [stratum for stratum in strata if stratum.key == key]
         sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)
         is_null = np.array([stratum.is_null for stratum in strata_of_key], np.bool_)
         merged_patterns, _ = merge_patterns(is_null, _PatternCounts(sizes), k)
         for stratum, pattern in zip(strata_of_key, merged_patterns.tolist(), strict=True):
-            total = merged.get(
+            total = merged_strata.get(
                 (key, *pattern), _Stratum(size=0, n_rows=0, key=key, is_null=tuple(pattern))
             )
-            merged[key, *pattern] = replace(
+            merged_strata[key, *pattern] = replace(
                 total, size=total.size + stratum.size, n_rows=total.n_rows + stratum.n_rows
             )
-    return list(merged.values())
+    return list(merged_strata.values())

@@ -31,31 +31,31 @@ def compute_column_moments(
     """Compute the means and covariances of numeric columns, in the order of ``names``."""
     from dbanon.measures.unpaired import ColumnMoments
 
-    p = len(names)
+    n_columns = len(names)
     number_expressions = [_AS_DOUBLE.format(quote(name)) for name in names]
     aggregates = ", ".join(f"avg({x}), min({x}), max({x})" for x in number_expressions)
     [row] = session.rows(f"SELECT {aggregates} FROM {relation.quoted}")
     mean_min_max = np.array([np.nan if value is None else float(value) for value in row]).reshape(
-        p, 3
+        n_columns, 3
     )
     means = mean_min_max[:, 0]
-    covariances = np.full((p, p), np.nan)
+    covariances = np.full((n_columns, n_columns), np.nan)
     # Subtract means first: in large numbers, the rounding of squares could exceed the variance.
     centered_columns = ", ".join(
         f"{x} - {_AS_DOUBLE.format('?')} AS c{i}" for i, x in enumerate(number_expressions)
     )
-    for i in range(p):
+    for i in range(n_columns):
         # Add 0 * cj to ci to leave out rows in which cj is NULL.
         pair_aggregates = ", ".join(
             f"count(c{i} + c{j}), sum(c{i} + 0 * c{j}), sum(c{j} + 0 * c{i}), sum(c{i} * c{j})"
-            for j in range(i, p)
+            for j in range(i, n_columns)
         )
         [row] = session.rows(
             f"SELECT {pair_aggregates}"
             f" FROM (SELECT {centered_columns} FROM {relation.quoted}) AS t",
             tuple(float(mean) for mean in np.nan_to_num(means)),
         )
-        for pair_index, j in enumerate(range(i, p)):
+        for pair_index, j in enumerate(range(i, n_columns)):
             count, sum_i, sum_j, product = row[4 * pair_index : 4 * pair_index + 4]
             if count and int(count) > 1:
                 n = int(count)
@@ -75,7 +75,7 @@ def count_rows(session: Session, relation: RelationName) -> int:
 def count_classes_by_size(
     session: Session, relation: RelationName, names: Sequence[str]
 ) -> dict[int, int]:
-    """Count the classes of each size; returns the numbers of classes by their size in rows."""
+    """Count the classes of each size; returns the number of classes by class size in rows."""
     return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
@@ -92,11 +92,12 @@ def compute_entropy(session: Session, relation: RelationName, name: str) -> floa
     n_values = np.array([float(count) for _, count in value_counts])
     n_rows = float((frequencies * n_values).sum())
     shares = frequencies / n_rows if n_rows else frequencies
+    # Adding 0.0 turns -0.0 into 0.0.
     return float(-(n_values * shares * np.log2(shares)).sum()) + 0.0
 
 
 def count_classes(
-    session: Session, written_relation: RelationName, questions: CountRequests
+    session: Session, written_relation: RelationName, requests: CountRequests
 ) -> Recount:
     """Count the classes of a written relation with GROUP BY.
 
@@ -107,25 +108,26 @@ def count_classes(
 
     n_rows = count_rows(session, written_relation)
 
-    def recount_classes(columns: Sequence[str]) -> Recount:
+    def recount_columns(columns: Sequence[str]) -> Recount:
         recount = session.recount(written_relation, columns)
         _require_all_rows(recount.rows, n_rows, f"classes of {written_relation}")
         return recount
 
-    return questions.recount_classes(recount_classes)
+    # The requests say which columns form classes, and call the function for each set of them.
+    return requests.recount_classes(recount_columns)
 
 
 def count_sets(
-    session: Session, written_relation: RelationName, questions: CountRequests
+    session: Session, written_relation: RelationName, requests: CountRequests
 ) -> tuple[Recount, ...]:
-    """Count the combinations of values of each set of columns in ``questions.further_sets``.
+    """Count the combinations of values of each set of columns in ``requests.further_sets``.
 
     Raises
     ------
     RecountFailed : the counts do not add up to the rows.
     """
     recounts = tuple(
-        session.recount(written_relation, columns) for columns in questions.further_sets
+        session.recount(written_relation, columns) for columns in requests.further_sets
     )
     n_rows = count_rows(session, written_relation) if recounts else 0
     for recount in recounts:
@@ -157,9 +159,9 @@ def _require_all_rows(n_counted: int, n_rows: int, description: str) -> None:
 
 
 def count_class_values(
-    session: Session, relation: Relation, written_relation: RelationName, questions: CountRequests
+    session: Session, relation: Relation, written_relation: RelationName, requests: CountRequests
 ) -> Mapping[str, ClassValueCounts]:
-    """Count the values in each class, for each sensitive column of ``questions``, with GROUP BY.
+    """Count the values in each class, for each sensitive column of ``requests``, with GROUP BY.
 
     Parameters
     ----------
@@ -174,18 +176,18 @@ def count_class_values(
     n_rows: int | None = None
     # SQL that is equal for values that look the same to readers.
     class_keys = (
-        session.columns_as_displayed(written_relation, questions.columns)
-        if questions.sensitive
+        session.columns_as_displayed(written_relation, requests.columns)
+        if requests.sensitive
         else []
     )
-    for name in questions.sensitive:
+    for name in requests.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
         value_rows = session.rows(
             recount_statements.recount_values(written_relation, class_keys, text)
         )
         # Models compare the values of these columns in the hierarchy, so they need no order.
-        ordering_attribute = None if name in questions.hierarchy_columns else attribute
+        ordering_attribute = None if name in requests.hierarchy_columns else attribute
         counts_by_name[name] = to_class_value_counts(
             session, written_relation, ordering_attribute, value_rows
         )
@@ -218,6 +220,7 @@ def to_class_value_counts(
     column = CodedColumn(np.array([code_of[label] for label in labels], np.int32), tuple(texts))
     if attribute is not None:
         column = recode_in_value_order(session, written_relation, attribute, column)
+    # Without rows, take the columns of a result without persons.
     classes, sizes, *persons = (
         np.array([int(row[index]) for row in rows], np.int64)
         for index in range(len(rows[0]) if rows else 3)

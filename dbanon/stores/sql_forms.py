@@ -22,7 +22,7 @@ from dbanon.data.schema import Attribute
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# SQLite allows 500 queries in one statement.
+# The number of queries that one UNION ALL joins; SQLite allows 500.
 _QUERIES_PER_STATEMENT = 100
 # The number of nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
@@ -58,7 +58,7 @@ def _pattern_counts_query(
 ) -> str:
     """Build a query that counts a column's values, and those that match the pattern of each form.
 
-    Its first result is ``index``, which identifies the column.
+    The first value of the result row is ``index``, which identifies the column.
     """
     counts = ", ".join(f"sum(CASE WHEN {_matches(session, f)} THEN 1 ELSE 0 END)" for f in forms())
     values = _values_subquery(session, relation, attribute)
@@ -73,6 +73,8 @@ def _apply_check_digits(
     matches_by_form: dict[int, int],
 ) -> None:
     """For forms with check digits, replace the count by that of values with valid check digits.
+
+    If too few values match a form's pattern, its count becomes 0 without a check.
 
     Parameters
     ----------
@@ -105,11 +107,13 @@ def _check_digits_query(session: Session, form: IdentifierForm, values_subquery:
     )
     digits_query = f"SELECT {digits} AS digits FROM {values_subquery} AS v"
     digits_query += f" WHERE {_matches(session, form)}"
+    # Each subquery replaces some letters, because the number of nested calls is limited.
     for start in range(0, len(_LETTERS) if form.moves_country_code else 0, _MAX_NESTED_CALLS):
         digits = "v.digits"
         for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
             digits = f"replace({digits}, '{_LETTERS[letter_index]}', '{10 + letter_index}')"
         digits_query = f"SELECT {digits} AS digits FROM ({digits_query}) AS v"
+    # Pad with leading zeros, which do not change the sum, so that each position has a character.
     length = form.n_checked_characters
     zeros = f"substr('{'0' * length}', 1, {length} - length(f.digits))"
     padded = f"SELECT {zeros} || f.digits AS digits FROM ({digits_query}) AS f"

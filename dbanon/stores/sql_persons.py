@@ -44,36 +44,36 @@ class StagedSqlRelease(StagedRelease):
 
 
 def count_persons(
-    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
+    session: Session, staged_release: StagedSqlRelease, requests: CountRequests
 ) -> EntityCount:
     """Count the persons in each class of a written release.
 
-    The release does not contain persons. So its values are staged again, now with the person of
-    each row.
+    The release does not contain person identifiers. So its values are staged again, now with the
+    person of each row.
     """
     draft = staged_release.draft
     class_columns = [
         (sql_type, expression)
         for name, sql_type, expression in staged_release.columns
-        if name in questions.columns
+        if name in requests.columns
     ]
     column_by_name = {
         name: (sql_type, expression) for name, sql_type, expression in staged_release.columns
     }
-    class_names = [name for name in column_by_name if name in questions.columns]
-    names_in_sets = {name for names in questions.further_sets for name in names}
-    # Columns that are only needed for the further sets of columns.
+    class_names = [name for name in column_by_name if name in requests.columns]
+    names_in_sets = {name for names in requests.further_sets for name in names}
+    # Columns that are only in the further sets of columns whose combinations are counted.
     set_only_names = [
         name
         for name in column_by_name
-        if name in names_in_sets - {*class_names, *questions.sensitive}
+        if name in names_in_sets - {*class_names, *requests.sensitive}
     ]
-    staged_names = [*class_names, *questions.sensitive, *set_only_names]
-    further_columns = [column_by_name[name] for name in (*questions.sensitive, *set_only_names)]
+    staged_names = [*class_names, *requests.sensitive, *set_only_names]
+    further_columns = [column_by_name[name] for name in (*requests.sensitive, *set_only_names)]
     source: Relation | None = None
     # person_sql is SQL of the person of a row, and joins are the JOINs that it needs.
     if staged_release.is_copied:
-        # The staged rows have the person after the copied columns.
+        # The staged rows, alias r, have the person after the copied columns.
         person_sql, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
         columns_to_read = []
     else:
@@ -90,6 +90,7 @@ def count_persons(
             if name in staged_name_set and name != person_column.name
         ]
         columns_to_read.append(person_column.name)
+    # The staged columns, by released name. The staging table has the alias s.
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
@@ -113,14 +114,14 @@ def count_persons(
     )
     column_set_counts = tuple(
         session.recount_staged_entities([displayed_expressions[name] for name in names])
-        for names in questions.further_sets
+        for names in requests.further_sets
     )
-    value_counts = _count_persons_by_value(session, staged_release, questions, class_keys)
+    value_counts = _count_persons_by_value(session, staged_release, requests, class_keys)
     return replace(entity_count, value_counts=value_counts, further_sets=column_set_counts)
 
 
 def stage_release_persons(
-    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
+    session: Session, staged_release: StagedSqlRelease, requests: CountRequests
 ) -> None:
     """Stage the persons of each class as salted hashes.
 
@@ -128,7 +129,7 @@ def stage_release_persons(
     """
     draft = staged_release.draft
     [person_column] = draft.roles.entity_columns
-    names = [name for name, _, _ in staged_release.columns if name in questions.columns]
+    names = [name for name, _, _ in staged_release.columns if name in requests.columns]
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
@@ -143,7 +144,7 @@ def stage_release_persons(
 def _count_persons_by_value(
     session: Session,
     staged_release: StagedSqlRelease,
-    questions: CountRequests,
+    requests: CountRequests,
     class_keys: Sequence[tuple[str, ...]],
 ) -> dict[str, ClassValueCounts]:
     """Count, for each sensitive column, the persons with each value in each class.
@@ -154,7 +155,7 @@ def _count_persons_by_value(
     """
     staging = RelationName(None, statements.ENTITIES)
     counts_by_name = {}
-    for position, name in enumerate(questions.sensitive, len(class_keys)):
+    for position, name in enumerate(requests.sensitive, len(class_keys)):
         attribute = staged_release.draft.relation.attribute(name)
         staged_attribute = replace(attribute, name=statements.value_column(position))
         text = session.text_of(staged_attribute)
@@ -164,7 +165,7 @@ def _count_persons_by_value(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
         # Models compare the values of these columns in the hierarchy, so they need no order.
-        ordering_attribute = None if name in questions.hierarchy_columns else staged_attribute
+        ordering_attribute = None if name in requests.hierarchy_columns else staged_attribute
         counts_by_name[name] = to_class_value_counts(
             session, staging, ordering_attribute, count_rows
         )

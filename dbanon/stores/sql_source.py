@@ -106,6 +106,7 @@ class SqlSource:
                     ),
                 )
         for name in job.named_columns:
+            # Raises ColumnNotFound.
             relation.attribute(name)
         self.session.require_typed(job.named_columns)
         return relation
@@ -134,8 +135,8 @@ class SqlSource:
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
-            # A rejected condition raises exactly these classes. Errors of their subclasses have
-            # better messages.
+            # A syntax error arrives as DatabaseFailure itself, and an unknown column as
+            # SourceChanged. The subclasses, such as DatabaseBusy, have other causes.
             is_rejection = type(error) in (DatabaseFailure, SourceChanged)
             if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejection:
                 raise
@@ -148,8 +149,12 @@ class SqlSource:
         return replace(relation, selected_rows=filtered)
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """Whether a condition uses only these columns; if not, the transaction may be aborted."""
+        """Whether a condition is valid and uses only these columns.
+
+        If it is not, some databases abort the transaction.
+        """
         # Give the subquery an alias other than s, so that a condition on the whole row s fails.
+        # The line breaks end a comment at the end of the condition.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -183,7 +188,7 @@ class SqlSource:
     def complete_attributes_from_values(
         self, relation: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        """Complete the attributes from their values; raises MixedTypes."""
+        """Find in the values what types leave open, such as a scale; raises MixedTypes."""
         return self.session.complete_attributes_from_values(relation, attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
@@ -191,7 +196,7 @@ class SqlSource:
         return hierarchies.resolve(self.session, spec, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Check that the values are not timestamps, whose text differs between databases."""
+        """Refuse timestamps as leaves of a hierarchy: their text differs between databases."""
         if attribute.kind is Kind.TIMESTAMP:
             raise InvalidParameter(
                 f'The privacy model of "{attribute.name}" has a hierarchy of timestamps.',
@@ -217,16 +222,16 @@ class SqlSource:
         return int(self.session.rows(query)[0][0])
 
     def count_totals(
-        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+        self, relation: Relation, person_columns: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count rows, persons and NULLs in SQL."""
-        counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
+        counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in person_columns]
         counts += [f"count(s.{quote(name)})" for name in columns]
         select_list = ", ".join(["count(*)", *counts])
         query = f"SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s"
         n_rows, *results = map(int, self.session.rows(query)[0])
-        null_counts = (n_rows - n_present for n_present in results[len(persons) :])
-        totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
+        null_counts = (n_rows - n_present for n_present in results[len(person_columns) :])
+        totals = {"rows": n_rows} | ({"persons": results[0]} if person_columns else {})
         return SourceCounts(totals, dict(zip(columns, null_counts, strict=True)))
 
     def estimate_distinct_share(self, relation: Relation, names: Sequence[str]) -> float:
@@ -240,7 +245,7 @@ class SqlSource:
         return digest.hash_columns(self.session, relation, names, salt)
 
     def profile(self, relation: Relation) -> Profile:
-        """Profile all columns by counts, and detect the form of their first values."""
+        """Profile all columns by counts, and detect forms of values, such as that of an IBAN."""
         attributes = relation.schema.attributes
         n_rows, columns = profile_columns(
             self.session,
@@ -290,7 +295,7 @@ class SqlSource:
                 memory_limit=self._microdata_limit_bytes(job, roles.columns),
                 progress=progress,
                 disk=self.disk,
-                # Retained columns whose values this process copies without coding them.
+                # Retained columns that are copied as the database sends them, without parsing.
                 passthrough=roles.passthrough,
             )
         )
@@ -398,7 +403,7 @@ class SqlSource:
         )
         result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
         result = result.reshape(-1, 4 + len(compared_columns))
-        # One row per group size; NULL has a row of its own.
+        # The result has one row per group size, and another one for the group of NULL.
         is_null, sizes, n_groups, n_rare_groups = result[:, :4].T
         require_all_counted(name, int(sizes @ n_groups), int(partition.sizes.sum()))
         has_value = is_null == 0
@@ -422,7 +427,7 @@ def _filtered_relation(
     ----------
     names : the columns to read or copy.
     """
-    # Key columns are quoted, such as s."id". System columns are not, such as s.ctid.
+    # Row keys are quoted columns, such as s."id", or unquoted system columns, such as s.ctid.
     key_expressions = [
         expression.removeprefix("s.") for expression in relation.required_locator.expressions
     ]
@@ -434,6 +439,7 @@ def _filtered_relation(
     columns = dict.fromkeys(
         [*names, *job.key, *relation.required_locator.key_map_columns, *key_columns]
     )
+    # With a key map, the expressions are those of the map, not of the source's columns.
     system_columns = (
         ()
         if relation.required_locator.key_map_columns

@@ -79,10 +79,11 @@ class SqlTarget:
         ----------
         source_state : the result of ``Source.describe_state``, such as the table's oid.
         """
-        known_state = {} if self.copies_from(source) else source_state
-        releases = earlier_releases(self.session, str(relation.name), known_state)
+        # The state, such as the table's oid, identifies a relation in the same database only.
+        comparable_state = {} if self.copies_from(source) else source_state
+        releases = earlier_releases(self.session, str(relation.name), comparable_state)
         read_session = source.session if isinstance(source, SqlSource) else self.session
-        # A chain is kept in the source's database. Files cannot keep it, so the target does.
+        # The record of a chain is in the source's database; if the source is a file, in the target.
         session_that_keeps_chains = read_session if read_session.file_url is None else self.session
         supports_chains = "chains" not in session_that_keeps_chains.unsupported_features
         is_persistent = self.session.is_persistent
@@ -113,6 +114,7 @@ class SqlTarget:
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has a range type for the column's values."""
+        # Raises UnsupportedType or InvalidParameter.
         self.session.range_type(attribute)
 
     def copies_from(self, source: Source) -> bool:
@@ -132,6 +134,7 @@ class SqlTarget:
 
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a copied column."""
+        # Raises UnsupportedType.
         self.session.type_of(attribute)
 
     # -- writing ----------------------------------------------------------------------------------
@@ -151,6 +154,7 @@ class SqlTarget:
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
+                # The SQL of ``pseudonym_of`` reads this key.
                 session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
@@ -229,7 +233,7 @@ class SqlTarget:
         """
         release_columns: list[tuple[str, str, str]] = []
         recoded_names = {column.quasi_identifier for column in columns}
-        # A range is staged as two columns; these are the positions of each column's first part.
+        # The position of each column among the staged columns; a range is staged as two of them.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
             a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns
@@ -288,27 +292,27 @@ class SqlTarget:
     def count(
         self,
         staged_release: StagedSqlRelease,
-        questions: CountRequests,
+        requests: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Count what ``questions`` ask for, with GROUP BY.
+        """Count what ``requests`` ask for, with GROUP BY.
 
         Parameters
         ----------
-        rows : the counts of classes in rows, if they were counted already; None to count them.
+        rows : the number of rows in each class, if it was counted already; None to count the rows.
         """
         session, relation = self.session, staged_release.relation
         persons = {
-            name: count_persons(session, staged_release, questions)
-            for name in questions.entity_columns
+            name: count_persons(session, staged_release, requests)
+            for name in requests.entity_columns
         }
         if staged_release.salt is not None:
-            stage_release_persons(session, staged_release, questions)
+            stage_release_persons(session, staged_release, requests)
         return Counts(
-            rows or count_classes(session, relation, questions),
+            rows or count_classes(session, relation, requests),
             persons,
-            count_class_values(session, staged_release.draft.relation, relation, questions),
-            further_sets=count_sets(session, relation, questions),
+            count_class_values(session, staged_release.draft.relation, relation, requests),
+            further_sets=count_sets(session, relation, requests),
         )
 
     def require_pseudonyms(self, source: Source) -> None:
@@ -349,10 +353,10 @@ class SqlTarget:
     def count_profiles(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
-        """Count the values of ``name`` that several rows share, and those that readers can find.
+        """Count the values of ``name`` that several rows share, and those with a unique profile.
 
-        Readers can find a value if its profile is unique. The profile of a value is the multiset of
-        combinations that its rows have in ``columns``.
+        The profile of a value is the multiset of combinations that its rows have in ``columns``.
+        Readers who know a value's profile can find the value if no other value has this profile.
         """
         relation = staged_release.relation
         profile_expressions = self.session.columns_as_displayed(relation, columns)
@@ -403,6 +407,7 @@ class SqlTarget:
                 n_unique=0,
                 missing=incomparable_outputs,
             )
+        # The release that is not in the ledger yet: its ID, its table and its source.
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
         ids = [
             release.release_id
@@ -425,6 +430,7 @@ class SqlTarget:
         A batch is a list of tuples or an Arrow record batch.
         """
         relation = self.session.find_source(staged_release.relation)
+        # No key is passed, so the database chooses how to locate rows.
         relation = self.session.with_row_locator(relation, ())
         attributes = self.session.complete_attributes_from_values(
             relation, relation.schema.attributes
@@ -526,6 +532,7 @@ def publish_table(
     session.ensure_ledger()
     # Record the types of released columns as in the release, and of all others as in the source.
     types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
+    # Stratum columns are released unchanged.
     names_with_source = [*released_columns, *((name, name) for name in job.by)]
     return entries.record(
         session,
@@ -555,6 +562,7 @@ def build_run_record(
     elapsed : seconds since the run began.
     error_code : the code of the error with which the run failed; None if it succeeded.
     source_attributes : the columns of the source; they are recorded for jobs with a name.
+    fingerprint : hash of the source rows and of the options; None if it was not computed.
 
     Raises
     ------

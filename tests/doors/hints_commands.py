@@ -369,7 +369,7 @@ FILES = (
         ],
     ),
     Steps(
-        "All files of a table have the same columns",
+        "All files of a table must have the same columns",
         lambda w: (
             w.file("differ/a.csv", CSV),
             w.file("differ/b.csv", CSV.replace("x", "y")),
@@ -396,7 +396,7 @@ FILES = (
         csv(b"\xff\xfe" + CSV.encode("utf-16-le")),
         [csv(b"\xff\xfe" + CSV.encode("utf-16-le"), encoding="utf-16")],
     ),
-    Steps("Files were put one behind the other", csv(CSV + CSV), [csv(CSV)]),
+    Steps("Files were concatenated with their headers", csv(CSV + CSV), [csv(CSV)]),
     Steps(
         "Say how it is read: {}. As text: {}.",
         csv("age,x\n" + "".join(f'"1,{i:03}",a\n' for i in range(20))),
@@ -411,7 +411,7 @@ FILES = (
         ],
     ),
     Steps(
-        "It may be cut off: write it anew.",
+        "It may be truncated: write it again.",
         csv(b"nothing", "cut.csv.gz"),
         [csv(gzip.compress(CSV.encode()), "whole.csv.gz")],
     ),
@@ -435,7 +435,7 @@ FILES = (
         [lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv"))}])],
     ),
     Steps(
-        "Set formulas of the export to escape",
+        'Set "formulas" of the export to "escape"',
         lambda w: w.table(
             quasi_identifiers=["size"],
             keep=["sums"],
@@ -460,7 +460,7 @@ FILES = (
         ],
     ),
     Steps(
-        "Rename the column in a view, or set formulas of the export to keep",
+        'Rename the column in a view, set "formulas" of the export to "keep"',
         lambda w: w.table(
             table="named",
             quasi_identifiers=["size"],

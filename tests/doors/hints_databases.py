@@ -318,7 +318,7 @@ DATABASES = (
         [lambda w: _pages(w, 9000)],
     ),
     StoreSteps(
-        "Write duckdb:///file.duckdb, or the whole path",
+        "Write duckdb:///file.duckdb, or the absolute path",
         cli("releases duckdb:///md:x"),
         [
             lambda w: duckdb.connect(str(w.path / "a:b")).close(),

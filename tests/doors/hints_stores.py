@@ -296,7 +296,7 @@ FILES = (
         [elsewhere("dbanon.stores.duckdb.csv_reading", csv(CSV.replace(",a", ',"a"')))],
     ),
     StoreSteps(
-        "Write the file as .csv, not packed.",
+        "Write the file as .csv, not compressed.",
         elsewhere(
             "dbanon.stores.duckdb.file_formats", csv(gzip.compress(CSV.encode()), "p.csv.gz")
         ),

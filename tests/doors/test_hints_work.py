@@ -188,7 +188,7 @@ CASES = {
         {"encoding": "latin-1"},
     ),
     "words for nothing": Case(
-        'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
+        'Correct it. If it stands for a missing value, list it: `null_words=["…"]`. To read the'
         " column as {}: {}.",
         on_csv(lines("age,x", *(f"{20 + i % 50},a" for i in range(3000)), "n/a,b")),
         {},

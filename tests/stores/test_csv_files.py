@@ -197,7 +197,7 @@ SECRET = "S3CRET"
         ),
         (b"a,b\n1,2\n3,4,S3CRET\n", {}, "Line 3 of .* has 3 values, and the header 2"),
         (b"a,b\n1,2\nS3CRET\n", {}, "Line 3 of .* has 1 values, and the header 2"),
-        (b'a,b\n1,2\n3,"S3CRET\n4,5\n', {}, "Line 3 of .* quotes are not closed"),
+        (b'a,b\n1,2\n3,"S3CRET\n4,5\n', {}, "Line 3 of .* quotes that are not closed properly"),
         (b"", {}, "has no header"),
         (b"\n\n", {}, "has no header"),
         (b"a," * 2**20, {}, "no header, or one of more than 1 MiB"),

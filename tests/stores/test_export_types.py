@@ -14,7 +14,7 @@ from pyarrow import parquet
 from dbanon.errors import UnsupportedType
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.exports.arrow import batches
+from dbanon.stores.exports.arrow import regroup_batches
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 
@@ -156,10 +156,10 @@ def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> N
         rows = [piece for _, piece in session.read_rows(source, names, 3)]
     assert isinstance(columns[0], pa.RecordBatch)
     from_rows, expected = (
-        pa.Table.from_batches(batches(attributes, pieces, 4)) for pieces in (columns, rows)
+        pa.Table.from_batches(regroup_batches(attributes, pieces, 4)) for pieces in (columns, rows)
     )
     assert len(names) == 21
     for name in names:
         assert from_rows[name].type == expected[name].type
         assert repr(from_rows[name].to_pylist()) == repr(expected[name].to_pylist())
-    assert [len(batch) for batch in batches(attributes, columns, 4)] == [4, 3]
+    assert [len(batch) for batch in regroup_batches(attributes, columns, 4)] == [4, 3]

@@ -49,12 +49,12 @@ class MeasuringChainTarget(SqlTarget):
     def count(
         self,
         staged_release: StagedSqlRelease,
-        questions: CountRequests,
+        requests: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
         """Recount the release, and add the counts of the chain to the result."""
         return replace(
-            super().count(staged_release, questions, rows), chain_counts=self.chain_counts
+            super().count(staged_release, requests, rows), chain_counts=self.chain_counts
         )
 
 

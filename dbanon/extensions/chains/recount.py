@@ -408,7 +408,7 @@ class ChainTarget(SqlTarget):
     def count(
         self,
         staged_release: StagedSqlRelease,
-        questions: CountRequests,
+        requests: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
         """Recount the release, and add the counts of the chain to the result.
@@ -418,7 +418,7 @@ class ChainTarget(SqlTarget):
         chain_counts = self.chain_counts
         if self._is_local:
             column_of = {column.name: column.state_column for column in self.released_columns}
-            shared = [(name, column_of[name]) for name in questions.columns]
+            shared = [(name, column_of[name]) for name in requests.columns]
             rows, n_mismatched = recount_combinations(
                 self.state,
                 staged_release.relation,
@@ -427,7 +427,7 @@ class ChainTarget(SqlTarget):
                 self.table_number,
             )
             chain_counts = replace(chain_counts, mismatched_combinations=n_mismatched)
-        return replace(super().count(staged_release, questions, rows), chain_counts=chain_counts)
+        return replace(super().count(staged_release, requests, rows), chain_counts=chain_counts)
 
     def _typed_columns(self) -> list[Attribute]:
         """Return the columns of the release, with their types in the chain's tables."""

@@ -228,7 +228,9 @@ def _require_types(
     """
     mismatched = [a for a in attributes if not _can_hold(a, staged_relation.attribute(a.name))]
     if mismatched:
-        counts = file.count_totals(relation, persons=(), columns=[a.name for a in mismatched])
+        counts = file.count_totals(
+            relation, person_columns=(), columns=[a.name for a in mismatched]
+        )
         # A column without values is read as text, but fits any type.
         mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
     if mismatched:

@@ -1,7 +1,8 @@
 """Columns with a public list of values, which are read as indexes into the list.
 
-The list is loaded into a staging table, in which the database looks up each value. A value that is
-not in the list is never read, and cannot make the query fail.
+Synthetic releases have such columns, beside columns with public bounds. The list is loaded into a
+staging table, in which the database looks up each value. A value that is not in the list is never
+read, and cannot make the query fail.
 """
 
 from __future__ import annotations
@@ -121,22 +122,24 @@ def drop_lists(session: Session) -> None:
     session.run(f"DROP TABLE {quote(statements.CLASSES)}")
 
 
-def index_expression(session: Session, list_index: int, listed: ListedColumn) -> tuple[str, str]:
+def index_expression(
+    session: Session, list_index: int, listed_column: ListedColumn
+) -> tuple[str, str]:
     """Build SQL for a value's index in its list, as a double, and the JOIN to that list.
 
-    The index of NULL is NULL.
+    The index of NULL is NULL. In the query, the source has the alias s.
 
     Parameters
     ----------
-    list_index : the index of the list among the staged lists.
+    list_index : the position of the list among the columns that ``stage_lists`` staged.
     """
     alias, value = f"d{list_index}", statements.value_column(list_index)
     index = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
-    column = f"s.{quote(listed.source.name)}"
+    column = f"s.{quote(listed_column.source.name)}"
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
-        f" ON {session.text_of(listed.source)} = {alias}.{value}"
-        # The rows after the list are padding.
-        f" AND {alias}.class < {len(listed.labels)}"
+        f" ON {session.text_of(listed_column.source)} = {alias}.{value}"
+        # The rows after the list are padding; empty texts in them must not match.
+        f" AND {alias}.class < {len(listed_column.labels)}"
     )
     return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

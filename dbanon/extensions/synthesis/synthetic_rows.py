@@ -29,7 +29,7 @@ from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 
-# The kinds of person identifiers: all databases agree on which of their values are equal.
+# The kinds of person identifiers: of these, all databases agree on which values are equal.
 _PERSON_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
 _SUPPORTED_KINDS = (
     Kind.INTEGER,
@@ -43,7 +43,7 @@ _SUPPORTED_KINDS = (
 # 0001-01-01 and 9999-12-31, in days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROSECONDS_PER_DAY = 86_400_000_000
-# If a bound has more units than this, values are computed with exact Python numbers, not floats.
+# If a bound is this many units of its type, or more, values are computed with exact Python numbers.
 _MAX_FLOAT_UNITS = 2**62
 
 
@@ -119,7 +119,7 @@ def require_kind(attribute: Attribute) -> None:
 
 
 def numpy_dtype(attribute: Attribute) -> np.dtype[Any]:
-    """The NumPy type for a column's values; object for text and types that are not supported."""
+    """Return the NumPy type for a column's values; object for text and unsupported types."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
@@ -186,7 +186,7 @@ def _unit(attribute: Attribute) -> int:
 
 
 def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
-    """Convert the bounds to whole units of the type, rounded inwards."""
+    """Convert the bounds to whole units of the type; the lower is rounded up, the upper down."""
     low, high = (Decimal(repr(float(bound))) for bound in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
     unit = _unit(attribute)
@@ -249,16 +249,16 @@ def require_entity(entity: Attribute) -> None:
         )
 
 
-def count_privacy_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
+def count_privacy_units(session: Session, relation: Relation, person_names: Sequence[str]) -> int:
     """Count the privacy units: persons, or rows if there is no person column.
 
     The count is published without noise.
 
     Parameters
     ----------
-    persons : the name of the person column; empty if there is none.
+    person_names : the name of the person column as the only element; empty if there is none.
     """
-    person_expressions = [f"DISTINCT s.{quote(name)}" for name in persons]
+    person_expressions = [f"DISTINCT s.{quote(name)}" for name in person_names]
     query = f"SELECT count({', '.join(person_expressions) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
 
@@ -267,7 +267,7 @@ def read_numbers(
     session: Session,
     relation: Relation,
     columns: Sequence[AnyColumn],
-    persons: Sequence[str],
+    person_names: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
     """Read the columns as numbers, and assign a number to each person.
@@ -280,7 +280,8 @@ def read_numbers(
 
     Parameters
     ----------
-    persons : the name of the person column; empty if there is none.
+    person_names : the name of the person column as the only element; empty if there is none.
+    chunk_rows : the number of rows to fetch at once.
     """
     listed_columns = [column for column in columns if isinstance(column, ListedColumn)]
     expressions: list[str] = []
@@ -292,9 +293,9 @@ def read_numbers(
         else:
             expression = session.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
-    for name in persons:
-        person_number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
-        expressions.append(f"CAST({person_number} AS DOUBLE PRECISION)")
+    for name in person_names:
+        person_number_sql = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
+        expressions.append(f"CAST({person_number_sql} AS DOUBLE PRECISION)")
     query = "SELECT " + ", ".join(
         f"{expression} AS c{i}" for i, expression in enumerate(expressions)
     )
@@ -305,8 +306,8 @@ def read_numbers(
     if listed_columns:
         drop_lists(session)
     numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
-    entity_ids = numbers[:, -1].astype(np.int64) if persons else None
-    return np.ascontiguousarray(numbers[:, : len(columns)].T), entity_ids
+    person_numbers = numbers[:, -1].astype(np.int64) if person_names else None
+    return np.ascontiguousarray(numbers[:, : len(columns)].T), person_numbers
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -350,19 +351,19 @@ class ColumnDomain:
     ----------
     attribute : the released column.
     low, high : the bounds as SQL text; empty for booleans and listed values.
-    listed : the allowed values; empty for a column with bounds.
+    allowed_values : the values of a column with a list; empty for a column with bounds.
     """
 
     attribute: Attribute
     low: str = ""
     high: str = ""
-    listed: tuple[str, ...] = ()
+    allowed_values: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, column: AnyColumn) -> ColumnDomain:
         """The allowed values of a column to release."""
         if isinstance(column, ListedColumn):
-            return cls(column.attribute, listed=column.labels)
+            return cls(column.attribute, allowed_values=column.labels)
         return cls(column.attribute, column.low, column.high)
 
 
@@ -379,8 +380,8 @@ def recount(
             bound = session.cast_parameter(domain.attribute.sql_type)
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
-        if domain.listed:
-            texts, parameter = session.texts_query(domain.listed)
+        if domain.allowed_values:
+            texts, parameter = session.texts_query(domain.allowed_values)
             invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
             values.append(parameter)
     [(n_rows, n_invalid)] = session.rows(

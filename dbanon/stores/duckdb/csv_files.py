@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_caller
 from dbanon.job.reading import RENAME, UTF_8, Reading
-from dbanon.stores.folders import FileLocation, require_room
+from dbanon.stores.folders import FileLocation, require_memory
 
 # Inferring types takes time per column, and no table of persons has more columns.
 MAX_COLUMNS = 4096
@@ -37,7 +37,7 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What undecodable bytes are decoded to: lone surrogates, or the replacement character in UTF-16.
 _UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
 _CSV_RULES = (
-    "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
+    "A CSV file needs a header, quotes as in RFC 4180, and as many values in each row as in the"
     " header."
 )
 
@@ -112,7 +112,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
                     f"Duplicate columns in {path} were renamed: {', '.join(renamed_columns)}."
                 )
             )
-    _require_names(names, path, n_skipped_lines + 1)
+    _require_names(names, path, header_line=n_skipped_lines + 1)
     header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
     if any(map(_UNDECODABLE.search, names)):
         raise malformed_file_error(file, path, reading, header)
@@ -120,7 +120,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
 
 
 def _codec(reading: Reading) -> str:
-    """The name of Python's codec, which skips a byte order mark."""
+    """Return the name of Python's codec, which skips a byte order mark."""
     return "utf-8-sig" if reading.encoding == UTF_8 else reading.encoding
 
 
@@ -187,8 +187,8 @@ def _require_byte_order_mark(sample: bytes, path: FileLocation, reading: Reading
         )
 
 
-def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
-    """Check the number and uniqueness of column names; ``line`` is the header's line number."""
+def _require_names(names: Sequence[str], path: FileLocation, header_line: int) -> None:
+    """Check the number and uniqueness of column names; ``header_line`` counts from 1."""
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
@@ -200,7 +200,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
         if first_position != position:
             # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(
-                f"Line {line} of the file {path} names two columns the same: columns"
+                f"Line {header_line} of the file {path} names two columns the same: columns"
                 f" {first_position + 1} and {position + 1}.",
                 hint="Rename one of them; capitals make no difference. To number the later ones:"
                 ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
@@ -234,7 +234,7 @@ def open_as_utf8(
                 if utf8_detector is not None:
                     utf8_detector.feed(piece)
                 memory_file.write(decoder.decode(piece).encode())
-                require_room(memory_file.tell(), memory_bytes, path)
+                require_memory(memory_file.tell(), memory_bytes, path)
             memory_file.write(decoder.decode(b"", True).encode())
         except UnicodeError:
             raise malformed_file_error(file, path, reading, csv_header) from None
@@ -284,19 +284,20 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Return the error for a row that repeats the header, and whether the row's line was found."""
+    """Return the error for a row that repeats the header, and whether its line number is known."""
     location = "A line"
     # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error):
         for line, row in read_records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
+            # The file that was appended may begin with a byte order mark.
             if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == csv_header.cells:
                 location = f"Line {line}"
                 break
     error = FileMalformed(
         f"{location} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
         " contain their own names.",
-        hint="Files were put one behind the other: remove the line.",
+        hint="Files were concatenated with their headers: remove this line.",
     )
     return error, location != "A line"
 
@@ -312,6 +313,7 @@ def _find_problems(
     try:
         for line, row in read_records(file, reading, csv_header, includes_header=True):
             for position, cell in enumerate(row):
+                # Only UTF-16 is decoded with replacement characters; elsewhere they are text.
                 if _UNDECODABLE.search(cell) and (
                     "\ufffd" not in cell or reading.encoding == "utf-16"
                 ):
@@ -332,7 +334,7 @@ def _find_problems(
             if row and len(row) != n_columns:
                 yield line, f" has {len(row)} values, and the header {n_columns}.", _CSV_RULES
     except csv.Error:
-        yield line + 1, " begins a row whose quotes are not closed as they must be.", _CSV_RULES
+        yield line + 1, " begins a row with quotes that are not closed properly.", _CSV_RULES
 
 
 def read_records(

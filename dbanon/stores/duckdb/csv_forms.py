@@ -2,7 +2,8 @@
 
 A format consists of an SQL condition that its values satisfy, and SQL that converts them. Usual
 formats, such as ISO dates, need no option; the others are tried if no usual format fits. The values
-of a column may match several formats; ``csv_types`` chooses among them.
+of a column may match several formats; ``csv_types`` chooses among them. A ``Reading`` holds the
+options with which the user describes a file; an option that is None is not set.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
     number = f"-?{_INTEGER_PATTERN}({_MARK_PATTERNS[mark]}([0-9]+))?"
     decimal_point_sql = f"replace({column}, ',', '.')" if mark == COMMA else column
     option, argument = ("decimal", mark) if mark == COMMA else ("", "")
+    # BIGINT holds all numbers of 18 characters, and DECIMAL all of 30.
     return [
         ValueFormat(
             INTEGER,
@@ -163,7 +165,7 @@ def _iso_format(column: str, kind: str, name: str, pattern: str) -> ValueFormat:
 
 def unusual_formats(column: str, reading: Reading) -> list[ValueFormat]:
     """The other formats of numbers and dates that the options allow."""
-    return [*_number_formats(column, reading), *_date_formats(column, reading)]
+    return [*_number_formats(column, reading), *_allowed_date_formats(column, reading)]
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -205,6 +207,7 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
         removed_marks = literal(f"[+]|{separator}")
         group = f"[1-9][0-9]{{0,2}}({separator}[0-9]{{3}})+"
         grouped = f"-?(0|[1-9][0-9]*|{group}){decimals}"
+        # A plus sign before groups with spaces may begin a telephone number.
         if thousands != SPACE:
             grouped += f"|({_SIGNED_INTEGER_PATTERN}|[-+]{group}){decimals}"
         yield ValueFormat(
@@ -273,6 +276,7 @@ def formats_of_strptime_pattern(
     option : the option that the pattern comes from: ``dates`` or ``types``.
     """
     kind = DATE
+    # The directives of a time of day.
     if any(f"%{letter}" in pattern for letter in "HIMSfp"):
         kind = TIMESTAMP
     if "%z" in pattern:
@@ -283,7 +287,7 @@ def formats_of_strptime_pattern(
     ]
 
 
-def _date_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
+def _allowed_date_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
     """The unusual formats of dates that the option ``dates`` allows."""
     dates = reading.dates
     if dates is not None and "%" in dates:
@@ -293,6 +297,7 @@ def _date_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
         yield from _formats_of_date_order(
             column, str(order), _DATE_PARTS[str(order)], _DATE_SEPARATORS[str(order)]
         )
+    # Years with two digits are only recognized, so that the user is asked for the format.
     for order in (DMY, MDY, YMD) if dates is None else ():
         short_parts = tuple(part.lower() for part in _DATE_PARTS[order])
         for separator in "./-" if order == DMY else "/-":
@@ -318,6 +323,7 @@ def _formats_of_date_order(
     """
     has_two_digit_year = "y" in parts
     for name_suffix, (time_pattern, time_strptime_patterns) in _TIME_FORMATS.items():
+        # Timestamps need a year with four digits.
         if has_two_digit_year and name_suffix:
             continue
         patterns, strptime_patterns = [], []

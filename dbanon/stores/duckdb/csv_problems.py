@@ -96,7 +96,7 @@ def find_untyped_columns(
     untyped_columns = {}
     for name, inferred_type in types.items():
         problem = inferred_type.problem
-        if problem is not None and problem.readings:
+        if problem is not None and problem.interpretations:
             untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:
             query = (
@@ -112,8 +112,8 @@ def find_untyped_columns(
 
 def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
     """Describe a column whose values can be read in several ways."""
-    descriptions = [description for description, _ in problem.readings]
-    options = [option for _, option in problem.readings]
+    descriptions = [description for description, _ in problem.interpretations]
+    options = [option for _, option in problem.interpretations]
     if len(descriptions) == 1:
         message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'
     else:
@@ -129,7 +129,7 @@ _NUMBER_WORDS = {2: "two", 3: "three", 4: "four"}
 def _malformed_column(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
     """Describe a column with a malformed value; ``location`` says in words where the value is."""
     hint = (
-        'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
+        'Correct it. If it stands for a missing value, list it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
     )
     return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, is_ambiguous=False)
@@ -145,11 +145,12 @@ def _describe_location(
     has_several_columns = len(loaded_file.csv_header.names) > 1
     # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error), loaded_file.open() as file:
-        rows_left = row_id - n_rows_before
+        n_rows_to_skip = row_id - n_rows_before
         for line, cells in read_records(file, reading, loaded_file.csv_header):
+            # DuckDB skips empty lines, unless there is one column, where they are NULL.
             if has_several_columns and not cells:
                 continue
-            if not rows_left:
+            if not n_rows_to_skip:
                 return f"Line {line} of the file {loaded_file.path}{column}"
-            rows_left -= 1
+            n_rows_to_skip -= 1
     return f"A line of the file {loaded_file.path}{column}"

@@ -18,7 +18,7 @@ from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import CsvHeader
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.folders import FileLocation, require_room
+from dbanon.stores.folders import FileLocation, require_memory
 
 # The number of bytes to read at a time.
 _PIECE_BYTES = 2**20
@@ -29,7 +29,14 @@ _SAMPLE_ROWS = 2048
 def _sniff(
     connection: duckdb.DuckDBPyConnection, descriptor: int, delimiter: str = ""
 ) -> tuple[bool, int]:
-    """Detect with DuckDB whether there is a header, and the number of lines before it."""
+    """Detect with DuckDB whether there is a header, and the number of lines before it.
+
+    If DuckDB cannot tell, the first line is taken for the header.
+
+    Parameters
+    ----------
+    delimiter : the character between fields; empty to let DuckDB detect it.
+    """
     delimiter_argument = f", delim = {literal(delimiter)}" if delimiter else ""
     try:
         row = connection.execute(
@@ -108,7 +115,7 @@ def strip_blanks(
             hint="Write the file without blanks around quotes.",
         )
     n_bytes = os.fstat(descriptor).st_size
-    require_room(2 * n_bytes, memory_bytes, path)
+    require_memory(2 * n_bytes, memory_bytes, path)
     content = bytearray()
     while piece := os.pread(descriptor, _PIECE_BYTES, len(content)):
         content += piece

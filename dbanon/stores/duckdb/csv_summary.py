@@ -12,8 +12,8 @@ from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
 from dbanon.sessions.base import ColumnReading
 from dbanon.stores.duckdb.csv_forms import date_formats, matches_pattern
 
-# The option that names words for NULL. It is suggested if only such words keep a column from being
-# read as numbers or dates.
+# The option that lists words for NULL. It is suggested if such words may be all that keeps a column
+# from being read as numbers or dates.
 _NULL_WORDS = "null_words"
 
 
@@ -109,6 +109,7 @@ def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> Col
     """
     n_values, *format_counts = counts
     best_reading = ColumnReading(name, "VARCHAR")
+    # Only the names and options of the formats are needed here, so the name is not quoted.
     for text_format, n_matching, meets_requirement in zip(
         _text_formats(name, reading), format_counts[::2], format_counts[1::2], strict=True
     ):

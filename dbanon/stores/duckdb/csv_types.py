@@ -58,14 +58,14 @@ class TypeProblem:
     ----------
     expected : the format that malformed values do not have, in words; empty if ambiguous.
     condition : SQL that is false for malformed values; empty if ambiguous.
-    readings : the ways to read ambiguous values, as pairs of a description and the option that
-        chooses it; empty if values are malformed.
+    interpretations : the ways to read ambiguous values, as pairs of a description and the option
+        that chooses it; empty if values are malformed.
     other_type : a type that fits all values.
     """
 
     expected: str = ""
     condition: str = ""
-    readings: tuple[tuple[str, str], ...] = ()
+    interpretations: tuple[tuple[str, str], ...] = ()
     other_type: str = TEXT
 
 
@@ -79,8 +79,8 @@ class InferredType:
     value : SQL of the converted column.
     selected_by : the option that selected the type, such as ``dates: dmy``; empty if none did.
     kind : the name of the type in the option ``types``.
-    deciding_option : name and value of an option that reads other files in the same way, whatever
-        values they have; None if there is none.
+    deciding_option : name and value of the option that gives this column the same type in other
+        files, whatever values it has there; None if there is none.
     problem : why the column stays text; None if there is no doubt.
     """
 
@@ -258,8 +258,10 @@ class TypeInference:
             int(str(count))
             for count in self._select_row(expressions, self._sample_subquery(column))
         )
+        # All values are NULL, so the type is unknown.
         if not n_values:
             return InferredType("VARCHAR", column, kind="")
+        # Nine tenths of the sampled values must match.
         best_count = max(counts)
         likely_formats = [
             value_format
@@ -267,11 +269,11 @@ class TypeInference:
             if count == best_count and 10 * count >= 9 * n_values
         ]
         if not likely_formats:
-            contradicted_type = self._text_or_contradiction(name)
+            excluded_format_type = self._text_or_excluded_format(name)
             return (
                 self._text_or_mixed_formats(name, formats)
-                if contradicted_type.problem is None
-                else contradicted_type
+                if excluded_format_type.problem is None
+                else excluded_format_type
             )
         only_digits_sql = (
             f"bool_and({matches_pattern(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
@@ -292,11 +294,13 @@ class TypeInference:
         ]
         if matching_formats:
             return self._type_of_matching_formats(name, matching_formats)
-        contradicted_type = self._text_or_contradiction(name)
-        if contradicted_type.problem is not None:
-            return contradicted_type
+        excluded_format_type = self._text_or_excluded_format(name)
+        if excluded_format_type.problem is not None:
+            return excluded_format_type
         n_outliers = n_values - max(counts)
         problem = None
+        # Columns of digits only, such as codes, are text. In others, one outlier, or fewer than one
+        # in twenty values, is taken for a mistake.
         if (
             not has_only_digits
             and n_values >= _MIN_VALUES_WITH_OUTLIER
@@ -345,7 +349,7 @@ class TypeInference:
             f" LIMIT {_N_SAMPLED_VALUES})"
         )
 
-    def _text_or_contradiction(self, name: str) -> InferredType:
+    def _text_or_excluded_format(self, name: str) -> InferredType:
         """Return text; it has a problem if all values match a format that the options exclude."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
@@ -405,6 +409,7 @@ class TypeInference:
                     for mark in (COMMA, POINT)
                 ]
             )
+            # Is a mark that occurs a decimal mark in one format, and between thousands in another?
             for mark, occurs in zip((COMMA, POINT), row, strict=True):
                 if occurs and {mark} <= {f.decimal for f in formats} & {
                     f.thousands for f in formats
@@ -429,6 +434,7 @@ class TypeInference:
                 ),
             )
         for other_format in formats[1:]:
+            # Compare only formats that differ in the order of day, month and year.
             if {first_format.argument, other_format.argument} <= {*ORDER_NAMES}:
                 [converts_differently] = self._select_row(
                     [f"coalesce(bool_or({first_format.value} <> {other_format.value}), false)"]
@@ -482,6 +488,7 @@ class TypeInference:
         n_integer_digits, n_decimals = (
             int(str(length)) for length in self._select_row([*group_lengths])
         )
+        # Numbers without decimals become BIGINT, which holds all numbers of 18 digits.
         if not n_decimals and n_integer_digits <= 18 and not kind:
             return InferredType(
                 "BIGINT",
@@ -490,11 +497,13 @@ class TypeInference:
                 INTEGER,
                 deciding_option,
             )
+        # Percentages are divided by 100.
         if value_format.kind == PERCENT and kind == PERCENT:
             n_decimals += 2
         n_digits = next(
             (digits for digits in _DECIMAL_WIDTHS if n_integer_digits + n_decimals <= digits), 0
         )
+        # The declared type has precision and scale, as in ``decimal(10,2)``.
         if "(" in kind:
             n_digits, n_decimals = map(int, re.findall("[0-9]+", kind))
         if not n_digits:
@@ -548,14 +557,15 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
     ]
 
 
-def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
+def _ambiguous(column: str, *interpretations: tuple[str, str]) -> InferredType:
     """Return text, with a problem for values that can be read in several ways.
 
     Parameters
     ----------
-    readings : the ways to read the values: a description of each, and the option that chooses it.
+    interpretations : the ways to read the values: a description of each, and the option that
+        chooses it.
     """
-    return InferredType("VARCHAR", column, problem=TypeProblem(readings=readings))
+    return InferredType("VARCHAR", column, problem=TypeProblem(interpretations=interpretations))
 
 
 def _option(name: str, value: object) -> str:

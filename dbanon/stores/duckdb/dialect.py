@@ -88,6 +88,7 @@ def validity_bitmap(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
+# The bits of the signed integer type that holds all values; 128 stands for more than 64.
 _INTEGER_BITS = {
     "TINYINT": 16,
     "SMALLINT": 16,
@@ -99,6 +100,7 @@ _INTEGER_BITS = {
     "UBIGINT": 128,
     "HUGEINT": 128,
 }
+# Digits of the fraction of seconds; nanoseconds are read as microseconds.
 _TIMESTAMP_SCALES = {
     "TIMESTAMP": 6,
     "TIMESTAMP WITH TIME ZONE": 6,
@@ -106,6 +108,7 @@ _TIMESTAMP_SCALES = {
     "TIMESTAMP_MS": 3,
     "TIMESTAMP_NS": 6,
 }
+# The kinds of types without parameters.
 _KINDS = {
     "DATE": Kind.DATE,
     "BOOLEAN": Kind.BOOLEAN,
@@ -160,8 +163,8 @@ def number_expression(position: int, attribute: Attribute) -> str:
 
     Parameters
     ----------
-    position : the column's position. The dictionary that is staged for it has the alias
-        ``d{position}``; it maps the column's values to codes.
+    position : the position of the column among those to read. If its values are coded, a
+        dictionary is staged that maps values to codes; its alias is ``d{position}``.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
@@ -297,6 +300,7 @@ def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
     else:
         unscaled = f"CAST({column} AS HUGEINT)"
+    # The alias n has the number of rows in each class.
     return f"({unscaled}) // n.size", f"({unscaled}) % n.size"
 
 
@@ -320,6 +324,7 @@ def type_of(attribute: Attribute) -> str:
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
 
 
+# Stored in digests; changes whenever rows are hashed in another way.
 DIGEST_METHOD = "duckdb1"
 
 # A query that hashes constants of all types: DuckDB does not guarantee that versions hash alike.
@@ -342,6 +347,7 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
     terms = [f"{salt}::BIGINT"]
     for column in columns:
         name = f"s.{quote(column.name)}"
+        # Distinguish values that are equal but displayed differently: 0.0 and -0.0, and intervals.
         if column.sql_type in ("FLOAT", "DOUBLE"):
             terms += [name, f"signbit({name})"]
         elif column.sql_type == "INTERVAL" or column.sql_type.startswith("ENUM"):

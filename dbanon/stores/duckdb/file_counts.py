@@ -33,9 +33,9 @@ def open_file_session(
 
     Parameters
     ----------
-    kind : the format of the file.
+    kind : the format of the file: ``CSV`` or ``PARQUET``.
     attributes : the columns of a CSV file.
-    export : the options with which a CSV file was written.
+    export : the options with which a CSV file was written; None for the default options.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _PIECE_BYTES = 2**20
 _ROWS_PER_CHECK = 4096
 # The first bytes of .xls files, and of .xlsx files with a password.
 _OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# Exceptions for files with a wrong ending, truncated files, and files with a password.
+# The exceptions of libraries for files with a wrong ending, truncated or with a password.
 _UNREADABLE_ERRORS = (
     EOFError,
     gzip.BadGzipFile,
@@ -76,15 +76,15 @@ def open_as_csv(
     if sys.platform != "linux":
         raise InvalidParameter(
             "Compressed files and spreadsheets cannot be read on this system.",
-            hint="Write the file as .csv, not packed.",
+            hint="Write the file as .csv, not compressed.",
         )
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
             if path.suffix == f".{XLSX}":
-                _require_room(os.fstat(file.fileno()).st_size, memory_bytes)
+                _require_memory(os.fstat(file.fileno()).st_size, memory_bytes)
                 if file.read(len(_OLE_SIGNATURE)) == _OLE_SIGNATURE:
                     raise _not_a_workbook_error(name, "OLE")
-                _require_room(estimate_workbook_bytes(file, memory_bytes), memory_bytes)
+                _require_memory(estimate_workbook_bytes(file, memory_bytes), memory_bytes)
                 file.seek(0)
                 _write_sheet(file, name, sheet, memory_file, memory_bytes)
             else:
@@ -93,7 +93,7 @@ def open_as_csv(
             raise FileMalformed(
                 f"The file {name} is not of the kind that its name says.",
                 detail=type(error).__name__,
-                hint="It may be cut off: write it anew.",
+                hint="It may be truncated: write it again.",
             ) from None
         memory_file.seek(0)
         yield memory_file
@@ -108,7 +108,7 @@ def _not_a_workbook_error(name: str, detail: str) -> FileMalformed:
     )
 
 
-def _require_room(needed_bytes: int, memory_bytes: int) -> None:
+def _require_memory(needed_bytes: int, memory_bytes: int) -> None:
     """Check that this much memory is allowed; raises TooLarge."""
     if needed_bytes > memory_bytes:
         raise TooLarge(needed_bytes)
@@ -124,7 +124,7 @@ def _decompress(file: BinaryIO, ending: str, memory_file: BinaryIO, memory_bytes
         decompressed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     while piece := decompressed.read(_PIECE_BYTES):
         memory_file.write(piece)
-        _require_room(memory_file.tell(), memory_bytes)
+        _require_memory(memory_file.tell(), memory_bytes)
 
 
 def _write_sheet(
@@ -157,13 +157,14 @@ def _write_sheet(
             if any(cells):
                 writer.writerow(cells)
             else:
+                # Keep the line numbers of the sheet; the writer would write only commas.
                 text.write("\n")
             if row_index % _ROWS_PER_CHECK == 0:
-                _require_room(memory_file.tell(), memory_bytes)
+                _require_memory(memory_file.tell(), memory_bytes)
     finally:
         # Without this, closing ``text`` would close the file.
         text.detach()
-    _require_room(memory_file.tell(), memory_bytes)
+    _require_memory(memory_file.tell(), memory_bytes)
 
 
 def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:

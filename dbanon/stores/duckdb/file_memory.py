@@ -22,7 +22,10 @@ _PIECE_BYTES = 2**20
 _BYTES_PER_GRID_CELL, _BYTES_PER_VALUE = 32, 64
 # The attributes of a tag up to its end; a quoted value may contain ">".
 _ATTRIBUTES_PATTERN = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
+# The tags of rows, cells and values, with the digits after the tag. In the value of a cell with a
+# shared text, the digits are the index of the text.
 _SHEET_TAGS = re.compile(rb"<(?:\w+:)?(row|c|v)\b" + _ATTRIBUTES_PATTERN + rb"\s*([0-9]*)")
+# The tags at which a shared text begins and ends.
 _TEXT_TAGS = re.compile(rb"<(?:\w+:)?(si|/si)\b" + _ATTRIBUTES_PATTERN)
 # The attributes of a cell, as most programs write them.
 _USUAL_CELL = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
@@ -39,7 +42,7 @@ class _Grid:
     Parameters
     ----------
     n_cells : the number of cells that were added.
-    text_bytes : the size of their shared texts, in bytes.
+    text_bytes : the size in bytes of the shared texts in these cells, counted once per cell.
     row, column : the position of the last cell that was added.
     """
 
@@ -54,6 +57,7 @@ class _Grid:
 
     def begin_row(self, attributes: bytes) -> None:
         """Move to the row of a tag with these attributes."""
+        # Row numbers of Excel have seven digits at most; int() is slow for very long ones.
         digits = _attribute_value(attributes, b"r").strip()[:9]
         self.row = int(digits) - 1 if digits.isdigit() else self.row + 1
         self.column = -1
@@ -71,8 +75,8 @@ class _Grid:
         self.n_cells += 1
         self.first_row = self.row if self.first_row is None else min(self.first_row, self.row)
         self.last_row = max(self.last_row, self.row)
-        previous = self.first_column
-        self.first_column = self.column if previous is None else min(previous, self.column)
+        first_column = self.first_column
+        self.first_column = self.column if first_column is None else min(first_column, self.column)
         self.last_column = max(self.last_column, self.column)
 
     @property

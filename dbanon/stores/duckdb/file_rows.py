@@ -39,8 +39,9 @@ from dbanon.stores.duckdb.csv_types import (
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.file_formats import TooLarge, open_as_csv
-from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_room
+from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_memory
 
+# The table of all rows of CSV files as texts, and that of the texts in folder names.
 _RAW_TABLE = quote("dbanon_raw")
 _FOLDERS_TABLE = quote("dbanon_parts")
 
@@ -106,6 +107,7 @@ class FileRows:
                 _require_same_columns(
                     source_file, column_types, source_files[0], columns or column_types
                 )
+                # All files have the columns of the first one.
                 is_first, columns = not columns, columns or column_types
                 names = ", ".join(f"f.{quote(name)}" for name in columns)
                 query = f"SELECT {names} FROM {from_item} AS f"
@@ -190,7 +192,8 @@ class FileRows:
             ):
                 yield csv_file
         except TooLarge as error:
-            require_room(error.needed_bytes, self._memory_bytes, source_file.path)
+            # Raises MemoryLimit.
+            require_memory(error.needed_bytes, self._memory_bytes, source_file.path)
             raise
 
     def _load_csv(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
@@ -364,7 +367,9 @@ class FileRows:
                 error, is_line_known = repeated_header_error(
                     file, source_file.path, self._reading, csv_header
                 )
+            # If no line is known in any file, raise the error of the last file.
             if is_line_known or index == last_index:
+                # The traceback refers to this frame, which must not refer to the error.
                 try:
                     raise error
                 finally:
@@ -391,15 +396,15 @@ def _translate_read_errors(path: FileLocation) -> Iterator[None]:
 def _require_same_columns(
     source_file: SourceFile,
     columns: Mapping[str, str],
-    reference: SourceFile,
-    expected: Mapping[str, str],
+    first_file: SourceFile,
+    first_columns: Mapping[str, str],
 ) -> None:
     """Check that a file has the columns of the first file, and that no folder defines one of them.
 
     Parameters
     ----------
     columns : the types of the file's columns, by name; empty texts for CSV.
-    reference, expected : the first file, and the types of its columns.
+    first_columns : the types of the columns of ``first_file``, by name.
 
     Raises
     ------
@@ -413,22 +418,25 @@ def _require_same_columns(
                 " folders.",
                 hint="Rename one of them, or read the folders one by one.",
             )
-    hint = "All files of a table have the same columns: write them anew, or read a pattern."
-    for name in (*expected, *columns):
+    hint = (
+        "All files of a table must have the same columns: write them again, or read a pattern that"
+        " leaves some out."
+    )
+    for name in (*first_columns, *columns):
         if name not in columns:
             raise FileMalformed(
-                f'The file {source_file.path} has no column "{name}", which {reference.path} has.',
+                f'The file {source_file.path} has no column "{name}", which {first_file.path} has.',
                 hint=hint,
             )
-        if name not in expected:
+        if name not in first_columns:
             raise FileMalformed(
-                f'The file {source_file.path} has a column "{name}", which {reference.path}'
-                " has not.",
+                f'The file {source_file.path} has a column "{name}", which {first_file.path}'
+                " does not have.",
                 hint=hint,
             )
-        if columns[name] != expected[name]:
+        if columns[name] != first_columns[name]:
             raise FileMalformed(
                 f'Column "{name}" is {columns[name]} in the file {source_file.path}, and'
-                f" {expected[name]} in {reference.path}.",
+                f" {first_columns[name]} in {first_file.path}.",
                 hint=hint,
             )

@@ -63,6 +63,7 @@ class FileStore(DuckdbStore):
         memory_bytes: int | None = None,
     ) -> None:
         self._location = parse_location(url)
+        # A folder or a pattern has no kind; ``_load`` finds the kind of its files.
         path, kind = self._location, find_file_kind(self._location)
         names_several_files = is_pattern(path) or url.endswith("/")
         if isinstance(path, Path) and not kind and not names_several_files and not path.is_dir():
@@ -129,8 +130,8 @@ class FileStore(DuckdbStore):
         with translate_errors():
             for setting in self._spill_statements:
                 self._connection.execute(setting)
-        policy = self._reading.foreign_files
-        source_files = list_source_files(self._location, policy)
+        foreign_files = self._reading.foreign_files
+        source_files = list_source_files(self._location, foreign_files)
         kind = find_file_kind(source_files[0].path)
         if kind == PARQUET:
             self._reading.require_no_csv_options()
@@ -142,11 +143,12 @@ class FileStore(DuckdbStore):
         except OutOfMemory:
             raise MemoryLimit.exceeded(
                 f"The rows of {self._location} need",
+                # DuckDB's limit is never set lower.
                 max(memory_bytes, MIN_DATABASE_BYTES),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None
-        if list_source_files(self._location, policy) != source_files:
+        if list_source_files(self._location, foreign_files) != source_files:
             raise changed_files_error(self._location)
         self._is_loaded = True
 
@@ -187,7 +189,7 @@ class _FileSession(DuckdbSession):
         super().require_rights(source, columns)
 
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
-        readings = []
+        column_readings = []
         for name, inferred_type in self._types.items():
             column_reading = ColumnReading(
                 name,
@@ -204,5 +206,5 @@ class _FileSession(DuckdbSession):
                     type_option=inferred_type.selected_by,
                     kind=inferred_type.kind,
                 )
-            readings.append(column_reading)
-        return tuple(readings)
+            column_readings.append(column_reading)
+        return tuple(column_readings)

@@ -82,11 +82,13 @@ class DuckdbSession(FileSession):
         self._connection = connection
         self._has_rowid = self._has_shuffle_secret = False
         self._reader: pa.RecordBatchReader | None = None
+        # A name in the ledger's schema, from which the names of the ledger's tables are built.
         self._ledger_prefix: RelationName | None = None
+        # The result of ``dialect.find_databases``.
         self._databases: tuple[str, frozenset[str]] | None = None
-        # Previous values of settings that the store or this session changes, by name. The store
+        # The values of settings before the store or this session changed them, by name. The store
         # restores them.
-        self.settings_before: dict[str, str] = {}
+        self.previous_settings: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -166,9 +168,9 @@ class DuckdbSession(FileSession):
         return str(self.rows("SELECT current_schema()")[0][0])
 
     def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        is_declared = bool(key)
+        is_user_key = bool(key)
         self._has_rowid = source.kind == "table"
-        if not is_declared and self._has_rowid:
+        if not is_user_key and self._has_rowid:
             key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
         if attributes:
@@ -178,7 +180,7 @@ class DuckdbSession(FileSession):
                 attributes,
                 "BIGINT",
                 is_single_integer=fits_bigint,
-                needs_uniqueness_check=is_declared,
+                needs_uniqueness_check=is_user_key,
             )
         if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
@@ -227,6 +229,7 @@ class DuckdbSession(FileSession):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         for batch in self.read_batches(source, columns, chunk_rows, keys):
+            # The first column is the row key, which is always one column here.
             value_lists = []
             for name, column in zip(columns, batch.columns[1:], strict=True):
                 try:
@@ -284,6 +287,7 @@ class DuckdbSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
+        # Closing a connection drops the tables; only a caller's connection stays open.
         existing_tables = (
             {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
             if self.stays_open
@@ -322,8 +326,8 @@ class DuckdbSession(FileSession):
         column_types = [("class", "INTEGER")]
         arrays = [to_arrow(np.arange(n_classes, dtype=np.int32))]
         for position, column in enumerate(columns):
-            kind, array = dialect.staged_values(column)
-            column_types.append((statements.value_column(position), kind))
+            sql_type, array = dialect.staged_values(column)
+            column_types.append((statements.value_column(position), sql_type))
             arrays.append(array)
         self._stage(statements.CLASSES, column_types, to_table(arrays))
 
@@ -351,7 +355,7 @@ class DuckdbSession(FileSession):
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
             self._connection.execute("SET temp_directory = ''")
-            self.settings_before["temp_directory"] = str(directory)
+            self.previous_settings["temp_directory"] = str(directory)
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
         column_rows = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
@@ -450,14 +454,18 @@ class DuckdbSession(FileSession):
     def keyed_tag(self, text: str) -> str:
         inner_hash = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
         outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
+        # The tag is the first 32 hexadecimal digits, 16 bytes, of an HMAC; or of the inner hash
+        # alone, if ``stage_key`` was called without an outer block.
         return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
 
     def salted_hash(self, text: str) -> str:
+        # The first 16 hexadecimal digits are 8 bytes.
         return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
+        # The salt is a random positive BIGINT.
         return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
     def random_order_key(self, alias: str) -> str:

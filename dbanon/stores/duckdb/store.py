@@ -115,7 +115,8 @@ class DuckdbStore(FileDatabase):
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
             session.stays_open = not isinstance(self._database, str)
-            previous_values = session.settings_before = {**previous_values}
+            # One dictionary for both, so that settings that the session changes are restored, too.
+            previous_values = session.previous_settings = {**previous_values}
             try:
                 yield session
                 session.drop_staging()

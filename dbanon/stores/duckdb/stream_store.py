@@ -23,6 +23,7 @@ from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore, connect_in_memory
 from dbanon.stores.origins import Origin, RowStream
 
+# The table of the rows as they arrive, and the name under which a batch is registered for INSERT.
 _RAW_TABLE = quote("dbanon_raw")
 _BATCH_VIEW = "dbanon_batch"
 
@@ -40,7 +41,8 @@ class StreamStore(DuckdbStore):
     table : the name of the relation to read, as the job has it.
     columns : the columns to copy; the copy has the other columns, too, but only NULL in them.
     chunk_rows : the number of rows per request.
-    memory_bytes : the memory limit; None for the default.
+    memory_bytes : the memory limit; None for half of the process's limit.
+    progress : called with the share of copied rows; None if no one displays progress.
     """
 
     is_persistent = False
@@ -61,7 +63,8 @@ class StreamStore(DuckdbStore):
         self._origin, self._table = origin, table
         self._copied_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress
-        self._provenance: dict[str, Any] = {}
+        # The result of ``copied_rows_summary``; empty until the rows are copied.
+        self._copied_rows_summary: dict[str, Any] = {}
 
     @property
     def url(self) -> str:
@@ -93,11 +96,11 @@ class StreamStore(DuckdbStore):
         return nullcontext()
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        return _StreamSession(connection, self._on_sql, self._provenance)
+        return _StreamSession(connection, self._on_sql, self._copied_rows_summary)
 
     def _copy_rows(self) -> None:
         """Copy the rows of the source when it is called for the first time."""
-        if self._provenance:
+        if self._copied_rows_summary:
             return
         for setting in self._spill_statements:
             self._connection.execute(setting)
@@ -116,7 +119,7 @@ class StreamStore(DuckdbStore):
         consistency = stream.consistency
         consistency += ", rows counted before and after" if is_counted else ""
         self._create_table(stream)
-        self._provenance = {"rows": n_rows, "how": consistency}
+        self._copied_rows_summary = {"rows": n_rows, "how": consistency}
 
     def _load_rows(self, stream: RowStream) -> int:
         """Load all rows in the order of their arrival; returns the number of rows."""
@@ -167,6 +170,7 @@ class StreamStore(DuckdbStore):
             # A signal interrupts DuckDB's statements, but not the reading of a source.
             raise Cancelled
         if self._progress is not None:
+            # "draw" is the name of the phase in which rows are copied from a source.
             self._progress("draw", min(1.0, n_rows / stream.n_rows) if stream.n_rows else 0.0)
 
     def _create_table(self, stream: RowStream) -> None:
@@ -176,10 +180,13 @@ class StreamStore(DuckdbStore):
             inferred_types = TypeInference(
                 self._connection, _RAW_TABLE, is_machine_written=True
             ).infer_types(numeric_texts)
-            type_of_text = dict(zip(numeric_texts, inferred_types, strict=True))
+            types_of_numeric_texts = dict(zip(numeric_texts, inferred_types, strict=True))
             column_rows = self._connection.execute(f"DESCRIBE {_RAW_TABLE}").fetchall()
             sql_types = {name: sql_type for name, sql_type, *_ in column_rows}
-            sql_types |= {name: inferred.sql_type for name, inferred in type_of_text.items()}
+            sql_types |= {
+                name: inferred_type.sql_type
+                for name, inferred_type in types_of_numeric_texts.items()
+            }
             columns = [
                 f"{quote(name)} {sql_types[name]}"
                 if name in sql_types
@@ -187,7 +194,9 @@ class StreamStore(DuckdbStore):
                 for name in stream.columns
             ]
             values = [
-                type_of_text[name].value if name in type_of_text else quote(name)
+                types_of_numeric_texts[name].value
+                if name in types_of_numeric_texts
+                else quote(name)
                 for name in sql_types
             ]
             table = self._ensure_schema()
@@ -213,11 +222,11 @@ class _StreamSession(DuckdbSession):
         self,
         connection: duckdb.DuckDBPyConnection,
         on_sql: OnSql | None,
-        provenance: Mapping[str, Any],
+        copied_rows_summary: Mapping[str, Any],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._provenance = provenance
+        self._copied_rows_summary = copied_rows_summary
 
     @property
     def copied_rows_summary(self) -> Mapping[str, Any]:
-        return self._provenance
+        return self._copied_rows_summary

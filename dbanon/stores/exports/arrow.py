@@ -49,7 +49,7 @@ def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
     return pa.schema([pa.field(a.name, arrow_type(a)) for a in attributes])
 
 
-def batches(
+def regroup_batches(
     attributes: Sequence[Attribute], chunks: Iterable[Any], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Regroup rows into batches of ``batch_rows`` rows, in order; the last one may have fewer.

@@ -85,7 +85,7 @@ class TableDestination(Protocol):
 
     @property
     def parent(self) -> TableDestination:
-        """The table itself, for code and messages that use the directory of a file."""
+        """The table itself, since code and messages use the parents of destinations."""
         ...
 
     def make_parent(self) -> None:
@@ -105,7 +105,7 @@ class TableDestination(Protocol):
         ...
 
     def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
-        """Return a data file that is still to be written."""
+        """Return a data file that is still to be written; see ``begin`` for the parameters."""
         ...
 
     def leftover_files(self, tag: str) -> Iterable[tuple[TableFile, str, int]]:
@@ -161,7 +161,7 @@ _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\
 
 
 def is_table(destination: Destination | StagedFile) -> TypeGuard[TableDestination]:
-    """Return True if a destination is a table, and no file or object."""
+    """Return True if a destination is a table, False for a file or an object."""
     return not isinstance(destination, (Path, ObjectPath))
 
 
@@ -223,16 +223,16 @@ def make_directories(directory: Path) -> None:
     ------
     InsufficientRights, InvalidParameter : the directory cannot be created.
     """
-    requested, missing = directory, []
+    ancestor, missing_directories = directory, []
     try:
-        while not directory.exists():
-            missing.append(directory)
-            directory = directory.parent
-        for path in reversed(missing):
+        while not ancestor.exists():
+            missing_directories.append(ancestor)
+            ancestor = ancestor.parent
+        for path in reversed(missing_directories):
             path.mkdir(mode=0o700, exist_ok=True)
             sync_directory(path.parent)
     except OSError as error:
-        raise access_error(f"The directory {requested} cannot be created.", error) from None
+        raise access_error(f"The directory {directory} cannot be created.", error) from None
 
 
 def status_of(destination: Destination) -> FileStatus:
@@ -289,8 +289,8 @@ class PendingFile:
     destination: Path
 
     @property
-    def staged(self) -> StagedFile:
-        """The temporary path; corresponds to ``PendingObject.staged``."""
+    def staged_file(self) -> StagedFile:
+        """The temporary path; corresponds to ``PendingObject.staged_file``."""
         return self.path
 
     @property
@@ -353,12 +353,12 @@ class PendingObject:
     ----------
     file : the open local file; it has no name in any directory.
     path : a path that refers to ``file`` while it is open.
-    staged : where the file is uploaded: a temporary object, or a data file of the table.
+    staged_file : where the file is uploaded: a temporary object, or a data file of the table.
     """
 
     file: BinaryIO
     path: Path
-    staged: ObjectPath | TableFile
+    staged_file: ObjectPath | TableFile
     destination: RemoteDestination
     is_uploaded: bool = False
 
@@ -376,17 +376,17 @@ class PendingObject:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
             raise write_error(Path(tempfile.gettempdir()), error) from None
-        staged: Any
+        staged_file: Any
         if isinstance(destination, ObjectPath):
-            staged = destination.with_name(
+            staged_file = destination.with_name(
                 _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
             )
         else:
             try:
-                staged = destination.staging_file(tag, release_id, export_number)
+                staged_file = destination.staging_file(tag, release_id, export_number)
             except OSError as error:
                 raise write_error(destination, error) from None
-        return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
+        return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged_file, destination)
 
     def flush(self) -> tuple[int, str]:
         """Flush the file; return its size in bytes and its SHA-256."""
@@ -396,11 +396,13 @@ class PendingObject:
     def upload(self) -> None:
         """Upload the file under its temporary name; raises OSError."""
         self.is_uploaded = True
-        self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
+        self.staged_file.put(self.file, os.fstat(self.file.fileno()).st_size)
 
     def finish(self, *, replaceable_status: FileStatus) -> None:
         """Move the object to its destination; see ``move_to_destination``."""
-        move_to_destination(self.staged, self.destination, replaceable_status=replaceable_status)
+        move_to_destination(
+            self.staged_file, self.destination, replaceable_status=replaceable_status
+        )
 
     def undo(self) -> None:
         """Delete the uploaded file if the store is reachable."""
@@ -409,7 +411,7 @@ class PendingObject:
             # An interrupted run must not wait for a stalled store, so delete with a time limit.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
-                    lambda: self.staged.unlink(missing_ok=True), close=lambda result: None
+                    lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None
                 )
 
 
@@ -426,6 +428,11 @@ def begin(
     destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
     """Create a file for a destination.
+
+    Parameters
+    ----------
+    tag : the tag of the output; see ``tag_of``.
+    export_number : the index of the export among those of the job.
 
     Raises the same errors as ``PendingFile.begin``, ``PendingObject.begin``.
     """
@@ -510,7 +517,7 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     path : the path of the export, as the job has it.
     tag : the tag of the output; see ``tag_of``.
     """
-    # Keep the placeholder, to find the files of all releases. The parent of a table is itself.
+    # Keep the placeholder, to find the files of all releases. A table is its own parent.
     parent = resolve_destination(path, "{release}").parent
     if is_table(parent):
         with suppress(OSError):

@@ -52,7 +52,7 @@ def write(
         _refuse_formulas(
             "the header",
             are_formulas(pa.array(schema.names, pa.string())),
-            hint="Rename the column in a view, or set formulas of the export to keep if no"
+            hint='Rename the column in a view, set "formulas" of the export to "keep" if no'
             " spreadsheet reads the file, or export Parquet.",
         )
     if export.byte_order_mark:
@@ -62,7 +62,7 @@ def write(
     )
     with csv.CSVWriter(file, _text_schema(schema, export), write_options=options) as writer:
         for batch in batches:
-            writer.write_batch(_with_decimal_marks(_escape_formulas(batch, export), export))
+            writer.write_batch(_with_decimal_marks(_apply_formula_option(batch, export), export))
 
 
 def _write_parquet(
@@ -110,7 +110,7 @@ def _text_schema(schema: pa.Schema, export: Export) -> pa.Schema:
 
 
 def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """Return the batch with the export's decimal mark."""
+    """Return the batch with numbers as text, with the export's decimal mark."""
     import pyarrow.compute as pc
 
     columns = [
@@ -122,8 +122,8 @@ def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch
     return pa.record_batch(columns, schema=_text_schema(batch.schema, export))
 
 
-def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """Return the batch with formulas escaped, refused or kept, as the export requests."""
+def _apply_formula_option(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
+    """Keep, refuse or escape the formulas of a batch, as the export requests; returns the batch."""
     if export.formulas == "keep":
         return batch
     columns = []
@@ -133,8 +133,8 @@ def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
                 _refuse_formulas(
                     f'column "{name}"',
                     are_formulas(column),
-                    hint="Set formulas of the export to escape, which puts an apostrophe before"
-                    " them, or to keep if no spreadsheet reads the file, or export Parquet.",
+                    hint='Set "formulas" of the export to "escape", which puts an apostrophe before'
+                    ' each; or to "keep", if no spreadsheet reads the file; or export Parquet.',
                 )
             column = escape_formulas(column)
         columns.append(column)

@@ -25,7 +25,7 @@ def write_error(directory: object, error: OSError) -> DatabaseFailure:
 
 
 def publication_error(destination: object, error: OSError) -> DatabaseFailure:
-    """Return the error for a release in files only, one of which could not be moved in place."""
+    """Return the error for a release in files only, if one could not be moved into place."""
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(
         f"The release could not be moved to {destination}, and is not stored anywhere else.",

@@ -55,18 +55,19 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         try:
             return pd.DataFrame(data), _return_unchanged
         except UnicodeEncodeError:
-            broken_column = next(
-                (name for name, values in _columns_of(data) if is_broken(values)), None
+            unencodable_column = next(
+                (name for name, values in _columns_of(data) if has_lone_surrogate(values)), None
             )
         except (ValueError, TypeError, AttributeError):
-            broken_column = None
+            unencodable_column = None
         # Raised outside the handlers: the chained exception of Python or pandas may quote a value.
-        if broken_column is not None:
-            raise invalid_text_error(str(broken_column))
+        if unencodable_column is not None:
+            raise invalid_text_error(str(unencodable_column))
         raise InvalidParameter(
             "The columns do not form a table.",
             hint="Every column must be a list, and all lists must have the same length.",
         )
+    # A LazyFrame of polars.
     if _package_name(data) == "polars" and hasattr(data, "collect_schema"):
         raise InvalidParameter(
             "The table has not been computed yet.", hint="Pass frame.collect() instead of frame."
@@ -74,7 +75,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     raise InvalidParameter("The data is not a table with named columns.", hint=_SUPPORTED_DATA_HINT)
 
 
-def is_broken(values: Iterable[Any]) -> bool:
+def has_lone_surrogate(values: Iterable[Any]) -> bool:
     """Return True if a text contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
@@ -134,7 +135,10 @@ def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame],
 
 
 def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
-    """Convert columns of numeric text to decimals; columns with NaN or infinity stay text."""
+    """Convert numbers that arrive as text, such as PostgreSQL's numeric through ADBC, to decimals.
+
+    Columns with NaN or infinity stay text.
+    """
     for i, field in enumerate(table.schema):
         if is_numeric_text(field.type):
             texts = table.column(i).cast(field.type.storage_type).to_pylist()
@@ -168,7 +172,7 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
 
 
 def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
-    """Convert a release to polars; the type Enum keeps only categories that released rows have."""
+    """Convert a release to polars; Enum columns keep only the categories of released rows."""
     result = pl.from_arrow(table)
     for name, polars_type in schema.items():
         if not isinstance(polars_type, pl.Enum) or name not in result.columns:
@@ -203,7 +207,7 @@ def _nullable_types(pa: Any) -> dict[Any, Any]:
 
 
 def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
-    """Convert a released column to its original type, or to another if labels do not fit it."""
+    """Convert a released column to its original type, or to another if the values do not fit it."""
     if original_type is not None:
         try:
             return pa.array(series, type=original_type, from_pandas=True)

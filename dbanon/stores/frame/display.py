@@ -18,12 +18,12 @@ _UNAMBIGUOUS_TYPES = ({str}, {int}, {bool}, {date}, {bytes})
 def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
     """Encode a column so that two codes are equal if the values are displayed alike, int32 (n,).
 
-    NULL is -1. Returns None if no two equal values of the column are displayed differently, as are
-    the decimals 7.5 and 7.50, or 1, 1.0 and True, or 0.0 and -0.0.
+    NULL is -1. Returns None if equal values of the column are always displayed alike. Examples of
+    equal values that are not: the decimals 7.5 and 7.50; 1, 1.0 and True; 0.0 and -0.0.
     """
     if series.dtype == object:
-        present = series.notna().to_numpy()
-        if set(map(type, series[present])) in _UNAMBIGUOUS_TYPES:
+        has_value = series.notna().to_numpy()
+        if set(map(type, series[has_value])) in _UNAMBIGUOUS_TYPES:
             return None
         texts = series.map(lambda value: f"{type(value).__name__} {value}", na_action="ignore")
         return pd.factorize(texts)[0].astype(np.int32)

@@ -22,7 +22,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
     report : the report of the same run.
     """
     frame, _ = frame_of(released)
-    persons = guarantee_from_ledger(report.k_requested, report.arguments).entity_columns
+    person_columns = guarantee_from_ledger(report.k_requested, report.arguments).entity_columns
     roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
     roles |= dict.fromkeys(report.sensitive, "sensitive")
     return tuple(
@@ -31,7 +31,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
             str(name),
             roles[name],
             k=report.k_requested,
-            counts_persons=bool(persons),
+            counts_persons=bool(person_columns),
         )
         for name in frame.columns
         if name in roles

@@ -24,7 +24,7 @@ from dbanon.errors import (
     invalid_text_error,
     nearest_names,
 )
-from dbanon.stores.frame.conversion import is_broken
+from dbanon.stores.frame.conversion import has_lone_surrogate
 
 _NESTED_TYPES = (list, dict, set, frozenset, tuple, np.ndarray)
 # Arrow types whose values pandas returns as Python objects.
@@ -138,8 +138,8 @@ def microdata_from_frame(
     names : the columns to convert.
     other_names : columns that are not converted but must exist.
     by : the stratum columns.
-    orders : by column, the order of its categories.
-    kinds : by column, the kind to treat it as.
+    orders : the order of categories, by column; None for none.
+    kinds : the kind that replaces that of the type, by column; None for none.
     """
     require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
@@ -152,7 +152,8 @@ def microdata_from_frame(
     is_valid = np.ones((n, len(attributes)), bool)
     # Columns with values that float64 may be unable to represent exactly.
     rounded_names = set()
-    number_column = 0
+    # The next column of ``numbers``, which has no columns for coded attributes.
+    number_index = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
         series = frame[name]
         is_valid[:, position] = series.notna().to_numpy()
@@ -166,10 +167,10 @@ def microdata_from_frame(
             codes.append(column_codes)
             categories.append(column_categories)
             continue
-        numbers[:, number_column] = _to_numbers(attribute, series)
-        if is_wide(numbers[:, number_column], attribute):
+        numbers[:, number_index] = _to_numbers(attribute, series)
+        if is_wide(numbers[:, number_index], attribute):
             rounded_names.add(attribute.name)
-        number_column += 1
+        number_index += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     chunk = Chunk(
         keys,
@@ -181,10 +182,10 @@ def microdata_from_frame(
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
         return microdata
-    return with_groups(frame, microdata, by)
+    return with_strata_and_persons(frame, microdata, by)
 
 
-def with_groups(
+def with_strata_and_persons(
     frame: pd.DataFrame,
     microdata: Microdata,
     by: Sequence[str],
@@ -233,7 +234,7 @@ def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
     UnsupportedType : a text contains a lone surrogate.
     """
     for name in names:
-        if frame[name].dtype == object and is_broken(frame[name].to_numpy()):
+        if frame[name].dtype == object and has_lone_surrogate(frame[name].to_numpy()):
             raise invalid_text_error(str(name))
 
 
@@ -251,11 +252,12 @@ def releasable_rows(
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame
-    complete: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    has_all_values = frame[list(quasi_identifiers)].notna().all(axis=1)
+    complete_rows: pd.DataFrame = frame[has_all_values].copy()
     for name in quasi_identifiers:
-        if isinstance(complete[name].dtype, pd.CategoricalDtype):
-            complete[name] = complete[name].cat.remove_unused_categories()
-    return complete
+        if isinstance(complete_rows[name].dtype, pd.CategoricalDtype):
+            complete_rows[name] = complete_rows[name].cat.remove_unused_categories()
+    return complete_rows
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
@@ -289,6 +291,7 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
             )
         return Attribute(name, Kind.FLOAT, sql_type=type_name, bits=bits)
     if types.is_datetime64_any_dtype(dtype):
+        # The type's name has the unit of time, as in datetime64[ms].
         scale = 0 if "[s" in type_name else 3 if "[ms" in type_name else 6
         return Attribute(
             name,

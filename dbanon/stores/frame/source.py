@@ -69,13 +69,13 @@ class FrameSource:
         ColumnNotFound, InvalidParameter : the frame has no column, or two columns, of a name.
         UnsupportedType : a column to read has an unsupported type.
         """
-        persons = job.guarantee.entity_columns
-        require_columns(self.frame, [*job.named_columns, *persons])
+        person_columns = job.guarantee.entity_columns
+        require_columns(self.frame, [*job.named_columns, *person_columns])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
         sensitive = [model.attribute for model in job.policy.models]
         names_to_read = {
             *job.quasi_identifiers,
-            *persons,
+            *person_columns,
             *sensitive,
             *job.columns_in_sets,
             *job.pseudonyms,
@@ -86,13 +86,13 @@ class FrameSource:
             else Attribute(str(name), Kind.OTHER)
             for name in self.frame.columns
         ]
-        required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
+        non_null_columns = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(
             RelationName(None, FRAME_NAME),
             Schema(tuple(attributes)),
             FRAME_KIND,
             estimated_rows=len(self.frame),
-            non_null_columns=required,
+            non_null_columns=non_null_columns,
         )
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -138,13 +138,13 @@ class FrameSource:
         return len(self.frame)
 
     def count_totals(
-        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+        self, relation: Relation, person_columns: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count the rows, the persons, and each column's NULLs."""
         nulls = {name: int(self.frame[name].isna().sum()) for name in columns}
         totals = {"rows": len(self.frame)}
-        if persons:
-            totals["persons"] = int(self.frame[persons[0].name].nunique())
+        if person_columns:
+            totals["persons"] = int(self.frame[person_columns[0].name].nunique())
         return SourceCounts(totals, nulls)
 
     def digest(
@@ -212,6 +212,7 @@ class FrameSource:
 
         Each NULL counts as a distinct value.
         """
+        # The key of a record is its position in the frame.
         codes = _encode_values(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
         is_null = codes < 0
@@ -236,8 +237,8 @@ class FrameSource:
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            is_candidate = self.frame[list(relation.non_null_columns)].notna().all(axis=1)
-            keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
+            is_releasable = self.frame[list(relation.non_null_columns)].notna().all(axis=1)
+            keys = np.flatnonzero(is_releasable.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
             keys=keys,
@@ -315,6 +316,7 @@ class FrameSource:
         if is_valid is not None:
             codes = np.where(is_valid[records], codes, -1)
         column_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
+        # The number of rare groups is not needed here; with k = 0, no group is rare.
         return group_by_value(codes, column_codes, k=0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
@@ -377,9 +379,9 @@ def _dependency_counts(
 ) -> list[list[int]]:
     """Count the values of other columns within the rows that share an identifier value.
 
-    Returns a list for each repeated value, for ``measure_constancy``. The list has two numbers for
-    each other column: the number of its non-NULL values in the rows with this identifier, and how
-    many of these values are distinct.
+    Returns a list for each repeated value, for ``find_person_identifiers``. The list has two
+    numbers for each other column: the number of its non-NULL values in the rows with this
+    identifier, and how many of these values are distinct.
 
     Parameters
     ----------
@@ -392,17 +394,18 @@ def _dependency_counts(
     rows = np.flatnonzero(np.isin(identifier_codes, first_codes[first_codes >= 0]))
     _, groups = np.unique(identifier_codes[rows], return_inverse=True)
     group_sizes = np.bincount(groups)
-    columns = []
+    count_columns = []
     for column_codes in other_codes:
         codes = column_codes[rows]
         is_valid = codes >= 0
         valid_groups, n_codes = groups[is_valid], int(codes.max(initial=0)) + 1
-        groups_of_distinct = np.unique(valid_groups * n_codes + codes[is_valid]) // n_codes
-        columns += [
+        # Number the pairs of group and code, so that equal pairs are counted once.
+        groups_of_distinct_values = np.unique(valid_groups * n_codes + codes[is_valid]) // n_codes
+        count_columns += [
             np.bincount(group_ids, minlength=len(group_sizes))
-            for group_ids in (valid_groups, groups_of_distinct)
+            for group_ids in (valid_groups, groups_of_distinct_values)
         ]
-    counts: list[list[int]] = np.column_stack(columns)[group_sizes > 1].tolist()
+    counts: list[list[int]] = np.column_stack(count_columns)[group_sizes > 1].tolist()
     return counts
 
 
@@ -418,7 +421,8 @@ def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
 
     Parameters
     ----------
-    as_texts : whether to sort by the text of the values; otherwise by the values.
+    as_texts : whether to sort by the text of the values; otherwise by the values. Values that are
+        equal but displayed differently, such as 7.5 and 7.50, then have one code.
     """
     if as_texts:
         is_valid = series.notna().to_numpy()

@@ -84,12 +84,12 @@ def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
     codes : integers, (n,).
     is_ordered : keep the order of the codes; otherwise they are ordered by first occurrence.
     """
-    distinct, first_rows, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.arange(len(distinct)) if is_ordered else np.argsort(first_rows)
-    order = order[distinct[order] >= 0]
-    new_codes = np.full(len(distinct), -1)
+    old_codes, first_rows, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.arange(len(old_codes)) if is_ordered else np.argsort(first_rows)
+    order = order[old_codes[order] >= 0]
+    new_codes = np.full(len(old_codes), -1)
     new_codes[order] = np.arange(len(order))
-    return new_codes[inverse.reshape(-1)], distinct[order]
+    return new_codes[inverse.reshape(-1)], old_codes[order]
 
 
 def generalized_column(
@@ -244,6 +244,7 @@ class FrameTarget:
             return Counts(rows, further_sets=column_set_counts)
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
+        # Each row is an entry of its own, so its class and value occur in one row.
         one_per_row = np.ones(len(frame), np.int64)
         value_counts = {}
         for name in requests.sensitive:
@@ -253,13 +254,15 @@ class FrameTarget:
         for name in requests.entity_columns:
             assert entities is not None
             row_entities = entities[staged_release.records]
-            persons_by_set = []
+            person_counts_of_sets = []
             for columns in requests.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-                persons_by_set.append(_count_persons(set_classes, row_entities, value_counts={}))
+                person_counts_of_sets.append(
+                    _count_persons(set_classes, row_entities, value_counts={})
+                )
             persons[name] = replace(
                 _count_persons(classes, row_entities, value_counts),
-                further_sets=tuple(persons_by_set),
+                further_sets=tuple(person_counts_of_sets),
             )
         return Counts(rows, persons, value_counts=value_counts, further_sets=column_set_counts)
 
@@ -282,13 +285,13 @@ class FrameTarget:
     ) -> tuple[int, int]:
         """Count the values of a column that several rows share, and those with a unique profile.
 
-        A value's profile is the combination of ``columns`` in its rows.
+        A value's profile is the multiset of combinations that its rows have in ``columns``.
         """
         frame = staged_release.frame
-        present = frame[name].notna().to_numpy()
+        has_value = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
         profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
-        return count_unique_profiles(np.where(present, groups, -1), profiles)
+        return count_unique_profiles(np.where(has_value, groups, -1), profiles)
 
     def count_homogeneous_classes(
         self, staged_release: StagedFrameRelease, columns: Sequence[str], name: str
@@ -341,6 +344,7 @@ def _released_frame(
                 frame[name].iloc[positions].reset_index(drop=True)
             )
         for column in released_columns:
+            # A bound has a name of its own, which the frame may use for another column.
             key = name if column.renamed_from is None else column.attribute.name
             if key in columns or (column.renamed_from is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
@@ -407,8 +411,8 @@ def _released_column(column: ReleasedColumn, dtype: Any, row_classes: NDArray[np
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
     """Group rows by these columns; count rows, class sizes, and rows with a NULL."""
     histogram = _histogram(group_by_display(frame, names).size().to_numpy())
-    null_rows = int(frame[list(names)].isna().any(axis=1).sum())
-    return Recount(len(frame), histogram, null_rows)
+    n_null_rows = int(frame[list(names)].isna().any(axis=1).sum())
+    return Recount(len(frame), histogram, n_null_rows)
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
@@ -427,8 +431,8 @@ def _count_persons(
     Parameters
     ----------
     classes, persons : (r,), the class and the person of each row.
-    value_counts : for each sensitive column, its value in each row; the result has the number of
-        persons of each value.
+    value_counts : the value of each row, by sensitive column; the result has the persons with each
+        value.
     """
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     persons_by_class = np.bincount(pairs[:, 0])
@@ -447,7 +451,7 @@ def _count_persons(
 def _mark_first_rows(
     value_counts: ClassValueCounts, persons: NDArray[np.int32]
 ) -> ClassValueCounts:
-    """Count each person only in its first row of each class and value; other rows count 0."""
+    """Set the person counts of rows: 1 in a person's first row of each class and value, else 0."""
     triples = np.column_stack((value_counts.classes, value_counts.column.codes, persons))
     _, first_rows = np.unique(triples, axis=0, return_index=True)
     is_first = np.zeros(len(triples), np.int64)

@@ -107,10 +107,10 @@ def extent_expression(attribute: Attribute) -> str:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
         # abs() of the smallest integer is an error.
-        amount = (
+        safe_value = (
             f"CASE WHEN {column} = {_MIN_INTEGER} THEN CAST({column} AS REAL) ELSE {column} END"
         )
-        return f"max(abs({amount}))"
+        return f"max(abs({safe_value}))"
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
@@ -216,6 +216,7 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     attribute, values = column.attribute, column.values
     stored: list[Any]
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+        # Raises UnsupportedType.
         require_years(column, 0, "SQLite")
     if attribute.kind is Kind.DATE:
         stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
@@ -310,6 +311,7 @@ def type_of(attribute: Attribute) -> str:
     }[attribute.kind]
 
 
+# Stored in digests; changes whenever rows are hashed in another way.
 DIGEST_METHOD = "sqlite1"
 _DIGEST_BITS = 128
 
@@ -369,7 +371,12 @@ def _matches(text: object, pattern: str) -> bool:
 
 
 class SqliteStagingSession(FileSession):
-    """A session with the SQL functions that SQLite lacks, written in Python."""
+    """A session with the SQL functions that SQLite lacks, written in Python.
+
+    Parameters
+    ----------
+    driver : the connection of Python's module sqlite3.
+    """
 
     def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -377,6 +384,7 @@ class SqliteStagingSession(FileSession):
         self._has_tag_function = False
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
+        # The tag is an HMAC, or the inner hash alone if ``outer`` is empty; see the base class.
         def tag(text: str | None) -> bytes | None:
             if text is None:
                 return None

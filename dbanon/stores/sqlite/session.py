@@ -74,8 +74,8 @@ def translate_errors() -> Iterator[None]:
         yield
     except DbanonError:
         raise
-    except (sqlite3.Error, DBAPIError) as raised:
-        error = raised.orig if isinstance(raised, DBAPIError) else raised
+    except (sqlite3.Error, DBAPIError) as exception:
+        error = exception.orig if isinstance(exception, DBAPIError) else exception
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise DatabaseBusy(
@@ -96,6 +96,7 @@ def translate_errors() -> Iterator[None]:
             raise InsufficientRights("The database file cannot be written.", detail=name) from None
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
             raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
+        # As in "table people already exists".
         if "already" in str(error):
             raise OutputExists(detail=name) from None
         raise DatabaseFailure("The database refused a statement.", detail=name) from None
@@ -199,6 +200,7 @@ class SqliteSession(SqliteStagingSession):
                 attributes,
                 "INTEGER",
                 is_single_integer=holds_integers,
+                # SQLite allows NULL in primary keys.
                 needs_uniqueness_check=True,
             )
         names = {name.lower() for name, *_ in columns}
@@ -255,7 +257,7 @@ class SqliteSession(SqliteStagingSession):
             f"SELECT {', '.join(checks)} FROM {source.relation_to_read.quoted} AS s"
             f"{source.where_clause}"
         )[0]
-        refined_by_name = {}
+        refined_attributes = {}
         for attribute, n_invalid, extent in zip(
             typed_attributes, results[::2], results[1::2], strict=True
         ):
@@ -265,8 +267,8 @@ class SqliteSession(SqliteStagingSession):
                     f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            refined_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
-        return tuple(refined_by_name.get(a.name, a) for a in attributes)
+            refined_attributes[attribute.name] = dialect.refine_by_extent(attribute, extent)
+        return tuple(refined_attributes.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -300,8 +302,8 @@ class SqliteSession(SqliteStagingSession):
             yield keys, [row[1:] for row in rows]
 
     def cast_parameter(self, sql_type: str) -> str:
-        # SQLite converts the text to the affinity of the column that it is compared with. CAST to
-        # DATE would yield a number instead.
+        # SQLite converts the parameter, a text, to the affinity of the column that it is compared
+        # with. CAST to DATE would yield a number instead.
         return "?"
 
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
@@ -370,8 +372,10 @@ class SqliteSession(SqliteStagingSession):
         self.report_sql(insert_statement)
         rows = (row for batch in batches for row in batch)
         with translate_errors():
-            storable = storable_rows(attributes, rows, dialect.to_storable, first_value_index=0)
-            self._driver.executemany(insert_statement, storable).close()
+            rows_to_store = storable_rows(
+                attributes, rows, dialect.to_storable, first_value_index=0
+            )
+            self._driver.executemany(insert_statement, rows_to_store).close()
 
     def exact_totals(
         self,
@@ -386,6 +390,7 @@ class SqliteSession(SqliteStagingSession):
         totals_by_column = (
             super().exact_totals(source, microdata, partition, non_decimals) if non_decimals else {}
         )
+        # Staged class numbers are a random permutation of the labels; this is its inverse.
         label_of_class_number = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
             unit = 10**attribute.scale
@@ -426,7 +431,9 @@ class SqliteSession(SqliteStagingSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
+        body = ", ".join(
+            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
+        )
         self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
 
     def declared_type(self, sql_type: str) -> str:

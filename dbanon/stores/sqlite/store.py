@@ -1,4 +1,4 @@
-"""SQLite databases and their transactions; a writing one locks the database when it begins."""
+"""SQLite databases and their transactions; one that writes locks the database when it begins."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ class SqliteStore(FileDatabase):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
+        # If the path is known, ``ensure_database_file`` checks the rights of the file.
         is_read_only = self._path is None and self._refuses_writes()
         with super().planning(staging=staging, create=create) as session:
             assert isinstance(session, SqliteSession)
@@ -123,7 +124,7 @@ class SqliteStore(FileDatabase):
             isolation_level, driver.isolation_level = driver.isolation_level, None
             try:
                 driver.execute("BEGIN IMMEDIATE")
-                # This succeeds on read-only databases, too, so try a write without effect.
+                # BEGIN succeeds on read-only databases, too, so try a write without effect.
                 [(user_version,)] = driver.execute("PRAGMA user_version").fetchall()
                 driver.execute(f"PRAGMA user_version = {int(user_version)}")
             except sqlite3.OperationalError as error:
