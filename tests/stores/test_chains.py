@@ -179,7 +179,7 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
 
     def damaged(state: chain_cells.ChainState, *args: Any) -> dict[str, int]:
         counted = update(state, *args)
-        frozen = f"(SELECT cell FROM {state.shared_table('chain_cell')} WHERE state = 'held')"
+        frozen = f"(SELECT cell FROM {state.ledger_table('chain_cell')} WHERE state = 'held')"
         last = f"(SELECT max(cell) FROM {state.row_table})"
         state.session.run(
             damage.format(held=frozen, last=last, rows=state.row_table, values=state.value_table)

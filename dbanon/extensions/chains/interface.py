@@ -108,7 +108,7 @@ def create_chain(
         entity,
         rules,
         key_out=key_path,
-        key_of=key,
+        predecessor_key_location=key,
         file_store=file_store,
     )
 

@@ -1,6 +1,7 @@
 """Newcomers of a chain: decide who waits and who is excluded, and cluster the others.
 
-Newcomers are persons in the source who are not members of a cell yet.
+Newcomers are persons in the source who are not members of a *cell* yet, which is a class that the
+chain keeps in all later releases. To *admit* newcomers means to release them, as new cells.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class NewcomerClasses:
     clustering : the classes of the admitted records.
     column_statistics : those of the first release, extended by new values; None if this is
         the first release.
-    excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
+    excluded_keys : int64 (m, n_key_columns), the keys of the rows of persons whom privacy models
+        exclude permanently.
     typical_class_loss : at the first release, the typical loss of its classes, from
         ``compute_typical_loss``; None at later releases.
     """
@@ -66,7 +68,7 @@ class NewcomerClasses:
 
 def admits_newcomers(state: ChainState) -> bool:
     """Whether this release admits newcomers at all."""
-    return (state.sequence - 1) % state.chain.rules.admit_every == 0
+    return (state.release_number - 1) % state.chain.rules.admit_every == 0
 
 
 def select_classes(
@@ -136,10 +138,11 @@ def classify_newcomers(
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)
         microdata = take_records(microdata, order)
+        # Records of a stratum that is too small for a class wait.
         records = _select_admissible(microdata, class_size if admits_newcomers(state) else None)
         if not len(records) and is_first:
             raise _too_few_newcomers_error(chain.name, n_newcomers, class_size)
-        candidates, waiting_times = _take_records(microdata, records), waiting_times[records]
+        candidates, waiting_times = _take_unless_all(microdata, records), waiting_times[records]
     nobody_admitted = NewcomerClasses(
         microdata=take_records(microdata, records[:0]),
         policy=policy,
@@ -152,6 +155,7 @@ def classify_newcomers(
     recoded, policy, recoded_statistics = _recode_as_first_release(
         planned, state, candidates, policy, column_statistics
     )
+    # Models use sensitive values; they are enforced below, once it is decided who waits.
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
         planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
@@ -175,7 +179,7 @@ def classify_newcomers(
             definition.read_typical_class_loss(chain),
         )
         records = np.flatnonzero(is_admitted[classes.labels])
-        candidates = _take_records(candidates, records)
+        candidates = _take_unless_all(candidates, records)
         clustering = restrict_clustering(clustering, records)
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
@@ -186,6 +190,8 @@ def classify_newcomers(
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
     if candidates.n_records < recoded.n_records:
+        # Recode again without those who wait or are excluded: their new values must not occur in
+        # the hierarchies and statistics.
         recoded, policy, recoded_statistics = _recode_as_first_release(
             planned, state, candidates, policy, column_statistics
         )
@@ -308,8 +314,8 @@ def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np
     return np.sort(np.concatenate([np.empty(0, np.int64), *groups_of_records]))
 
 
-def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """Take some records of the microdata; return it unchanged if these are all of its records."""
+def _take_unless_all(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    """Take some records of the microdata, or return the same object if these are all records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
