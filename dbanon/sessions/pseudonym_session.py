@@ -85,6 +85,7 @@ DISPLAYED_PERSONS = "dbanon_displayed"
 RENEWED_PERSONS = "dbanon_renewed"
 # The renewed persons with their numbers in the release.
 NUMBERED_PERSONS = "dbanon_numbered"
+# All staging tables of chains, in no particular order.
 STAGING = (
     SECRET,
     TAGGED_PERSONS,

@@ -35,6 +35,7 @@ FILE_ROWS = "dbanon_file_rows"
 # The start of the names of dictionaries: per column, its distinct values with their numbers
 # (codes).
 VALUES = "dbanon_values_"
+# All of these staging tables, except the dictionaries.
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)
 
 

@@ -36,6 +36,9 @@ from dbanon.stores.sql_source import SqlSource
 def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str, Any]:
     """Convert scales, value frequencies and whitenings to JSON values.
 
+    A whitening decorrelates the numbers of records with one pattern of NULLs; ``present`` says
+    which numbers are not NULL in the pattern.
+
     ``reference.distributions_to_plain`` converts the distributions of sensitive columns.
     """
     return {

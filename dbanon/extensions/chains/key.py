@@ -7,7 +7,8 @@ one can compute the tag of a person. Because half of the digest is missing, leng
 do not work (M. Bellare, D. J. Bernstein, S. Tessaro, "Hash-function based PRFs: AMAC and its
 multi-user security", 2016). Chains of earlier versions use a truncated HMAC-SHA256 of the chain's
 identity and the identifier, which takes a database twice as long. The *key check*, a value stored
-with the chain, verifies the key and shows which kind of tags the chain uses.
+with the chain, verifies the key and shows which kind of tags the chain uses. Next to a key file
+there is a *note*: a file with the number of the last release of each chain that uses the key.
 """
 
 from __future__ import annotations

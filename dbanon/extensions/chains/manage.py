@@ -304,7 +304,7 @@ def measure(store: Store, name: str, key: str) -> Measured:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
-        history_counts = recount.count_histories(_chain_state(session, chain))
+        history_counts = recount.count_histories(_state_after_last_release(session, chain))
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
@@ -346,7 +346,9 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         # Withdraw with the next release: the last one still displayed these persons. Their history
         # must differ from that of persons who left with the last release.
-        state = replace(_chain_state(session, chain), release_number=chain.n_releases + 1)
+        state = replace(
+            _state_after_last_release(session, chain), release_number=chain.n_releases + 1
+        )
         return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
@@ -377,7 +379,7 @@ def _describe_release(release: Mapping[str, Any]) -> str:
     )
 
 
-def _chain_state(session: Session, chain: ChainRecord) -> ChainState:
+def _state_after_last_release(session: Session, chain: ChainRecord) -> ChainState:
     """The state of a chain after its last release."""
     return ChainState(session, chain, chain.n_releases, chain.k or 0)
 

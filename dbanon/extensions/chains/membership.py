@@ -232,7 +232,7 @@ class ChainState:
         ----------
         n_staged_columns : the number of retained columns that are staged with the persons.
         """
-        # Without staged columns, all values of a cell are shared, and never change.
+        # Without staged columns, rows are not compared: no displayed row can change.
         hash_sum, is_unchanged = "", "1" if not n_staged_columns else "0"
         names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
         row_hash = (

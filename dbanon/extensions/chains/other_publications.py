@@ -1,4 +1,4 @@
-"""Find other publications with the persons of a chain, which its guarantee does not cover.
+"""Find other publications with the persons of a chain, which the chain's guarantee ignores.
 
 These are releases of the same source outside of any chain, and other chains with the same persons.
 Only publications that the same database records can be found.

@@ -160,12 +160,12 @@ def count_mismatched_cells(state: ChainState) -> int:
     if not state.has_several_rows_per_person:
         return int(n_mismatched)
     max_rows = int(state.chain.rules.max_rows_per_person or 0)
-    [(n_above,)] = state.session.rows(
+    [(n_over_limit,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
         f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
         f" HAVING count(*) > {max_rows}) AS above"
     )
-    return int(n_mismatched) + int(n_above)
+    return int(n_mismatched) + int(n_over_limit)
 
 
 def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:

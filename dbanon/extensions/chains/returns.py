@@ -153,6 +153,8 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         f" FROM ({excluded_by_member}) AS p"
         " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_absent) = 1",
     )
+    # In docs/chains.md: new rows are shown only if n - m >= k, f >= k and f > m. The columns are n:
+    # members, m: most_excluded, and f: n_without_excluded.
     frozen_condition = (
         f"r.most_excluded > 0 AND (r.members - r.most_excluded < {k}"
         f" OR r.n_without_excluded < {k} OR r.n_without_excluded <= r.most_excluded)"
