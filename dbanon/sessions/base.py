@@ -45,8 +45,8 @@ OnSql = Callable[[str], None]
 class Locator:
     """How to address the rows of a source, by a row key of one or more columns.
 
-    If the row key is not a single integer, a *key map* numbers the keys: a staging table with each
-    key and its number, which is then used as the row key.
+    A key of columns that are not a single integer is numbered by a *key map*: a staging table with
+    each key and its number, which then serves as the row key.
 
     Parameters
     ----------

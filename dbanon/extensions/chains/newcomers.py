@@ -119,7 +119,9 @@ def classify_newcomers(
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
-    times decide who waits. A person whom a privacy model excludes is never clustered again:
+    times decide who waits; only then are the models enforced. After each step that makes persons
+    wait or excludes them, the others are recoded again, so that hierarchies and statistics do not
+    contain values that only those persons have. A person whom a privacy model excludes is never clustered again:
     otherwise sensitive values would influence which persons share a class.
 
     Raises
@@ -138,7 +140,6 @@ def classify_newcomers(
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)
         microdata = take_records(microdata, order)
-        # Records of a stratum that is too small for a class wait.
         records = _select_admissible(microdata, class_size if admits_newcomers(state) else None)
         if not len(records) and is_first:
             raise _too_few_newcomers_error(chain.name, n_newcomers, class_size)
@@ -155,7 +156,6 @@ def classify_newcomers(
     recoded, policy, recoded_statistics = _recode_as_first_release(
         planned, state, candidates, policy, column_statistics
     )
-    # Models use sensitive values; they are enforced below, once it is decided who waits.
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
         planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
@@ -190,8 +190,6 @@ def classify_newcomers(
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
     if candidates.n_records < recoded.n_records:
-        # Recode again without those who wait or are excluded: their new values must not occur in
-        # the hierarchies and statistics.
         recoded, policy, recoded_statistics = _recode_as_first_release(
             planned, state, candidates, policy, column_statistics
         )
