@@ -119,10 +119,10 @@ def classify_newcomers(
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
-    times decide who waits; only then are the models enforced. After each step that makes persons
-    wait or excludes them, the others are recoded again, so that hierarchies and statistics do not
-    contain values that only those persons have. A person whom a privacy model excludes is never clustered again:
-    otherwise sensitive values would influence which persons share a class.
+    times decide who waits; only then are the models enforced. When persons have to wait or are
+    excluded, the others are recoded again, so that hierarchies and statistics contain no values
+    that only the former have. A person whom a privacy model excludes is never
+    clustered again: otherwise sensitive values would influence which persons share a class.
 
     Raises
     ------

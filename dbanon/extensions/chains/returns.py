@@ -118,14 +118,16 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         f" JOIN {state.ledger_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = v.cell WHERE c.state = 'held'"
     )
+    # Rows are compared as multisets: equal rows in the source and on display count as unchanged.
     source_and_displayed_rows = (
-        f"SELECT {select_list}, 1 AS now, 0 AS earlier FROM {quote(PRESENT_PERSONS)} AS s"
-        " WHERE s.left_at IS NULL"
+        f"SELECT {select_list}, 1 AS n_in_source, 0 AS n_displayed"
+        f" FROM {quote(PRESENT_PERSONS)} AS s WHERE s.left_at IS NULL"
         f" UNION ALL SELECT {select_list}, 0, 1 FROM {state.displayed_table} AS s"
     )
     unchanged_counts = (
-        "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
-        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier"
+        "SELECT e.cell, sum(CASE WHEN e.n_in_source < e.n_displayed"
+        " THEN e.n_in_source ELSE e.n_displayed END) AS n"
+        f" FROM (SELECT {columns}, sum(n_in_source) AS n_in_source, sum(n_displayed) AS n_displayed"
         f" FROM ({source_and_displayed_rows}) AS r"
         f" WHERE r.cell IN (SELECT o.cell FROM ({changed_frozen_cells}) AS o)"
         f" GROUP BY {columns}) AS e GROUP BY e.cell"
