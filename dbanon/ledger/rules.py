@@ -182,11 +182,11 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
     session.update_rule_oids(source)
-    author = session.describe_rule_author(source)
+    identity_columns = session.rule_identity_columns(source)
     declared_at = session.timestamp(now())
-    columns = ("source", "name", "rule", "declared_at", *author)
+    columns = ("source", "name", "rule", "declared_at", *identity_columns)
     rows = [
-        (str(source), name, json_text(rule), declared_at, *author.values())
+        (str(source), name, json_text(rule), declared_at, *identity_columns.values())
         for name, rule in rules.by_column.items()
     ]
     session.insert_rows(session.ledger_name("rule"), columns, rows)

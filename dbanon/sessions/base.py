@@ -1,4 +1,7 @@
-"""Values that stores and jobs exchange, and errors that several stores raise."""
+"""Values that stores and jobs exchange, and errors that several stores raise.
+
+The SQL of all databases uses the same aliases for tables: s for the source, m for the key map.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
-# The approximate number of records that are shuffled at a time.
+# The approximate number of records whose order is drawn at a time.
 _SHUFFLE_ROWS = 32_768
 
 # The comment on a released relation starts with this, followed by the release id.
@@ -34,23 +37,27 @@ MARK = "dbanon release "
 # Suffix of the table with aggregates that may accompany a release.
 SUMMARY_SUFFIX = "_summary"
 
+# A function that the caller passes, to be called with each SQL statement before it runs.
 OnSql = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Locator:
-    """How to address the rows of a source.
+    """How to address the rows of a source, by a row key of one or more columns.
+
+    A key of columns that are not a single integer is numbered by a *key map*: a staging table with
+    each key and its number, which then serves as the row key.
 
     Parameters
     ----------
-    expressions : SQL of each key column over the aliases s (source) and m (key map).
-    types : SQL types of the key columns in staging tables.
-    key_map_columns : the key columns if a key map, a staging table that numbers the keys, is used;
-        empty otherwise.
+    expressions : SQL of each column of the row key, over the aliases s (source) and m (key map).
+    types : SQL types of these columns in staging tables.
+    key_map_columns : the columns of the source whose values the key map numbers; empty without a
+        key map.
     columns_to_check : key columns that the run must check for NULLs and duplicates, because the
         database does not guarantee that they have none.
-    comparison_sql : SQL of the mapped columns as the key map stores them; empty if the map stores
-        the columns themselves.
+    comparison_sql : SQL of ``key_map_columns`` as the key map stores and compares them; empty if it
+        stores the columns themselves.
     """
 
     expressions: tuple[str, ...]
@@ -69,8 +76,8 @@ class ColumnReading:
     name : the name of the column.
     type_option : the option that set the column's type; empty if none did.
     kind : the type as the option ``types`` names it; empty if the values do not determine it.
-    decision : name and value of the option that would set this type in other files; None if there
-        is none.
+    deciding_option : name and value of the option that makes dbanon read other files in the same
+        way, whatever their values; None if there is none.
     pattern, parse_option : the pattern of most texts, and the option that would parse it; empty if
         the texts have no known pattern.
     n_matching, n_values : the number of texts with the pattern, and of all texts.
@@ -84,7 +91,7 @@ class ColumnReading:
     n_values: int = 0
     type_option: str = ""
     kind: str = ""
-    decision: tuple[str, str] | None = None
+    deciding_option: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ class FilteredRelation(RelationName):
     @property
     def quoted(self) -> str:
         """The query in parentheses. Line breaks around the condition end any comments in it."""
-        # A key column may have the same name as the row address.
+        # In SQLite, an integer key column is the rowid, which without an alias gets its name.
         names = [f"{name} AS {name}" for name in self.system_columns]
         names += [quote(name) for name in self.columns]
         rows = f"SELECT {', '.join(names) or '1 AS one'} FROM {super().quoted}"
@@ -118,12 +125,13 @@ class Relation:
 
     Parameters
     ----------
-    name : its resolved name.
-    schema : its columns.
+    name : the name of the relation, with the schema in which it was found.
+    schema : the columns of the relation.
     kind : ``table``, ``view`` …, in the database's terms.
     estimated_rows : approximate row count for the progress bar; 0 if unknown.
-    locator : how to address its rows; None before ``Session.with_row_locator``.
-    copy : a copy of the source to read instead, where each statement sees another snapshot.
+    locator : how to address the rows; None before ``Session.with_row_locator``.
+    copy : a copy of the source to read instead, on databases where each statement sees another
+        snapshot; None otherwise.
     non_null_columns : rows with a NULL in one of these columns are withheld, and not read.
     selected_rows : the rows that the job's condition selects; None for all.
     """
@@ -161,7 +169,7 @@ class Relation:
         return replace(self, schema=Schema(new_attributes))
 
     def with_columns(self, names: Sequence[str]) -> Relation:
-        """Return the source with these columns added to those that the selected rows have."""
+        """Return the source, from whose selected rows these columns can be read, too."""
         if self.selected_rows is None:
             return self
         columns = tuple(dict.fromkeys([*self.selected_rows.columns, *names]))
@@ -240,7 +248,7 @@ class Output:
     name : the name that readers use.
     relation : the table with the released rows: ``name`` itself, or the table behind the view
         ``name``.
-    staging_name : the name of that table until it has been recounted.
+    staging_name : the name of that table until it has been recounted and is published.
     kind : ``table`` or ``view``.
     release_id : the release's id, which is part of the comment that marks the relation.
     replaced_kind : the kind of the relation that is replaced; None if there is none.
@@ -263,9 +271,10 @@ class ExistingRelation:
     Parameters
     ----------
     kind : ``table``, ``view`` or ``relation``.
-    mark : its comment, which begins with ``MARK`` for releases; None if it has no comment.
-    oid, owner, owner_oid : its object ID, its owning role, and that role's object ID; None if the
-        database has no such IDs or roles.
+    mark : the comment on the relation, which begins with ``MARK`` for releases; None if it has no
+        comment.
+    oid, owner, owner_oid : the object ID of the relation, the role that owns it, and the object ID
+        of the role; None if the database has no such IDs or roles.
     """
 
     kind: str
@@ -338,8 +347,8 @@ def with_key_locator(
     ----------
     attributes : the key columns.
     sql_type : the SQL type of the key in staging tables.
-    is_single_integer : whether the key is one integer column that fits ``sql_type`` and is used as
-        it is; other keys are numbered by a key map.
+    is_single_integer : True if the key is one integer column that fits ``sql_type``. It then
+        addresses rows directly; other keys are numbered by a key map.
     needs_uniqueness_check : whether a single integer key must be checked for NULLs and duplicates;
         mapped keys are always checked.
     comparison_sql : SQL of the key columns as the key map stores them; empty if the map stores the
@@ -385,7 +394,7 @@ def row_id_shadowed_error(source: Relation, shadowing_column: str) -> InvalidPar
     )
 
 
-def local_type_error(attribute: Attribute) -> UnsupportedType:
+def uncopyable_type_error(attribute: Attribute) -> UnsupportedType:
     """Return the error for a column whose type other database systems lack."""
     return UnsupportedType(
         f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
@@ -404,7 +413,7 @@ def uncopyable_value_error(column: str | None = None) -> UnsupportedType:
     )
 
 
-# Days from 1970-01-01 to the first day of years 0 and 1, and of year 10000.
+# Days from 1970-01-01 to the first day of a year: by year for 0 and 1, and for the year 10000.
 _FIRST_DAYS = {0: -719_528, 1: -719_162}
 _FIRST_DAY_OF_YEAR_10000 = 2_932_897
 
@@ -414,6 +423,7 @@ def require_years(column: ReleasedColumn, first_year: int, database: str) -> Non
 
     Parameters
     ----------
+    column : released dates or timestamps, as days or microseconds since 1970.
     first_year : 0 or 1.
     database : the name of the database system, for the message.
     """

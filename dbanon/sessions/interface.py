@@ -29,7 +29,7 @@ from dbanon.sessions.names import RelationName, quote, released_name
 class PassthroughInterface:
     """Session methods for passthrough columns; these defaults raise InvalidParameter.
 
-    The client copies the values of passthrough columns without parsing them.
+    Passthrough columns are retained columns whose values the client copies without parsing them.
     """
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
@@ -61,7 +61,7 @@ class PassthroughInterface:
     def insert_passthrough(
         self,
         table: RelationName,
-        released: Sequence[tuple[str, str, str]],
+        class_columns: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
         passthrough: Sequence[str],
         microdata: Microdata,
@@ -71,7 +71,7 @@ class PassthroughInterface:
 
         Parameters
         ----------
-        released : name, SQL type and SQL expression of each column with class values; the
+        class_columns : name, SQL type and SQL expression of each column with class values; the
             expressions use the staging table of classes.
         columns : the released values of each class.
         passthrough : names of the passthrough columns, in order.
@@ -106,7 +106,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # and its ledger entry together; with ``swap``, a separate statement at the end of the session
     # renames the release into place, and the ledger entry follows.
     publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # How long a swap waits for readers of the table that it replaces, in seconds.
+    # How long a statement that swaps tables waits for readers of the table that it replaces.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
@@ -120,7 +120,7 @@ class SessionInterface(PassthroughInterface, ABC):
     file_url: str | None = None
     # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
-    # The capabilities that this database lacks, with the error to raise for each.
+    # The capabilities that this database lacks (see ``require_capability``), with their errors.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
@@ -217,7 +217,7 @@ class SessionInterface(PassthroughInterface, ABC):
         ----------
         text : SQL of the text.
         pattern : the regular expression. It contains no quote or backslash, so that no setting of
-            the database changes its meaning.
+            the database changes what it means.
         """
         return f"{text} ~ '{pattern}'"
 
@@ -359,7 +359,13 @@ class SessionInterface(PassthroughInterface, ABC):
         raise NotImplementedError
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        """SQL that converts the class value at this position to the column's own type."""
+        """SQL that converts a class value from the staging table of classes to its released type.
+
+        Parameters
+        ----------
+        position : the index of the (first) staging column that holds the value.
+        column : the released column.
+        """
         return self.dialect.released_expression(position, column)
 
     def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
@@ -434,7 +440,11 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def digest_probe(self) -> str:
-        """Hash fixed values; the result changes if the database's hash function does."""
+        """Hash fixed values.
+
+        If the result differs from an earlier one, the database has another hash function, and
+        digests of then cannot be compared with new ones.
+        """
 
     @abstractmethod
     def analyze(self, relation: RelationName) -> None:
@@ -471,7 +481,9 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Parameters
         ----------
-        row, columns : from ledger column to value; JSON as text, times in ISO format.
+        row : by ledger column, the values of the release's entry; JSON as text, times in ISO
+            format.
+        columns : the same for each column of the release.
         run : the columns of the run's entry, such as its duration so far in seconds.
         """
         return None
@@ -564,7 +576,7 @@ class SessionInterface(PassthroughInterface, ABC):
         self.run(f"DROP VIEW {relation.quoted}")
 
     def find_orphaned_tables(self) -> list[RelationName]:
-        """Return tables that workers of a cluster left behind; their driver no longer runs."""
+        """Return tables that workers of a Spark cluster left behind, whose driver has ended."""
         return []
 
     def drop_table(self, relation: RelationName) -> None:

@@ -49,7 +49,7 @@ class RelationName:
         return ".".join(quote(part) for part in parts if part is not None)
 
     def sibling(self, name: str) -> RelationName:
-        """Return another name in the same schema."""
+        """Return the name of another relation in the same schema."""
         return RelationName(self.schema, name, catalog=self.catalog)
 
 
@@ -184,6 +184,7 @@ def to_sql_text(value: Any) -> str:
     InvalidName : it contains a NUL character.
     """
     if isinstance(value, (list, tuple)):
+        # The None that is cut off keeps numpy from choosing another type than object.
         return array_text(np.array([*value, None], object)[:-1])
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     if "\0" in text:

@@ -1,9 +1,10 @@
 """The part of a session that chains need: keyed tags and an unpredictable row order.
 
-A chain is a series of releases of one source that keeps persons together: a cell is one of its
-lasting classes, and a member is a person who was admitted to a cell. A tag is the keyed hash of a
-person's identifier. The displayed rows of a cell are its rows in the newest release. A person's
-history is the sequence of cells that displayed the person's rows.
+A chain is a series of releases of one source, whose persons stay in the same classes. Such a
+lasting class is a *cell*, and a *member* is a person who was admitted to a cell. A *tag* is the
+keyed hash of a person's identifier. *Displayed* rows are those in the newest release. A person's
+*history* is the person's cell, and the release at which the person left it, if any. A *retained*
+column is released unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dbanon.sessions.names import RelationName, quote
 
 # Names of the staging tables of a chain's release.
 
-# The two blocks of the key for tags.
+# The two blocks of bytes with which the hashes of tags begin (see ``PseudonymSession.stage_key``).
 SECRET = "dbanon_secret"
 # The random secret that determines the row order.
 SHUFFLE = "dbanon_shuffle"
@@ -40,25 +41,25 @@ PRESENT_PERSONS = "dbanon_present"
 ABSENT_MEMBERS = "dbanon_missing"
 # Persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
-# Newcomers who are not admitted yet, with the time since which they have been waiting.
+# Newcomers who are not admitted yet, with the release since which they have been waiting.
 WAITING_NEWCOMERS = "dbanon_waiting"
 # Row keys, tags and cells of persons that the client loaded.
 LOADED_PERSONS = "dbanon_matched"
 # The tags of persons to withdraw; in chains that only measure, the tags of all persons, with their
 # histories.
 PERSON_TAGS = "dbanon_traces"
-# Members of the chain that this one succeeds, with their cells there.
+# Members of the closed chain that this one follows, with their cells there.
 PREDECESSOR_MEMBERS = "dbanon_before"
 
 # Per displayed cell, the number of members in the source, and whether their rows changed.
 CELL_COUNTS = "dbanon_counted"
-# The next state of every cell.
+# The next state of every displayed cell.
 NEXT_CELL_STATES = "dbanon_verdict"
 # The rows that the release replaces or adds.
 NEW_ROWS = "dbanon_current"
-# Per cell, the number of rows that differ from the last release.
+# Per cell with changed rows, the number of rows that differ from the last release.
 CHANGED_CELLS = "dbanon_differing"
-# Cells with members who returned to the source with other rows than the displayed ones.
+# Frozen cells whose rows have changed, and with a member who was absent and has returned.
 CELLS_WITH_RETURNED = "dbanon_returned"
 # Cells whose rows in the source would violate a privacy model.
 FAILING_CELLS = "dbanon_unfit"
@@ -84,6 +85,7 @@ DISPLAYED_PERSONS = "dbanon_displayed"
 RENEWED_PERSONS = "dbanon_renewed"
 # The renewed persons with their numbers in the release.
 NUMBERED_PERSONS = "dbanon_numbered"
+# All staging tables of chains, in no particular order.
 STAGING = (
     SECRET,
     TAGGED_PERSONS,
@@ -125,9 +127,9 @@ class PseudonymSession(SessionInterface):
     bytes_type: ClassVar[str] = "BLOB"
     # SQL that is appended to a subquery so that its expressions are computed only once per row.
     compute_once_clause: ClassVar[str] = ""
-    # Whether the staged key is for an HMAC, which hashes with the inner and then the outer block.
+    # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer one.
     _hashes_twice = True
-    # Whether a key is staged.
+    # Whether a key, or a salt in its place, is staged.
     _has_key = False
 
     @abstractmethod
@@ -189,7 +191,8 @@ class PseudonymSession(SessionInterface):
         persons : query of the persons in the source, with columns ``person``, ``tag`` and
             ``columns``.
         columns : the names of the further columns of ``persons``.
-        members : query of all members of the chain, with columns ``tag``, ``cell`` and ``left_at``.
+        members : query of all members of the chain, with columns ``tag``, ``cell`` and ``left_at``,
+            the release at which the member left the cell; NULL if the member has not left.
         """
         person_columns = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
         return [
@@ -259,6 +262,7 @@ class PseudonymSession(SessionInterface):
 
     def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         """Return True unless the column's collation equates different texts, such as a and A."""
+        # Compare texts with the collation of the column, which the empty first SELECT determines.
         column = f"s.{quote(attribute.name)}"
         [(equates_spellings,)] = self.rows(
             f"SELECT count(*) FROM (SELECT {column} AS value FROM {source.name.quoted} AS s"
@@ -287,7 +291,7 @@ class PseudonymSession(SessionInterface):
     # ``text`` of 4 bytes.
     supports_arrays: ClassVar[bool] = False
     # SQL for the tag of a row without a person: 16 zero bytes.
-    absent_tag: ClassVar[str] = ""
+    no_person_tag: ClassVar[str] = ""
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         """Fetch columns as arrays, with the rows in any order.
@@ -317,7 +321,11 @@ class PseudonymSession(SessionInterface):
         raise NotImplementedError
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
-        """Load the class of each row for ``insert_cells``; returns False if not supported."""
+        """Load the class of each row as arrays, for ``insert_cells``.
+
+        Returns False if this is not supported, or if the labels of the partition are staged
+        already.
+        """
         return False
 
     def insert_cells(
@@ -344,29 +352,31 @@ class PseudonymSession(SessionInterface):
         return list(source.required_locator.expressions)
 
     def keys_in_order(
-        self, source: Relation, joined: str, number: str, order: str
+        self, source: Relation, joins: str, integer: str, sort_key: str
     ) -> NDArray[np.int64]:
         """Return the row keys, each followed by an integer, int64 (n_rows, n_key_columns + 1).
 
         Parameters
         ----------
-        joined : JOINs that follow the source in the FROM clause.
-        number : SQL of the integer.
-        order : SQL of the key by which the rows are sorted.
+        joins : JOINs that follow the source in the FROM clause.
+        integer : SQL of the integer, which may be any value of a row.
+        sort_key : SQL of the value by which the rows are sorted.
         """
         keys = ", ".join(self.locator_keys_as_integers(source))
         rows = self.rows(
-            f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where_clause}"
-            f" ORDER BY {order}"
+            f"SELECT {keys}, {integer} FROM {source.from_clause} {joins}{source.where_clause}"
+            f" ORDER BY {sort_key}"
         )
         return np.array(rows, np.int64).reshape(len(rows), len(source.required_locator.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
-        """Stage the two key blocks of a hash in a way that never logs their values.
+        """Stage the two blocks of bytes that make hashes keyed, in a way that never logs them.
 
         Parameters
         ----------
-        outer : empty if only the inner hash is used.
+        inner : the bytes that precede the text in the inner hash.
+        outer : the bytes that precede the inner hash in the outer hash; empty if there is no outer
+            hash.
         """
         self._hashes_twice, self._has_key = bool(outer), True
         blocks = [(INNER_BLOCK, self.bytes_type), (OUTER_BLOCK, self.bytes_type)]

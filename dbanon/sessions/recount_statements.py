@@ -20,6 +20,7 @@ def recount_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> 
     keys : for each column of a class, SQL over the alias s that distinguishes its values.
     """
     source, columns = rows_with_keys(f"{relation.quoted} AS s", keys)
+    # The first expression of a column is NULL if the value is.
     null = statements.any_null(column[0] for column in columns)
     return (
         "SELECT size, null_in_class, count(*) FROM"
@@ -39,6 +40,7 @@ def rows_with_keys(
     keys : the expressions that distinguish the values of each column.
     further_columns : SQL of other columns to select, each after a comma.
     """
+    # Plain columns need no subquery.
     if all(len(column) == 1 and column[0].startswith("s.") for column in keys):
         return source, list(keys)
     aliased, columns = [], []
@@ -114,7 +116,7 @@ def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, grouping_key
         f" count(DISTINCT person) AS persons FROM (SELECT {values}, {text} AS value,"
         f" {grouping_key} AS grouping_key, person"
         f" FROM {quote(statements.ENTITIES)} AS s) AS released"
-        f" GROUP BY {aliases}, grouping_key) AS cells"
+        f" GROUP BY {aliases}, grouping_key) AS value_counts"
     )
 
 
@@ -144,7 +146,7 @@ def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text
         f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size FROM"
         f" (SELECT {aliases}, value, count(*) AS size FROM"
         f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {aliases}, value) AS cells"
+        f" GROUP BY {aliases}, value) AS value_counts"
     )
 
 
@@ -161,27 +163,27 @@ def count_homogeneous_classes(
     columns, aliases = _number_expressions(keys)
     value_names = [f"g{index}" for index in range(len(value))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(value, value_names, strict=True))
-    # A class has one cell for each value of the examined column.
-    if_single_value = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
+    if_single_value = "CASE WHEN n_values = 1 THEN {} ELSE 0 END"
     single_classes, single_rows = if_single_value.format("1"), if_single_value.format("size")
     return (
         "SELECT count(*), coalesce(sum(size), 0),"
         f" coalesce(sum({single_classes}), 0), coalesce(sum({single_rows}), 0)"
-        f" FROM (SELECT count(*) AS cells, sum(n) AS size FROM (SELECT {aliases}, count(*) AS n"
+        f" FROM (SELECT count(*) AS n_values, sum(n) AS size FROM (SELECT {aliases}, count(*) AS n"
         f" FROM (SELECT {columns}, {values} FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {aliases}, {', '.join(value_names)}) AS cell GROUP BY {aliases}) AS classes"
+        f" GROUP BY {aliases}, {', '.join(value_names)}) AS value_counts"
+        f" GROUP BY {aliases}) AS classes"
     )
 
 
 def unique_profiles(
     relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], max_rows: int
 ) -> str:
-    """Count the values of a column that several rows share, and those with unique profiles.
+    """Count the groups of rows that share a value of a column, and those with unique profiles.
 
-    A profile is a row's combination of values in other columns; profiles are numbered. The rows
-    that share a value are a group. Two groups of up to four rows agree in row count and in the sum,
-    sum of squares, minimum and maximum of their profile numbers only if their profiles are the
-    same. Larger groups may also agree by chance, and then do not count as unique.
+    A profile is a row's combination of values in other columns; profiles are numbered. Two groups
+    of up to four rows agree in row count and in the sum, sum of squares, minimum and maximum of
+    their profile numbers only if their profiles are the same. Larger groups may also agree by
+    chance, and then do not count as unique.
 
     Parameters
     ----------

@@ -49,16 +49,22 @@ class RulesSession(SessionInterface):
     def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
         """Return the rules of a table, or of all tables, and whether they apply.
 
-        Each row has the table and column of the declaration, the rule as JSON, its time and author,
-        the oids of table and owner, then the current name of that table, the rule's state, whether
-        it applies, whether it was declared for this table, and its rank among the column's rules.
+        Each row has these items:
+
+        - as declared: the name of the table, the column, the rule as JSON, the time, the author,
+          and the oids of the table and of its owner;
+        - now: the name of the table with this oid, the rule's state, whether the rule applies,
+          whether it was declared for this table, and its rank among the rules of the column.
 
         Returns None on databases without roles, where the caller queries the ledger itself.
         """
         return None
 
-    def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
-        """Return the ledger's columns for a new rule's table, and the role that declares it."""
+    def rule_identity_columns(self, source: RelationName) -> dict[str, Any]:
+        """Return ledger columns of a new rule: the oids of the table and its owner, and the author.
+
+        Without oids, these are 0. The author is the role that declares the rule.
+        """
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
 
     def update_rule_oids(self, source: RelationName) -> None:

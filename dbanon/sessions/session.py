@@ -75,7 +75,7 @@ class PersonsSession(SessionInterface):
         Parameters
         ----------
         columns : SQL type and SQL expression of each column that defines a class.
-        person : SQL of a row's person number.
+        person : SQL of the integer that stands for the person of a row.
         source, joins, source_columns : where ``person`` and expressions take values from, as in
             ``insert``.
         further_columns : SQL type and SQL expression of other columns to stage. If there are any,
@@ -100,6 +100,7 @@ class PersonsSession(SessionInterface):
         entity_count = self.recount_staged_entities(keys)
         if not further_columns:
             return entity_count
+        # Classes are numbered from 1, in the order of their values.
         persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
         for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
             persons_per_class[int(number) - 1] = int(persons)
@@ -246,7 +247,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         self._value_tables: list[str] = []
 
     def report_sql(self, sql: str) -> None:
-        """Pass a statement to the caller's SQL callback."""
+        """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
         if self._on_sql is not None:
             self._on_sql(sql)
 
@@ -423,7 +424,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         )
 
     def value_of(self, attribute: Attribute) -> str:
-        """SQL for an attribute's values as its dictionary stores them.
+        """SQL for an attribute's values as the dictionary of ``stage_values`` stores them.
 
         Identifiers are compared as the database compares their type, other values as texts.
         """
@@ -431,7 +432,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
             return self.normalized_sql(attribute, f"s.{quote(attribute.name)}")
         return self.text_of(attribute)
 
-    def kept_value(self, attribute: Attribute) -> str:
+    def retained_value(self, attribute: Attribute) -> str:
         """SQL for a retained column in its released type."""
         return f"s.{quote(attribute.name)}"
 
@@ -447,10 +448,11 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Stage the class of every released record as a random number, if not yet staged.
+        """Stage the class number of every released record, if not yet staged.
 
-        The records are staged in key order, which makes the join with the source fast. Each has a
-        random position, which determines the row order of the release.
+        Class numbers are random (see ``class_numbers``). The records are staged in key order, which
+        makes the join with the source fast. Each has a random position, which determines the row
+        order of the release.
 
         Parameters
         ----------
@@ -484,7 +486,8 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """Return the random number of each class in staging tables, int32 (n_classes,).
 
-        The numbers are drawn once per session.
+        Staging tables use these numbers instead of the partition's labels, whose order would reveal
+        how the classes were found. The numbers are drawn once for each staged partition.
         """
         if self._class_numbers is None:
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)

@@ -18,13 +18,13 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 LABELS = "dbanon_labels"
 # The released values of each class.
 CLASSES = "dbanon_classes"
-# Numbers of row keys that are not a single integer.
+# Row keys that are not a single integer, each with a number that replaces it.
 KEY_MAP = "dbanon_key_map"
 # Retained values that were copied from another database.
 ROWS = "dbanon_rows"
 # The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"
-# Arrays that the client passes to PostgreSQL.
+# Arrays that the client passes to PostgreSQL instead of staging tables.
 ARRAYS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
@@ -32,17 +32,22 @@ RELEASE_PERSONS = "dbanon_release_persons"
 SALT = "dbanon_salt"
 # Rows of files, if the database keeps a chain that reads these files.
 FILE_ROWS = "dbanon_file_rows"
-# The start of the names of dictionaries, one per column.
+# The start of the names of dictionaries: per column, its distinct values with their numbers
+# (codes).
 VALUES = "dbanon_values_"
+# All of these staging tables, except the dictionaries.
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)
 
 
 def value_column(position: int) -> str:
-    """The name of the staging column for the quasi-identifier at this position."""
+    """The name of the staging column for the class value at this position.
+
+    Staging tables of other values use these names, too.
+    """
     return f"v{position}"
 
 
-def kept_column(position: int) -> str:
+def retained_column_name(position: int) -> str:
     """The name of the staging column for the retained column at this position."""
     return f"k{position}"
 
@@ -121,7 +126,12 @@ def distinct_values(relation: RelationName, column: str, text: str, condition: s
 
 
 def count_incomplete(relation: RelationName, not_null_condition: str) -> str:
-    """Count the rows that do not satisfy a condition over the alias s."""
+    """Count the rows that have a NULL in a required column.
+
+    Parameters
+    ----------
+    not_null_condition : SQL over the alias s that is true for rows without such a NULL.
+    """
     return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({not_null_condition})"
 
 
@@ -262,7 +272,7 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condi
     from_rows : FROM clause for the rows.
     value : SQL of the column.
     originals : SQL of other columns.
-    few_condition : SQL aggregate that is true for a group of few persons.
+    few_condition : SQL of an aggregate that is true if a group has rows of few persons.
     """
     single_value_flags = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"

@@ -17,7 +17,7 @@ def storable_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Convert the values of rows to values that a database can store.
 
-    A row begins with its class and position, which retained values follow.
+    A row begins with its class and its position in the release; then follow the retained values.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ Connection = TypeVar("Connection")
 
 
 class Wire(Protocol):
-    """A database driver's connection."""
+    """A connection of a database driver, of which only the socket matters here."""
 
     def fileno(self) -> int:
         """Return the socket's file descriptor."""
@@ -71,6 +71,7 @@ class _CuttableSocket:
             self._timer.start()
 
     def close(self) -> None:
+        """Close the duplicate of the socket, and stop the timer; the driver's own stays open."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -92,7 +93,9 @@ class ThreadConnections:
     def __init__(self) -> None:
         self._sockets: dict[int, _CuttableSocket] = {}
         self._scope_depth = 0
+        # When the run was asked to end; None if it was not.
         self._requested_at: float | None = None
+        # When connections that the block of ``cut_new_connections_after`` opens are cut.
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
         self.is_server_silent = self.is_committed = False
@@ -100,7 +103,7 @@ class ThreadConnections:
 
     @contextlib.contextmanager
     def preliminary_commits(self) -> Iterator[None]:
-        """Let the time limit and interrupts outlast the commits in the block.
+        """Keep the time limit and interrupts in force after the commits in the block.
 
         These commits do not publish the release: they record, for example, what it will spend.
         """

@@ -74,7 +74,10 @@ def count_persons(
     # person_sql is SQL of the person of a row, and joins are the JOINs that it needs.
     if staged_release.is_copied:
         # The staged rows, alias r, have the person after the copied columns.
-        person_sql, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
+        person_sql, joins = (
+            f"r.{statements.retained_column_name(len(draft.job.copied_columns))}",
+            "",
+        )
         columns_to_read = []
     else:
         source = draft.relation

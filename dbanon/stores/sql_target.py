@@ -258,7 +258,7 @@ class SqlTarget:
             if name in draft.job.pseudonyms:
                 attribute = pseudonym_attribute(attribute)
             if is_copied:
-                staging_name = statements.kept_column(retained_names.index(name))
+                staging_name = statements.retained_column_name(retained_names.index(name))
                 sql_type = self.session.type_of(attribute)
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
@@ -267,7 +267,7 @@ class SqlTarget:
                 release_columns.append((name, self.session.type_of(attribute), pseudonym))
             else:
                 release_columns.append(
-                    (name, attribute.sql_type, self.session.kept_value(attribute))
+                    (name, attribute.sql_type, self.session.retained_value(attribute))
                 )
         self._require_names([name for name, _, _ in release_columns])
         return release_columns

@@ -32,7 +32,7 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
     def look(state: ChainState, *args: Any) -> None:
         together: dict[int, set[bytes]] = {}
         for tag, cell in state.session.rows(
-            f"SELECT tag, cell FROM {state.shared_table('chain_member')}"
+            f"SELECT tag, cell FROM {state.ledger_table('chain_member')}"
         ):
             together.setdefault(cell, set()).add(bytes(tag))
         member_sets.extend(map(frozenset, together.values()))

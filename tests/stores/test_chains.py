@@ -179,7 +179,7 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
 
     def damaged(state: chain_cells.ChainState, *args: Any) -> dict[str, int]:
         counted = update(state, *args)
-        frozen = f"(SELECT cell FROM {state.shared_table('chain_cell')} WHERE state = 'held')"
+        frozen = f"(SELECT cell FROM {state.ledger_table('chain_cell')} WHERE state = 'held')"
         last = f"(SELECT max(cell) FROM {state.row_table})"
         state.session.run(
             damage.format(held=frozen, last=last, rows=state.row_table, values=state.value_table)
@@ -290,7 +290,7 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     with pytest.raises(ChainChanged, match="other rules"):
         chained.release(chain=rules)
     database.execute("CREATE TABLE others AS SELECT * FROM people")
-    with pytest.raises(ChainChanged, match="follows"):
+    with pytest.raises(ChainChanged, match="with the entity"):
         chained.release(table="others")
     with pytest.raises(ChainChanged) as refused:
         chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])

@@ -437,7 +437,7 @@ def _describe_table(
         columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
-            [column.decision for column in columns if column.decision is not None],
+            [column.deciding_option for column in columns if column.deciding_option is not None],
         )
         kinds = propose_kinds(request, qi_names, role_proposals.profile)
         output = None

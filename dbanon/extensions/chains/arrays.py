@@ -1,7 +1,8 @@
 """Operations on arrays of person tags: sort them, find members, and sum row codes by cell.
 
-A *tag* is the pseudonym under which a chain stores a person (see ``chain.key``). A *cell* is a
-class of a chain (see ``chain.membership``). A *code* is a hash of the retained columns of a row.
+A *tag* is the pseudonym under which a chain stores a person (see ``key``). A *cell* is a class of a
+chain, and its *members* are the persons in it (see ``membership``). A *row key* identifies a row of
+the source. A *code* is a hash of the columns of a row that are released unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class FetchedPersons:
 
     Parameters
     ----------
-    keys : int64 (n, m), the key of each person's row in the source, ascending.
+    keys : int64 (n, n_key_columns), the key of each person's row in the source, ascending.
     tags : uint64 (n, 2), the two halves of each tag.
     order : int64 (n,), indices that sort the persons by tag.
     retained : the columns released unchanged, which are staged with the persons.
@@ -36,16 +37,16 @@ class FetchedPersons:
     retained: tuple[Attribute, ...]
 
     @property
-    def n_keys(self) -> int:
+    def n_key_columns(self) -> int:
         """The number of columns in a row key."""
         return int(self.keys.shape[1])
 
     def order_by_tag(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices, int64 (c,), that sort rows by tag.
+        """Return the indices, int64 (m,), that sort rows by tag.
 
         Parameters
         ----------
-        keys : int64 (c, m), the keys of the rows.
+        keys : int64 (m, n_key_columns), the keys of the rows.
         """
         # The keys are nearly always those of all persons.
         if np.array_equal(keys, self.keys):
@@ -53,13 +54,13 @@ class FetchedPersons:
         return argsort_tags(self.tags[find_records(self.keys, keys)])
 
     def tags_by_key(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the tags of rows with these keys, uint64 (c, 2).
+        """Return the tags of rows with these keys, uint64 (m, 2).
 
         This is fastest if the keys are those of all rows, in the order of their tags.
 
         Parameters
         ----------
-        keys : int64 (c, m), the keys of the rows.
+        keys : int64 (m, n_key_columns), the keys of the rows.
 
         Raises
         ------
@@ -74,6 +75,7 @@ def argsort_tags(tags: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the indices, int64 (n,), that sort tags, uint64 (n, 2), by their bytes."""
     order = np.argsort(tags[:, 0])
     first_halves = tags[order, 0]
+    # The second halves only matter if two tags have the same first half, which is very rare.
     if (first_halves[1:] == first_halves[:-1]).any():
         order = np.lexsort((tags[:, 1], tags[:, 0]))
     return order
@@ -95,12 +97,13 @@ def find_members(
         return member_of_tag
     member_order = argsort_tags(members)
     first_halves, ordered_tags = members[member_order, 0], tags[order]
+    # The search below compares first halves, so they must be distinct; they nearly always are.
     if (first_halves[1:] == first_halves[:-1]).any():
         index_of_member = {tag: index for index, tag in enumerate(map(tuple, members.tolist()))}
         return np.array(
             [index_of_member.get(tag, -1) for tag in map(tuple, tags.tolist())], np.int64
         )
-    # Look up sorted tags, so that neighbouring lookups are close together in memory.
+    # Look up sorted tags, so that neighboring lookups are close together in memory.
     ranks = np.searchsorted(first_halves, ordered_tags[:, 0])
     nearest_members = member_order[np.minimum(ranks, len(members) - 1)]
     is_match = (members[nearest_members] == ordered_tags).all(axis=1)

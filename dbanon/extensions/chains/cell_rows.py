@@ -3,10 +3,11 @@
 A *cell* is a class of a chain: persons who were admitted together and share released values (see
 ``membership``). Rows and cells are *displayed* if the current release contains them. A cell is
 *frozen*, which means that its displayed rows stay as they are, if its rows in the source would
-violate a privacy model, or would reveal rows of persons who returned (see ``returns``). Models are
-checked only for cells whose members are all in the source and whose rows have changed; the others
-still satisfy them. The database sends only counts of values; it sends the values themselves only
-for models that compare classes with a table.
+violate a privacy model, or would reveal rows of persons who returned (see ``returns``). The state
+of a frozen cell is ``held``, that of other displayed cells ``live``. A cell has *drifted* if some
+of its rows have changed, but fewer than k. Models are checked only for cells whose members are all
+in the source and whose rows have changed; the others still satisfy them. The database sends only
+counts of values; it sends the values themselves only for models that compare classes with a table.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def freeze_failing_cells(
     )
     for model in models:
         index = indices[model.attribute]
-        name = statements.kept_column(index)
+        name = statements.retained_column_name(index)
         if model.compares_with_table:
             if not references:
                 continue  # At the first release there are no cells to check yet.
@@ -78,7 +79,7 @@ def freeze_failing_cells(
             f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
-        failing_cells |= _find_cells_failing(
+        failing_cells |= _find_violating_cells(
             np.array(counts, np.int64).reshape(len(counts), 2), model
         )
     if not failing_cells:
@@ -102,28 +103,30 @@ def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.in
     Parameters
     ----------
     relation : the rows of newcomers in the source.
-    keys : int64 (m, c), the row keys of the newcomers to exclude; m is 0 or at least k.
+    keys : int64 (m, n_key_columns), the row keys of the newcomers to exclude; m is 0 or at least k.
     """
     if not len(keys):
         return
     session, cell, chain_id = state.session, state.last_cell + 1, int(state.chain.chain_id)
+    # Stage the newcomers as one class, so that SQL can select their rows. The positions are not
+    # used.
     labels, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
     session.load_labels(keys, labels, positions, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     session.run(
-        f"INSERT INTO {state.shared_table('chain_cell')} (chain_id, cell, state, since_release)"
-        f" VALUES ({chain_id}, {cell}, 'refused', {int(state.sequence)})"
+        f"INSERT INTO {state.ledger_table('chain_cell')} (chain_id, cell, state, since_release)"
+        f" VALUES ({chain_id}, {cell}, 'refused', {int(state.release_number)})"
     )
     session.run(
-        f"INSERT INTO {state.shared_table('chain_member')} (chain_id, tag, cell, left_at_release)"
-        f" SELECT {chain_id}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
+        f"INSERT INTO {state.ledger_table('chain_member')} (chain_id, tag, cell, left_at_release)"
+        f" SELECT {chain_id}, p.tag, {cell}, {int(state.release_number)} FROM {rows}"
         f" JOIN {state.newcomers_table} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
     # Free the name of this table, since the labels of admitted newcomers are staged next.
     session.run(f"DROP TABLE {quote(statements.LABELS)}")
 
 
-def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
+def _find_violating_cells(value_counts: NDArray[np.int64], model: Model) -> set[int]:
     """Return the cells that violate a model that only uses the frequencies of values.
 
     Parameters
@@ -141,18 +144,19 @@ def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[in
     return set(cells[~model.is_satisfied(counts, table=np.empty(0))].tolist())
 
 
-def row_columns(state: ChainState, n_retained: int) -> list[str]:
+def list_row_columns(state: ChainState, n_retained: int) -> list[str]:
     """Return the names of all columns of the chain's row table.
 
     Parameters
     ----------
     n_retained : the number of retained columns: columns released unchanged.
     """
-    person_columns = PERSON_COLUMNS if state.has_several_rows else ()
-    return ["cell", *person_columns, *map(statements.kept_column, range(n_retained))]
+    person_columns = PERSON_COLUMNS if state.has_several_rows_per_person else ()
+    return ["cell", *person_columns, *map(statements.retained_column_name, range(n_retained))]
 
 
-# SQL condition on NEXT_CELL_STATES, with the alias v: cells that are no longer displayed.
+# SQL condition on NEXT_CELL_STATES, with the alias v: cells that are no longer displayed, because
+# all members have left (gone), or because the cell is withdrawn.
 _NO_LONGER_DISPLAYED = "v.state IN ('gone', 'withdrawn')"
 
 
@@ -166,10 +170,10 @@ def create_state_tables(
     value_types : the SQL types of the released columns whose values the rows of a cell share.
     retained_types : the SQL types of the retained columns.
     """
-    leading_columns = [f"{name} integer" for name in row_columns(state, n_retained=0)]
+    leading_columns = [f"{name} integer" for name in list_row_columns(state, n_retained=0)]
     for table, column_name, first_columns, types in (
         (state.value_table, statements.value_column, ["cell integer"], value_types),
-        (state.row_table, statements.kept_column, leading_columns, retained_types),
+        (state.row_table, statements.retained_column_name, leading_columns, retained_types),
     ):
         columns = [
             f"{column_name(i)} {state.session.declared_type(sql_type)}"
@@ -188,7 +192,7 @@ def freeze_changed_cells(
 
     Returns these counts:
 
-    - ``drifted``: cells with fewer than k changed rows;
+    - ``drifted``: cells with changed rows, but fewer than k;
     - ``changed``: changed rows;
     - ``back``: cells frozen because persons returned;
     - ``unfit``: cells frozen because their new rows would violate a model.
@@ -201,8 +205,11 @@ def freeze_changed_cells(
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
-    n_compared = 1 if state.has_several_rows else len(retained)
-    counts = _stage_changed_cells(state, [statements.kept_column(i) for i in range(n_compared)])
+    # With several rows per person, the only compared column is a digest of a person's rows.
+    n_compared = 1 if state.has_several_rows_per_person else len(retained)
+    counts = _stage_changed_cells(
+        state, [statements.retained_column_name(i) for i in range(n_compared)]
+    )
     counts["back"] = freeze_returned_cells(state, n_compared)
     return counts | {"unfit": freeze_failing_cells(state, retained, models, references)}
 
@@ -227,7 +234,7 @@ def update_displayed_rows(
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
-    names = [statements.kept_column(i) for i in range(len(retained))]
+    names = [statements.retained_column_name(i) for i in range(len(retained))]
     # SQL condition for existing cells that take new rows from the source.
     renewed_condition = ""
     # The rows to insert, as pairs: SQL of a SELECT, and the SQL expressions to order it by.
@@ -235,14 +242,15 @@ def update_displayed_rows(
     if changes != FREEZE:
         changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
         if changes == HOLD:
+            # Cells that have drifted keep their displayed rows.
             changed_cells += f" WHERE d.n_changed >= {int(state.k)}"
         renewed_condition = f"v.state = 'live' AND v.cell IN ({changed_cells}) OR {PARTLY_LEFT}"
     select_cells = f"SELECT v.cell FROM {quote(NEXT_CELL_STATES)} AS v WHERE"
-    columns = ", ".join(row_columns(state, len(retained)))
-    if state.has_several_rows:
-        renewed_cells = f"{select_cells} {renewed_condition}" if renewed_condition else ""
+    columns = ", ".join(list_row_columns(state, len(retained)))
+    if state.has_several_rows_per_person:
+        renewed_cells_query = f"{select_cells} {renewed_condition}" if renewed_condition else ""
         stage_renewed_rows(
-            state, chain_tables, renewed_cells, None if newcomers is None else first_new_cell
+            state, chain_tables, renewed_cells_query, None if newcomers is None else first_new_cell
         )
     elif renewed_condition:
         rows = (
@@ -252,12 +260,14 @@ def update_displayed_rows(
         inserts.append(
             (f"SELECT {columns} FROM {rows}", f"n.cell, {session.random_order_key('n')}")
         )
-    if newcomers is not None and not state.has_several_rows:
-        values = {n: session.kept_value(a) for a, n in zip(retained, names, strict=True)}
+    if newcomers is not None and not state.has_several_rows_per_person:
+        values = {n: session.retained_value(a) for a, n in zip(retained, names, strict=True)}
         source_columns = list(dict.fromkeys(a.name for a in retained))
+        # ``insert_cells`` writes the rows itself if ``ChainState.admit_classes`` has loaded classes
+        # as arrays. Otherwise their labels are staged, and the SQL below joins them.
         row_values = {"cell": f"c.class + {first_new_cell}"} | values
         if not session.insert_cells(
-            state.chain.table(session, "row"), row_values, newcomers, source_columns
+            state.chain.table_name(session, "row"), row_values, newcomers, source_columns
         ):
             rows = statements.released_rows(
                 newcomers.from_clause, newcomers.required_locator.expressions
@@ -268,7 +278,7 @@ def update_displayed_rows(
                 *(f"{sql} AS {n}" for n, sql in values.items()),
             ]
             inserts.append((f"SELECT {', '.join(select_list)} FROM {rows}", "l.class, l.position"))
-    if state.has_several_rows:
+    if state.has_several_rows_per_person:
         new_rows = f"SELECT {columns} FROM {quote(NEW_ROWS)} AS n"
         inserts.append((new_rows, f"n.cell, {session.random_order_key('n')}"))
     deleted_condition = _NO_LONGER_DISPLAYED
@@ -281,7 +291,7 @@ def update_displayed_rows(
         with session.prepare_sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
     if is_large_batch:
-        session.analyze(state.chain.table(session, "row"))
+        session.analyze(state.chain.table_name(session, "row"))
 
 
 def _stage_changed_cells(state: ChainState, names: Sequence[str]) -> dict[str, int]:
@@ -299,11 +309,13 @@ def _stage_changed_cells(state: ChainState, names: Sequence[str]) -> dict[str, i
     old_columns = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new_columns = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
     # Joins the rows with an alias, which replaces {}, to the live cells whose members are all in
-    # the source. Cells with same = 1 are known to be unchanged, so they are left out.
+    # the source. Cells with is_unchanged = 1 are left out.
     join_complete_cells = (
         f"JOIN {quote(NEXT_CELL_STATES)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
-        " AND v.present = v.members AND v.same = 0"
+        " AND v.present = v.members AND v.is_unchanged = 0"
     )
+    # Compare rows as multisets: a row in the source weighs 1, a displayed row -1. If the source has
+    # more rows with certain values than are displayed, the difference is their surplus.
     state.stage(
         CHANGED_CELLS,
         f"SELECT cell, sum(surplus) AS n_changed FROM (SELECT {columns}, sum(weight)"

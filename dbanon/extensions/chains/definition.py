@@ -36,6 +36,9 @@ from dbanon.stores.sql_source import SqlSource
 def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str, Any]:
     """Convert scales, value frequencies and whitenings to JSON values.
 
+    A whitening decorrelates the numbers of records with one pattern of NULLs; ``present`` says
+    which numbers are not NULL in the pattern.
+
     ``reference.distributions_to_plain`` converts the distributions of sensitive columns.
     """
     return {
@@ -75,10 +78,10 @@ def recode_as_first_release(
 ) -> tuple[Microdata, ColumnStatistics]:
     """Convert the codes of records to those of the chain's first release.
 
-    Also returns column statistics for these records: those of the first release, extended by values
-    that are new in the records. Only the frequencies of sensitive values are those of these
-    records. (Models that compare classes with a table use those of the first release; see
-    ``reference``.)
+    Also returns column statistics for the records. They are those of the first release, extended by
+    values that only the records have. Sensitive columns are an exception: their frequencies are
+    counted in the records. (Models that compare classes with a table use the frequencies of the
+    first release instead; see ``reference``.)
 
     Parameters
     ----------
@@ -121,7 +124,8 @@ def recode_as_first_release(
     )
 
 
-# Options that later releases may change, because they affect at most the classes of newcomers.
+# Options that later releases may change, because they affect at most the classes of newcomers:
+# persons who are in no class of the chain yet.
 _CHANGEABLE_OPTIONS = (
     "max_suppression",
     "seed",
@@ -200,8 +204,9 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Relation) -> None:
     """Check that a job reads the chain's source, and that its ``where`` uses no retained column.
 
-    The condition is refused if it contains all words of a retained column's name, or if the
-    database does not accept it with the other columns alone.
+    *Retained columns* (``sensitive`` and ``keep``) are released unchanged. The condition is refused
+    if it contains all words of a retained column's name, or if the database does not accept it with
+    the other columns alone.
 
     Raises
     ------
@@ -213,7 +218,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
     session = source.session
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
         raise ChainChanged(
-            f'Chain {chain.name} follows "{chain.entity}" of {chain.source}.',
+            f'Chain {chain.name} reads {chain.source} with the entity "{chain.entity}".',
             hint=f"Release {chain.source} with `entity={json.dumps(chain.entity)}`, or create"
             " another chain: dbanon chain create.",
         )
@@ -273,8 +278,8 @@ def build_definition(
 def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainColumn]:
     """List the released columns, with their columns in the chain's tables, in the source's order.
 
-    In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell share, and ``k0``,
-    ``k1``, … retained columns.
+    In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell (a class of the
+    chain) share. Retained columns, which are released unchanged, are in ``k0``, ``k1``, ….
     """
     shared = [(column.attribute.name, column.quasi_identifier) for column in release.columns]
     shared += [(name, name) for name in job.by]

@@ -1,7 +1,9 @@
 """Renew, count and inspect the displayed rows of a chain with several rows per person.
 
 Rows are *displayed* if the current release contains them. A *cell* is a class of a chain (see
-``membership``).
+``membership``). A cell is *renewed* if the release takes its rows from the source again.
+
+The constants ``PERSON_NUMBER``, ``TABLE_NUMBER`` and ``N_WITHHELD`` are names of columns.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 def stage_renewed_rows(
     state: ChainState,
     chain_tables: Sequence[ChainTable],
-    renewed_cells: str,
+    renewed_cells_query: str,
     first_new_cell: int | None,
 ) -> None:
     """Stage the rows that new and renewed cells take from the source.
@@ -47,36 +49,36 @@ def stage_renewed_rows(
 
     Parameters
     ----------
-    renewed_cells : SQL query of the existing cells to renew; empty for none.
+    renewed_cells_query : SQL query of the existing cells to renew; empty for none.
     first_new_cell : the number of the first cell of admitted newcomers; None if there are none.
     """
-    session, members = state.session, []
-    if renewed_cells:
-        members.append(
+    session, member_queries = state.session, []
+    if renewed_cells_query:
+        member_queries.append(
             f"SELECT p.person, p.cell FROM {quote(PRESENT_PERSONS)} AS p WHERE p.left_at IS NULL"
-            f" AND p.cell IN ({renewed_cells})"
+            f" AND p.cell IN ({renewed_cells_query})"
         )
     if first_new_cell is not None:
-        members.append(
+        member_queries.append(
             f"SELECT p.person, m.cell FROM {quote(PRESENT_PERSONS)} AS p"
-            f" JOIN {state.shared_table('chain_member')} AS m ON m.tag = p.tag"
+            f" JOIN {state.ledger_table('chain_member')} AS m ON m.tag = p.tag"
             f" WHERE m.{state.chain_condition} AND m.cell >= {int(first_new_cell)}"
         )
     columns = list_state_columns(chain_tables)
     column_list = ", ".join(["cell", *PERSON_COLUMNS, *columns])
-    if not members:
+    if not member_queries:
         state.stage(NEW_ROWS, f"SELECT {column_list} FROM {state.row_table} WHERE 1 = 0")
         return
-    state.stage(RENEWED_PERSONS, " UNION ALL ".join(members))
+    state.stage(RENEWED_PERSONS, " UNION ALL ".join(member_queries))
     state.stage(
         NUMBERED_PERSONS,
         f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.random_order_key('r')})"
         f" AS {PERSON_NUMBER} FROM {quote(RENEWED_PERSONS)} AS r",
     )
-    entry_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))
+    source_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))
     state.stage(
         NEW_ROWS,
-        f"SELECT n.cell, n.{PERSON_NUMBER}, {entry_columns} FROM {quote(NUMBERED_PERSONS)} AS n"
+        f"SELECT n.cell, n.{PERSON_NUMBER}, {source_columns} FROM {quote(NUMBERED_PERSONS)} AS n"
         f" JOIN {quote(SOURCE_ROWS)} AS e ON e.person = n.person",
     )
 
@@ -99,6 +101,7 @@ class DisplayedRowCounts:
 
 def count_displayed_rows(state: ChainState) -> DisplayedRowCounts:
     """Count the displayed rows, and the persons with rows withheld beyond the limit."""
+    # All displayed rows of a person in a table repeat the person's number of withheld rows.
     table_counts = state.session.rows(
         f"SELECT p.{TABLE_NUMBER}, sum(p.n), sum(p.{N_WITHHELD})"
         f" FROM (SELECT cell, {PERSON_NUMBER}, {TABLE_NUMBER},"

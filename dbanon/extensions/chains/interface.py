@@ -60,18 +60,21 @@ def create_chain(
     admit_every : admit newcomers only in every n-th release.
     min_newcomers : minimum number of newcomers to admit; fewer have to wait, for up to ``max_wait``
         releases. If None, 5 k.
-    departures : ``hold`` or ``withdraw``: treatment of a class once some of its persons have left.
-    withdraw_above : withdraw a held class once a larger share of its persons have left.
+    departures : what happens to a class once some of its persons have left. ``hold``: its released
+        rows stay as they are, including those of persons who left. ``withdraw``: no later release
+        contains the class.
+    withdraw_above : with ``hold``, withdraw a class once a larger share of its persons have left.
     max_rows_per_person : maximum number of released rows per person and table; additional rows are
         withheld. None: persons with several rows are refused.
     tables : additional tables with rows of the same persons, which the chain also releases.
     mode : a person's history is what readers see of a person over all releases. ``continue`` makes
         releases in which at least k persons share every history; ``measure`` only counts how many
         do.
-    new_chain_from : a closed chain over the same persons to continue; without it, a second chain
-        over them is refused. ``key`` is the location of its key, ``file:PATH`` or ``env:NAME``,
-        which both chains share. The first release counts the persons whom both chains together
-        expose.
+    new_chain_from : a closed chain over the same persons that the new chain follows; without it, a
+        second chain over them is refused. The first release counts the persons whom both chains
+        together expose, i.e. whose history in both chains fewer than k persons share.
+    key : with ``new_chain_from``, the location of the closed chain's key, which both chains share:
+        ``file:PATH`` or ``env:NAME``.
 
     Raises
     ------
@@ -108,7 +111,7 @@ def create_chain(
         entity,
         rules,
         key_out=key_path,
-        key_of=key,
+        predecessor_key_location=key,
         file_store=file_store,
     )
 

@@ -98,7 +98,7 @@ class MeasuredReleases:
 
 @dataclass(frozen=True)
 class _ReleaseRows:
-    """The rows of a release.
+    """The rows of a release, in one order in all fields.
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ def measure_together(
         if sensitive is None:
             sensitive_by_release = [set(record.report.sensitive) for record in records]
             sensitive = sorted(set.intersection(*sensitive_by_release))
-        row_sets = [_read_rows(session, name, entity, sensitive) for name in releases]
+        rows_by_release = [_read_rows(session, name, entity, sensitive) for name in releases]
     k = min(int(record.report.request.k) for record in records) if k is None else k
-    counts = _count_joint_histories(row_sets, k, sensitive)
+    counts = _count_joint_histories(rows_by_release, k, sensitive)
     return MeasuredReleases(tuple(releases), entity, k, counts)
 
 
@@ -304,16 +304,16 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
 
 
 def _count_joint_histories(
-    row_sets: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
+    rows_by_release: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
 ) -> tuple[JointHistoryCounts, ...]:
     """Count joint histories over the first release, over the first two, and so on.
 
     Parameters
     ----------
-    row_sets : the rows of each release, in order.
+    rows_by_release : the rows of each release, in order.
     """
     index_of_person: dict[str, int] = {}
-    for rows in row_sets:
+    for rows in rows_by_release:
         for person in rows.persons:
             index_of_person.setdefault(person, len(index_of_person))
     # For each person, a number that identifies the joint history over the releases so far.
@@ -322,7 +322,7 @@ def _count_joint_histories(
     # By sensitive column, the possible values of each joint history.
     possible_values: dict[str, list[_PossibleValues]] = {name: [None] for name in sensitive}
     results = []
-    for n_releases, rows in enumerate(row_sets, 1):
+    for n_releases, rows in enumerate(rows_by_release, 1):
         class_sets, classes_of_set = _number_class_sets(rows, index_of_person)
         was_in_release |= class_sets >= 0
         previous_history = history_of_person

@@ -1,13 +1,14 @@
 """Keys of chains: create, read and check them, and compute the tags of persons.
 
 A chain stores persons under tags (pseudonyms), which are computed with a secret key that is not in
-any database. A tag is the first half of the SHA-256 digest of a chain-specific key and the person's
-identifier. Without the key, no one can compute the tag of a person. Because half of the digest is
-missing, length extension attacks do not work (M. Bellare, D. J. Bernstein, S. Tessaro,
-"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier versions use
-a truncated HMAC-SHA256 of the chain's identity and the identifier, which takes a database twice as
-long. The *key check*, a value stored with the chain, verifies the key and shows which kind of tags
-the chain uses.
+any database. A tag is the first half of the SHA-256 digest of a chain-specific key, derived from
+the secret key and the chain's identity (a UUID), and the person's identifier. Without the key, no
+one can compute the tag of a person. Because half of the digest is missing, length extension attacks
+do not work (M. Bellare, D. J. Bernstein, S. Tessaro, "Hash-function based PRFs: AMAC and its
+multi-user security", 2016). Chains of earlier versions use a truncated HMAC-SHA256 of the chain's
+identity and the identifier, which takes a database twice as long. The *key check*, a value stored
+with the chain, verifies the key and shows which kind of tags the chain uses. Next to a key file
+there is a *note*: a file with the number of the last release of each chain that uses the key.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from dbanon.errors import ChainKeyWrong, InsufficientRights, OutputExists
 from dbanon.run.key import KEY_BYTES, key_path
 from dbanon.run.key import read_key as _read_key
 
+# The block size of SHA-256, to which HMAC pads the key.
 _BLOCK_BYTES = 64
+# The messages whose HMACs are the key checks of chains, and of chains of earlier versions.
 _CHECK_MESSAGE, _HMAC_CHECK_MESSAGE = b"dbanon chain 2", b"dbanon chain"
+# The start of the message from which the chain-specific key is derived.
 _TAG_MESSAGE = b"dbanon tags 1\x1f"
 _TAG_BYTES = 16
 
@@ -40,6 +44,7 @@ def read_key(location: str) -> bytes:
     ChainKeyWrong : there is no key, or other accounts may read it. The message does not contain the
         key.
     """
+    # Phrases for the error's hint: how to make a key, and what to do if others can read it.
     how_made = "as dbanon chain create makes them"
     if_exposed = "create another chain"
     return _read_key(location, ChainKeyWrong, how_made, if_exposed)
@@ -52,6 +57,11 @@ def key_exists(location: str) -> bool:
 
 def read_last_published(location: str, identity: str) -> int:
     """Read the number of a chain's last release from the note next to its key file; 0 without one.
+
+    Parameters
+    ----------
+    location : where the key is, as a job names it: ``file:PATH`` or ``env:NAME``.
+    identity : the UUID that identifies the chain.
 
     Raises
     ------
@@ -70,11 +80,17 @@ def read_last_published(location: str, identity: str) -> int:
         ) from None
 
 
-def note_published(location: str, identity: str, sequence: int) -> bool:
+def note_published(location: str, identity: str, release_number: int) -> bool:
     """Record next to the key file that a release counts as published; return False on failure.
 
     From this note, dbanon detects a database restored from a backup, which would use the same
     release numbers again. For a key in the environment there is no file and no note.
+
+    Parameters
+    ----------
+    location : where the key is, as a job names it: ``file:PATH`` or ``env:NAME``.
+    identity : the UUID that identifies the chain.
+    release_number : the number of the release in the chain, from 1.
     """
     path = _note_path(location)
     if path is None:
@@ -87,7 +103,7 @@ def note_published(location: str, identity: str, sequence: int) -> bool:
             fcntl.flock(key, fcntl.LOCK_EX)
             # Keep an unreadable note: it may record releases of other chains.
             last_releases = _read_note(path)
-            last_releases[identity] = max(sequence, last_releases.get(identity, 0))
+            last_releases[identity] = max(release_number, last_releases.get(identity, 0))
             file = os.open(temporary_path, flags, 0o600)
             try:
                 os.write(file, json.dumps(last_releases).encode())
@@ -184,6 +200,7 @@ def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes
     """
     if _verifies(key, _CHECK_MESSAGE, check):
         return _hmac_sha256(key, _TAG_MESSAGE + identity.encode()), b""
+    # HMAC: the inner hash starts with the key XOR 0x36, the outer hash with the key XOR 0x5C.
     padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
     return inner + identity.encode() + b"\x1f", outer

@@ -61,7 +61,8 @@ class DisplayedColumns:
     Parameters
     ----------
     state : the state of the chain after this release.
-    draft : the prepared release of the table; its relation has the types of the columns.
+    draft : the prepared release of the table, not written yet; its relation has the types of the
+        columns.
     columns : the columns of the release.
     table_number : the index of the table among those of the chain.
     cells_have_k_rows : True if each cell has at least k rows of this table. Otherwise columns are
@@ -98,17 +99,17 @@ class DisplayedColumns:
         column_list = ", ".join(
             f"{'v' if column.is_shared else 'r'}.{column.state_column}" for column in self.columns
         )
-        person_column = f", r.{PERSON_NUMBER}" if self.state.has_several_rows else ""
+        person_column = f", r.{PERSON_NUMBER}" if self.state.has_several_rows_per_person else ""
         where_clause = (
             f" WHERE r.{TABLE_NUMBER} = {int(self.table_number)}"
-            if self.state.has_several_rows
+            if self.state.has_several_rows_per_person
             else ""
         )
         query = (
             f"SELECT r.cell{person_column}, {column_list} FROM {self.state.row_table} AS r"
             f" JOIN {self.state.value_table} AS v ON v.cell = r.cell{where_clause}"
         )
-        name = self.state.chain.table(self.state.session, "row")
+        name = self.state.chain.table_name(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
     def _key_expressions(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -120,7 +121,7 @@ class DisplayedColumns:
         keys: list[tuple[str, ...]] = []
         for column in columns:
             table = "value" if column.startswith("v") else "row"
-            relation = self.state.chain.table(self.state.session, table)
+            relation = self.state.chain.table_name(self.state.session, table)
             keys += self.state.session.columns_as_displayed(relation, [column])
         return keys
 
@@ -181,8 +182,9 @@ class DisplayedColumns:
         n = int(n_rows or 0)
         if n < 2:
             return 0.0
-        # The numbers of ordered pairs of rows with the same label, and with the same value; then
-        # the last three arguments of ``_excess_agreement`` for groups by value, and by label.
+        # The totals are the numbers of ordered pairs of rows with the same label, and with the same
+        # value; then the last three arguments of ``_excess_agreement``, first for rows grouped by
+        # value, then for rows grouped by label.
         same_label, same_value, *sums = (float(total or 0.0) for total in totals)
         n_pairs = n * (n - 1.0)
         strength = _excess_agreement(n, same_label / n_pairs, *sums[:3])
@@ -202,7 +204,7 @@ class DisplayedColumns:
         """
         state_column = column.state_column
         session = self.state.session
-        relation = session.find_source(self.state.chain.table(session, "value"))
+        relation = session.find_source(self.state.chain.table_name(session, "value"))
         [value_key] = self._key_expressions([self._state_column(name)])
         rows = f"FROM {self._row_query.quoted} AS s"
         rows += f" WHERE {value_key[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"
@@ -253,10 +255,10 @@ class DisplayedColumns:
         named_parts = ", ".join(f"{key_part} AS c{i}" for i, key_part in enumerate(key_parts))
         columns = ", ".join(f"c{i}" for i in range(len(key_parts)))
         # If persons have several rows, count each person once.
-        person = f", s.cell, s.{PERSON_NUMBER}" if self.state.has_several_rows else ""
+        person = f", s.cell, s.{PERSON_NUMBER}" if self.state.has_several_rows_per_person else ""
         combinations = f"SELECT {named_parts}, count(*) AS n FROM {self._row_query.quoted} AS s"
         combinations += f" GROUP BY {', '.join(key_parts)}{person}"
-        persons = "count(*)" if self.state.has_several_rows else "sum(n)"
+        persons = "count(*)" if self.state.has_several_rows_per_person else "sum(n)"
         query = (
             f"SELECT sum(n) AS n, {persons} AS persons FROM ({combinations}) AS p"
             f" GROUP BY {columns}"
@@ -284,6 +286,7 @@ class DisplayedColumns:
         counts = np.array([[int(value) for value in row] for row in size_counts], np.int64)
         sizes, n_values = counts.reshape(-1, 2).T
         no_matches = np.zeros((len(sizes), 0), np.int64)
+        # The check uses only sizes and counts, so the counts also stand for those of rare values.
         if not may_identify_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
         profile = self._key_expressions([column.state_column for column in self._shared_columns])
@@ -312,6 +315,7 @@ def _excess_agreement(
     if n_grouped * (1.0 - chance) < MIN_COMPARABLE_SHARE * n:
         return 0.0
     excess = agreeing - chance * n_grouped
+    # The root is about the standard deviation of the excess if values and labels are independent.
     if excess < MIN_DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pair_weight):
         return 0.0
     return excess / (n_grouped * (1.0 - chance))
@@ -343,7 +347,7 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
 def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
     """Convert the explained share of the variance to a strength of dependence from 0 to 1.
 
-    The strength is 0 if the share is not above chance, 0.5 if it is ``_MIN_EXPLAINED``, and 1 if
+    The strength is 0 if the share could be due to chance, 0.5 if it is ``_MIN_EXPLAINED``, and 1 if
     all of the variance is explained.
 
     Parameters
@@ -355,15 +359,16 @@ def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
     if n_groups < 2 or n - n_groups < MIN_COMPARABLE_SHARE * n or total <= 0.0:
         return 0.0
     residual = max(1.0 - between / total, 0.0)
+    # Adjust for the number of groups, so that 0 is expected if groups and values are independent.
     explained = 1.0 - residual * (n - 1) / (n - n_groups)
-    chance = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
-    if explained < MIN_DEVIATIONS * chance:
+    chance_deviation = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
+    if explained < MIN_DEVIATIONS * chance_deviation:
         return 0.0
     return max(1.0 - (1.0 - explained) / (2.0 * (1.0 - _MIN_EXPLAINED)), 0.0)
 
 
 def _midpoint(label: str) -> float:
-    """Return the midpoint of the numbers or dates (as days) in a label; NaN if it has none."""
+    """Return the midpoint of the numbers or dates (in days) in a label; NaN if it has neither."""
     ends: list[float] = []
     try:
         ends = [float(date.fromisoformat(day).toordinal()) for day in _DATE.findall(label)]

@@ -100,7 +100,7 @@ class ChainShown:
 
 @dataclass(frozen=True)
 class Measured:
-    """Counts of persons by their history: their classes in all releases of a chain.
+    """Counts of a chain's persons by their history: their classes in all of its releases.
 
     Parameters
     ----------
@@ -147,17 +147,19 @@ def create(
     entity: str,
     rules: ChainRules,
     key_out: Path | None,
-    key_of: str | None = None,
+    predecessor_key_location: str | None = None,
     file_store: Store | None = None,
 ) -> ChainShown:
     """Create a chain and its key; remove the key file if the chain cannot be created.
 
     Parameters
     ----------
-    store : the database that stores the chain.
+    store : the database that stores the chain. It is created if releases read files, and it is a
+        file that does not exist.
     table, entity : the source of the chain, and its column that identifies persons.
     key_out : the file to create for a new key; None to share the key of a closed chain.
-    key_of : the location of the key of the closed chain that this one follows; None for a new key.
+    predecessor_key_location : ``file:PATH`` or ``env:NAME`` of the key of the closed chain that
+        this one follows, and whose key it shares; None for a new key.
     file_store : the store of the files that its releases read; None if they read tables of
         ``store``.
 
@@ -166,7 +168,7 @@ def create(
     ChainSamePersons : there is another chain over the same persons, which this one does not follow.
     """
     require_chain_name(name)
-    shares_key = key_of is not None
+    shares_key = predecessor_key_location is not None
     if (rules.new_chain_from is not None) is not shares_key or (key_out is None) is not shares_key:
         raise InvalidParameter(
             "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
@@ -180,9 +182,9 @@ def create(
             hint="Name the database that its releases go to, and the file as `source`.",
         )
     with ExitStack() as stack:
-        if key_of is not None:
-            require_key_form(key_of)
-            key = read_key(key_of)
+        if predecessor_key_location is not None:
+            require_key_form(predecessor_key_location)
+            key = read_key(predecessor_key_location)
         else:
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
@@ -190,6 +192,7 @@ def create(
         session.require_capability("chains")
         if file_store is None:
             relation = session.find_source(parse_relation(table))
+            # Raises ColumnNotFound if the table lacks the column.
             relation.attribute(entity)
         else:
             relation = stage_entity(session, file_store, table, entity)
@@ -235,6 +238,7 @@ def _describe_withheld(
     ----------
     first_table : the first table of the chain; the rules name the others.
     """
+    # None if a person with several rows is refused.
     messages, max_rows = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
     further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
@@ -300,11 +304,11 @@ def measure(store: Store, name: str, key: str) -> Measured:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
-        history_counts = recount.count_histories(_chain_state(session, chain))
+        history_counts = recount.count_histories(_state_after_last_release(session, chain))
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
-            releases=chain.sequence,
+            releases=chain.n_releases,
             k=k,
             persons=recount.count_persons(history_counts),
             histories=sum(history_counts.values()),
@@ -342,7 +346,9 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         # Withdraw with the next release: the last one still displayed these persons. Their history
         # must differ from that of persons who left with the last release.
-        state = replace(_chain_state(session, chain), sequence=chain.sequence + 1)
+        state = replace(
+            _state_after_last_release(session, chain), release_number=chain.n_releases + 1
+        )
         return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
@@ -373,14 +379,14 @@ def _describe_release(release: Mapping[str, Any]) -> str:
     )
 
 
-def _chain_state(session: Session, chain: ChainRecord) -> ChainState:
+def _state_after_last_release(session: Session, chain: ChainRecord) -> ChainState:
     """The state of a chain after its last release."""
-    return ChainState(session, chain, chain.sequence, chain.k or 0)
+    return ChainState(session, chain, chain.n_releases, chain.k or 0)
 
 
 def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
     """Summarize a chain and some of its releases for display."""
-    state = "closed" if chain.closed_at else "open" if chain.sequence else "new"
+    state = "closed" if chain.closed_at else "open" if chain.n_releases else "new"
     return ChainShown(
         name=chain.name,
         source=chain.source,
@@ -388,7 +394,7 @@ def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = 
         state=state,
         rules=chain.rules.to_plain(),
         k=chain.k,
-        sequence=chain.sequence,
+        sequence=chain.n_releases,
         created_at=chain.created_at,
         created_by=chain.created_by,
         releases=tuple(releases),

@@ -2,8 +2,10 @@
 
 A *cell* is a class of a chain: persons who were admitted by the same release and share released
 values, which never change. The persons are its *members*. A cell is *displayed* if the current
-release contains it. *Retained columns* are released unchanged, a value for each row. This module
-does not use their values, except a hash that shows whether the rows of a cell have changed.
+release contains it. *Newcomers* are persons in the source who are not members yet. A *tag* is the
+keyed hash of a person's identifier, under which the chain stores the person. *Retained columns* are
+released unchanged, a value for each row. This module does not use their values, except a hash that
+shows whether the rows of a cell have changed.
 """
 
 from __future__ import annotations
@@ -35,12 +37,15 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
-# Equal to ``rows_per_person.TABLE_NUMBER``; importing that would be cyclic.
+# Column of the row table: the number of the source table among those of the chain. Equal to
+# ``rows_per_person.TABLE_NUMBER``, whose import would be cyclic.
 _TABLE_NUMBER = "part"
-# The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
+# The states of cells that were ever displayed. The rows of a live cell may be updated from the
+# source. A held cell is frozen: it keeps its displayed rows. A cell is gone once all members have
+# left. A withdrawn cell is never displayed again, although members may remain in the source.
 CELL_STATES = ("live", "held", "gone", "withdrawn")
 # SQL condition on NEXT_CELL_STATES, with the alias v: live cells that a group of members leaves
-# with this release.
+# with this release. ``members`` and ``present`` count all members, and those in the source.
 PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
 
 
@@ -52,7 +57,7 @@ class ChainState:
     ----------
     session : a session on the chain's database, in the transaction.
     chain : the record of the chain.
-    sequence : the number of the release that is being made.
+    release_number : the number of the release that is being made, from 1.
     k : the k of the chain.
     fetched_persons : the persons in the source, if they were fetched into this process. Then only
         newcomers, returned persons and members of cells that may change are staged in the database.
@@ -61,11 +66,11 @@ class ChainState:
 
     session: Session
     chain: ChainRecord
-    sequence: int
+    release_number: int
     k: int
     fetched_persons: FetchedPersons | None = None
 
-    def shared_table(self, table: str) -> str:
+    def ledger_table(self, table: str) -> str:
         """The quoted name of a ledger table that all chains share."""
         return self.session.ledger_name(table).quoted
 
@@ -77,11 +82,11 @@ class ChainState:
     @property
     def row_table(self) -> str:
         """The quoted name of the chain's table of displayed rows."""
-        return self.chain.table(self.session, "row").quoted
+        return self.chain.table_name(self.session, "row").quoted
 
     @property
-    def has_several_rows(self) -> bool:
-        """Whether persons may have several rows, or none in one of several tables."""
+    def has_several_rows_per_person(self) -> bool:
+        """True if a person may have several rows, or none in some of the chain's tables."""
         return self.chain.rules.max_rows_per_person is not None
 
     @property
@@ -90,17 +95,18 @@ class ChainState:
 
         Its columns are the cell, and the retained columns or a digest of the person's rows.
         """
-        return quote(DISPLAYED_PERSONS) if self.has_several_rows else self.row_table
+        return quote(DISPLAYED_PERSONS) if self.has_several_rows_per_person else self.row_table
 
     @property
     def value_table(self) -> str:
         """The quoted name of the chain's table of released values, one row per cell."""
-        return self.chain.table(self.session, "value").quoted
+        return self.chain.table_name(self.session, "value").quoted
 
     def stage(self, name: str, query: str, kind: str = "TABLE") -> None:
         """Stage the result of a query as a temporary table, or as a view if ``kind`` is VIEW."""
         suffix = self.session.staging_suffix if kind == "TABLE" else ""
         self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
+        # PostgreSQL, which alone has a suffix here, collects no statistics on temporary tables.
         if suffix:
             self.session.run(f"ANALYZE {quote(name)}")
 
@@ -108,10 +114,11 @@ class ChainState:
 
     def stage_newcomers(self) -> str:
         """Stage the newcomers; return the SQL condition that selects their rows in the source."""
+        # Only fetched persons are staged together with their row keys.
         keys = (
             []
             if self.fetched_persons is None
-            else [f"key{i}" for i in range(self.fetched_persons.n_keys)]
+            else [f"key{i}" for i in range(self.fetched_persons.n_key_columns)]
         )
         columns = ", ".join(["person", "tag", *keys])
         self.stage(NEWCOMERS, f"SELECT {columns} FROM {quote(PRESENT_PERSONS)} WHERE cell IS NULL")
@@ -120,14 +127,15 @@ class ChainState:
     @property
     def newcomers_table(self) -> str:
         """The quoted staging table of newcomers; at the first release, that of all persons."""
-        return quote(NEWCOMERS if self.sequence > 1 else PRESENT_PERSONS)
+        return quote(NEWCOMERS if self.release_number > 1 else PRESENT_PERSONS)
 
     def order_by_tag(
         self, relation: Relation, microdata: Microdata
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the indices that sort records by tag, and the waiting times of their persons.
 
-        Both are int64 (n,). Waiting times are numbers of releases, in the order of the tags.
+        Both are int64 (n,). A waiting time is the number of releases for which the person has
+        waited to be admitted. Waiting times are in the order of the tags.
         Records must not be processed in storage order: the way ties are broken, and the last digits
         of means, would reveal which rows were moved by an UPDATE.
 
@@ -135,16 +143,17 @@ class ChainState:
         ----------
         relation : the relation that the records were read from.
         """
-        if self.fetched_persons is not None and self.sequence == 1:
+        if self.fetched_persons is not None and self.release_number == 1:
             order = self.fetched_persons.order_by_tag(microdata.keys)
             return order, np.zeros(len(order), np.int64)
-        sequence = int(self.sequence)
-        waiting_time = f"{sequence} - coalesce(w.since_release, {sequence})"
+        release_number = int(self.release_number)
+        waiting_time = f"{release_number} - coalesce(w.since_release, {release_number})"
+        # %s stands for the condition that joins the newcomers with the rows of the source, if any.
         newcomers = (
-            f"{self.newcomers_table} AS p%s LEFT JOIN {self.shared_table('chain_waiting')} AS w"
+            f"{self.newcomers_table} AS p%s LEFT JOIN {self.ledger_table('chain_waiting')} AS w"
             f" ON w.{self.chain_condition} AND w.tag = p.tag"
         )
-        if self.has_several_rows:
+        if self.has_several_rows_per_person:
             # Persons are numbered by tag and have one record each.
             rows = self.session.rows(f"SELECT {waiting_time} FROM {newcomers % ''} ORDER BY p.tag")
             waiting_times = np.array(rows, np.int64).reshape(-1)
@@ -155,10 +164,11 @@ class ChainState:
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             key_condition = f" ON {' AND '.join(key_conditions)}"
-        with self.session.prepare_sorting() if self.sequence == 1 else nullcontext():
+        with self.session.prepare_sorting() if self.release_number == 1 else nullcontext():
             ordered_keys = self.session.keys_in_order(
                 relation, f"JOIN {newcomers % key_condition}", waiting_time, "p.tag"
             )
+        # The last column holds the waiting times.
         return find_records(microdata.keys, ordered_keys[:, :-1]), ordered_keys[:, -1]
 
     # -- cells ------------------------------------------------------------------------------------
@@ -172,7 +182,8 @@ class ChainState:
 
         Parameters
         ----------
-        sealed_cells : SQL query of the distinct cells that no group may leave, from ``returns``.
+        sealed_cells : SQL query of the distinct *sealed* cells, which no group may leave because a
+            member was absent and has returned; from ``returns.build_sealed_cells_query``.
         groups_may_leave : True if k persons may leave a cell when at least k stay. It is False for
             jobs with privacy models: after persons have left, their values are gone, so the models
             could not be checked.
@@ -180,10 +191,12 @@ class ChainState:
         """
         rules, k = self.chain.rules, int(self.k)
         n_left = "(c.members - c.present)"
+        # The first condition that is true decides. If none is, the cell is held.
         cases = ["WHEN c.present = c.members THEN 'live'", "WHEN c.present = 0 THEN 'gone'"]
         join_sealed = ""
         if rules.changes == SHOW and groups_may_leave:
-            # If fewer than k could leave, comparing the releases would reveal their rows.
+            # Only with ``show`` do the rows of members who leave disappear, while others stay. If
+            # fewer than k could leave, comparing the releases would reveal their rows.
             cases.append(
                 f"WHEN {n_left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'"
             )
@@ -194,15 +207,16 @@ class ChainState:
             cases.append(
                 f"WHEN {n_left} > {float(rules.withdraw_above)!r} * c.members THEN 'withdrawn'"
             )
-        has_cell_counts = self.fetched_persons is not None and self.sequence > 1
+        has_cell_counts = self.fetched_persons is not None and self.release_number > 1
         cell_counts = (
             f"SELECT * FROM {quote(CELL_COUNTS)}"
             if has_cell_counts
             else self._count_cells_query(n_staged_columns)
         )
         next_states = (
-            f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
-            f" AS state FROM ({cell_counts}) AS c{join_sealed}"
+            f"SELECT c.cell, c.members, c.present, c.is_unchanged,"
+            f" CASE {' '.join(cases)} ELSE 'held' END AS state"
+            f" FROM ({cell_counts}) AS c{join_sealed}"
         )
         with nullcontext() if has_cell_counts else self.session.prepare_sorting():
             self.stage(NEXT_CELL_STATES, next_states)
@@ -210,25 +224,28 @@ class ChainState:
     def _count_cells_query(self, n_staged_columns: int) -> str:
         """Build a query of the displayed cells and their counts.
 
-        Its columns are ``cell``; ``members``; ``present``, the number of members in the source; and
-        ``same``: 1 if the rows are known to be unchanged, otherwise 0.
+        The query has the columns ``cell``; ``members``, the number of members; ``present``, the
+        number of members in the source; and ``is_unchanged``: 1 if the rows in the source are known
+        to equal the displayed ones, otherwise 0.
 
         Parameters
         ----------
         n_staged_columns : the number of retained columns that are staged with the persons.
         """
-        hash_sum, same = "", "1" if not n_staged_columns else "0"
-        names = [statements.kept_column(i) for i in range(n_staged_columns)]
+        # Without staged columns, rows are not compared: no displayed row can change.
+        hash_sum, is_unchanged = "", "1" if not n_staged_columns else "0"
+        names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
         row_hash = (
-            self.session.row_hash(self.chain.table(self.session, "row"), names)
-            if n_staged_columns and not self.has_several_rows
+            self.session.row_hash(self.chain.table_name(self.session, "row"), names)
+            if n_staged_columns and not self.has_several_rows_per_person
             else None
         )
         if row_hash is not None:
             hash_sum = f", sum({row_hash}) AS total"
-            same = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
+            is_unchanged = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
         return (
-            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same FROM"
+            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present,"
+            f" {is_unchanged} AS is_unchanged FROM"
             # A displayed cell has one row for each member.
             f" (SELECT s.cell, count(*) AS members{hash_sum} FROM {self.displayed_table} AS s"
             " GROUP BY s.cell) AS m LEFT JOIN"
@@ -257,8 +274,8 @@ class ChainState:
     def write_decided_states(self) -> None:
         """Write the staged states of cells, and the departures of members, into the chain."""
         session, next_states = self.session, quote(NEXT_CELL_STATES)
-        member, cell = self.shared_table("chain_member"), self.shared_table("chain_cell")
-        set_left = f"UPDATE {member} AS m SET left_at_release = {int(self.sequence)}"
+        member, cell = self.ledger_table("chain_member"), self.ledger_table("chain_cell")
+        set_left = f"UPDATE {member} AS m SET left_at_release = {int(self.release_number)}"
         in_cells = f"WHERE m.{self.chain_condition} AND m.left_at_release IS NULL AND m.cell IN"
         no_longer_displayed = "v.state IN ('gone', 'withdrawn')"
         # Most releases have no such cells; checking first avoids a scan of all members.
@@ -281,7 +298,7 @@ class ChainState:
                 f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT_PERSONS)} AS p WHERE p.tag = m.tag)"
             )
         session.run(
-            f"UPDATE {cell} AS c SET state = v.state, since_release = {int(self.sequence)}"
+            f"UPDATE {cell} AS c SET state = v.state, since_release = {int(self.release_number)}"
             f" FROM {next_states} AS v WHERE c.{self.chain_condition} AND c.cell = v.cell"
             " AND c.state <> v.state"
         )
@@ -290,7 +307,7 @@ class ChainState:
     def last_cell(self) -> int:
         """The number of the chain's last cell; 0 if it has none."""
         [(last_cell,)] = self.session.rows(
-            f"SELECT coalesce(max(cell), 0) FROM {self.shared_table('chain_cell')}"
+            f"SELECT coalesce(max(cell), 0) FROM {self.ledger_table('chain_cell')}"
             f" WHERE {self.chain_condition}"
         )
         return int(last_cell)
@@ -311,15 +328,19 @@ class ChainState:
         relation : the rows of newcomers.
         microdata, partition : the admitted records and their classes.
         columns : the released columns of the classes, with their types in this database.
-        by : the columns of the strata.
+        by : the columns that form the strata; each class has a single value of them.
         is_large_batch : True if the state grows so much that it needs new planner statistics.
         """
         session, first_new_cell = self.session, self.last_cell + 1
         # At the first release, all fetched persons are newcomers, so members are written as arrays.
-        fetched_persons = self.fetched_persons if self.sequence == 1 else None
+        fetched_persons = self.fetched_persons if self.release_number == 1 else None
+        # ``load_cells`` passes the classes as arrays, and returns False if the session cannot.
+        # Then, and if strata must be read from the source, SQL needs a staging table of labels
+        # instead.
         if fetched_persons is None or by or not session.load_cells(relation, microdata, partition):
             session.stage_labels(microdata, partition, relation.required_locator.types)
         session.stage_classes(partition, columns)
+        # A released column takes several staging columns if it has parts, such as two bounds.
         n_parts, expressions = 0, []
         for column in columns:
             expressions.append(session.released_expression(n_parts, column))
@@ -332,7 +353,7 @@ class ChainState:
         if by:
             # All rows of a class have the same strata.
             source, distinct = f"{rows} JOIN {classes} AS c ON c.class = l.class", "DISTINCT "
-            expressions += [session.kept_value(attribute) for attribute in by]
+            expressions += [session.retained_value(attribute) for attribute in by]
         session.run(
             f"INSERT INTO {self.value_table} (cell, {', '.join(value_columns)})"
             f" SELECT {distinct}c.class + {first_new_cell}, {', '.join(expressions)} FROM {source}"
@@ -345,7 +366,7 @@ class ChainState:
             # Without new statistics, planners assume empty tables, and use nested loops.
             for table in ("chain_member", "chain_cell"):
                 session.analyze(session.ledger_name(table))
-            session.analyze(self.chain.table(session, "value"))
+            session.analyze(self.chain.table_name(session, "value"))
         return first_new_cell
 
     def _insert_members(self, rows: str, first_new_cell: int, is_large_batch: bool) -> None:
@@ -358,13 +379,13 @@ class ChainState:
         """
         session, chain_id = self.session, int(self.chain.chain_id)
         session.run(
-            f"INSERT INTO {self.shared_table('chain_cell')} (chain_id, cell, state, since_release)"
-            f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.sequence)}"
+            f"INSERT INTO {self.ledger_table('chain_cell')} (chain_id, cell, state, since_release)"
+            f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.release_number)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
         with session.prepare_sorting() if is_large_batch else nullcontext():
             session.run(
-                f"INSERT INTO {self.shared_table('chain_member')} (chain_id, tag, cell)"
+                f"INSERT INTO {self.ledger_table('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain_id}, p.tag, l.class + {first_new_cell} FROM {rows}"
                 f" JOIN {self.newcomers_table} AS p ON p.person = s.{quote(self.chain.entity)}"
                 # Insert in index order, which takes less than half the time.
@@ -381,7 +402,10 @@ class ChainState:
         """Store cells and members from arrays."""
         session, chain_id = self.session, int(self.chain.chain_id)
         cells = np.arange(partition.n_classes) + first_new_cell
-        states, since_release = np.full(len(cells), b"live"), np.full(len(cells), self.sequence)
+        states, since_release = (
+            np.full(len(cells), b"live"),
+            np.full(len(cells), self.release_number),
+        )
         session.append(
             session.ledger_name("chain_cell"),
             [
@@ -391,7 +415,8 @@ class ChainState:
                 ("since_release", "integer", since_release),
             ],
         )
-        # Records are in the order of their tags, which is that of the index.
+        # Records are in the order of their tags, which is that of the index. Cells have the random
+        # numbers under which ``stage_classes`` has staged the classes.
         cell_of_member = (
             session.class_numbers(partition)[partition.labels].astype(np.int64) + first_new_cell
         )
@@ -405,11 +430,11 @@ class ChainState:
         )
 
     @property
-    def cell_counts(self) -> dict[str, int]:
+    def n_cells_by_state(self) -> dict[str, int]:
         """The number of cells in each state after this release."""
         counts = dict(
             self.session.rows(
-                f"SELECT state, count(*) FROM {self.shared_table('chain_cell')}"
+                f"SELECT state, count(*) FROM {self.ledger_table('chain_cell')}"
                 f" WHERE {self.chain_condition} GROUP BY state"
             )
         )
@@ -422,7 +447,7 @@ class ChainState:
         ----------
         tags : the tags of the persons. Persons who are not displayed are ignored.
         """
-        session, member = self.session, self.shared_table("chain_member")
+        session, member = self.session, self.ledger_table("chain_member")
         session.run(
             statements.create_staging(
                 PERSON_TAGS, [("tag", session.bytes_type)], session.staging_suffix
@@ -435,6 +460,7 @@ class ChainState:
             f" JOIN {quote(PERSON_TAGS)} AS t ON t.tag = m.tag"
             f" WHERE m.{self.chain_condition} AND m.left_at_release IS NULL GROUP BY m.cell",
         )
+        # ``write_decided_states`` reads this table if a group leaves a cell; here none does.
         self.stage(PRESENT_PERSONS, f"SELECT tag FROM {quote(PERSON_TAGS)}")
         [(n_cells,)] = session.rows(f"SELECT count(*) FROM {quote(NEXT_CELL_STATES)}")
         if n_cells:
@@ -445,19 +471,21 @@ class ChainState:
             )
         return int(n_cells)
 
-    def from_in_random_order(self, table_number: int = 0) -> str:
-        """Build the SQL from FROM on that reads the rows of a release in random order.
+    def shuffled_rows_sql(self, table_number: int = 0) -> str:
+        """Build the FROM, WHERE and ORDER BY clauses that read the rows of a release shuffled.
 
-        The row table has the alias r in it, and the value table the alias v.
+        The row table has the alias r, and the value table the alias v.
 
         Parameters
         ----------
         table_number : the index of the table among those of the chain.
         """
         from_clause, random_order = self.session.shuffled_join_sql(
-            self.row_table, self.chain.table(self.session, "value")
+            self.row_table, self.chain.table_name(self.session, "value")
         )
         where_clause = (
-            f" WHERE r.{_TABLE_NUMBER} = {int(table_number)}" if self.has_several_rows else ""
+            f" WHERE r.{_TABLE_NUMBER} = {int(table_number)}"
+            if self.has_several_rows_per_person
+            else ""
         )
         return f"FROM {from_clause}{where_clause} ORDER BY {random_order}"

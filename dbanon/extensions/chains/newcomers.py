@@ -1,6 +1,7 @@
 """Newcomers of a chain: decide who waits and who is excluded, and cluster the others.
 
-Newcomers are persons in the source who are not members of a cell yet.
+Newcomers are persons in the source who are not members of a *cell* yet, which is a class that the
+chain keeps in all later releases. To *admit* newcomers means to release them, as new cells.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class NewcomerClasses:
     clustering : the classes of the admitted records.
     column_statistics : those of the first release, extended by new values; None if this is
         the first release.
-    excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
+    excluded_keys : int64 (m, n_key_columns), the keys of the rows of persons whom privacy models
+        exclude permanently.
     typical_class_loss : at the first release, the typical loss of its classes, from
         ``compute_typical_loss``; None at later releases.
     """
@@ -66,7 +68,7 @@ class NewcomerClasses:
 
 def admits_newcomers(state: ChainState) -> bool:
     """Whether this release admits newcomers at all."""
-    return (state.sequence - 1) % state.chain.rules.admit_every == 0
+    return (state.release_number - 1) % state.chain.rules.admit_every == 0
 
 
 def select_classes(
@@ -117,8 +119,10 @@ def classify_newcomers(
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
-    times decide who waits. A person whom a privacy model excludes is never clustered again:
-    otherwise sensitive values would influence which persons share a class.
+    times decide who waits; only then are the models enforced. When persons have to wait or are
+    excluded, the others are recoded again, so that hierarchies and statistics contain no values
+    that only the former have. A person whom a privacy model excludes is never
+    clustered again: otherwise sensitive values would influence which persons share a class.
 
     Raises
     ------
@@ -139,7 +143,7 @@ def classify_newcomers(
         records = _select_admissible(microdata, class_size if admits_newcomers(state) else None)
         if not len(records) and is_first:
             raise _too_few_newcomers_error(chain.name, n_newcomers, class_size)
-        candidates, waiting_times = _take_records(microdata, records), waiting_times[records]
+        candidates, waiting_times = _take_unless_all(microdata, records), waiting_times[records]
     nobody_admitted = NewcomerClasses(
         microdata=take_records(microdata, records[:0]),
         policy=policy,
@@ -175,7 +179,7 @@ def classify_newcomers(
             definition.read_typical_class_loss(chain),
         )
         records = np.flatnonzero(is_admitted[classes.labels])
-        candidates = _take_records(candidates, records)
+        candidates = _take_unless_all(candidates, records)
         clustering = restrict_clustering(clustering, records)
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
@@ -308,8 +312,8 @@ def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np
     return np.sort(np.concatenate([np.empty(0, np.int64), *groups_of_records]))
 
 
-def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """Take some records of the microdata; return it unchanged if these are all of its records."""
+def _take_unless_all(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    """Take some records of the microdata, or return the same object if these are all records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 

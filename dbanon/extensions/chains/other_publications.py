@@ -1,4 +1,4 @@
-"""Find other publications with the persons of a chain, which its guarantee does not cover.
+"""Find other publications with the persons of a chain, which the chain's guarantee ignores.
 
 These are releases of the same source outside of any chain, and other chains with the same persons.
 Only publications that the same database records can be found.
@@ -76,12 +76,13 @@ def describe_shared_persons(
     relation, entity : the source of the new chain, and its column that identifies persons.
     """
     messages = []
-    followed = chain_state.find_chain(session, name).rules.new_chain_from
+    predecessor_name = chain_state.find_chain(session, name).rules.new_chain_from
     identifier = session.text_of(relation.attribute(entity))
     for chain in chain_state.list_chains(session):
-        if chain.name in (name, followed):
+        if chain.name in (name, predecessor_name):
             continue
-        if not chain.sequence and chain.closed_at is not None:
+        # A chain that was closed before its first release has published nothing.
+        if not chain.n_releases and chain.closed_at is not None:
             continue
         label = f"chain {chain.name} ({chain.source})"
         try:

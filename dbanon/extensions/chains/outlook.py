@@ -1,5 +1,8 @@
 """Preview the next release of a chain: arrivals, departures and the states of classes.
 
+The states are those of ``membership.CELL_STATES``. *Members* are the persons whom an earlier
+release has admitted to a class of the chain.
+
 Only temporary tables are written. Small counts are not hidden, because the caller can read the
 source anyway.
 """
@@ -25,7 +28,7 @@ from dbanon.extensions.chains.rows_per_person import (
     refuse_models_with_several_rows,
     stage_source,
 )
-from dbanon.extensions.chains.staging import stage_job
+from dbanon.extensions.chains.staging import stage_job_rows
 from dbanon.extensions.chains.state import ChainRecord
 from dbanon.extensions.chains.tables import build_source, describe_tables, find_chain_tables
 from dbanon.extensions.chains.waiting_newcomers import find_longest_wait
@@ -86,7 +89,7 @@ class PlannedChain(ChainShown):
 
     Parameters
     ----------
-    coming : the preview; None if there is none.
+    coming : the preview of the next release; None if there is none.
     """
 
     coming: NextRelease | None = None
@@ -96,7 +99,7 @@ class PlannedChain(ChainShown):
         return [*super().pairs(), *(self.coming.pairs() if self.coming is not None else [])]
 
 
-def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource:
+def open_chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource:
     """Return the source that the next release of a job's chain reads.
 
     Parameters
@@ -111,7 +114,8 @@ def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource
     """
     assert job.chain is not None
     if not job_source.session.is_persistent:
-        stage_job(session, job_source, job, lambda: nullcontext(job_source.session))
+        # The session on the file stays open here, so it can also try conditions.
+        stage_job_rows(session, job_source, job, lambda: nullcontext(job_source.session))
     else:
         session = job_source.session
     return build_source(session, chain_state.find_chain(session, job.chain.name).rules)
@@ -142,8 +146,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
         definition.require_same(
             chain, definition.describe_job(job, planned) | describe_tables(chain_tables)
         )
-    history = chain_state.list_releases(session, chain)
-    summary = summarize_chain(chain, history)
+    summary = summarize_chain(chain, chain_state.list_releases(session, chain))
     summary_fields: dict[str, Any] = {
         chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
@@ -163,7 +166,7 @@ def _count_next_release(
 ) -> NextRelease:
     """Tag the persons in the source and count what the next release would change."""
     assert job.chain is not None
-    state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
+    state = ChainState(session, chain, chain.n_releases + 1, int(job.policy.k))
     hash_prefixes = chain.hash_prefixes(key)
     presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
     if not job.chain.accept_turnover:
@@ -172,7 +175,7 @@ def _count_next_release(
         )
     only_measures = chain.rules.mode == MEASURE
     return NextRelease(
-        sequence=state.sequence,
+        sequence=state.release_number,
         came=presence.n_newcomers,
         left=presence.n_absent,
         returned=presence.n_returned,

@@ -1,9 +1,10 @@
 """Count joint histories over a chain and its predecessor, the closed chain that it follows.
 
 A *joint history* is the sequence of a person's classes and absences in all releases of both chains.
-Both chains have the same key, but a person's tag (pseudonym) differs between them. Only the
-identifier shows which two tags belong to the same person, so only persons in the source can be
-matched.
+A person's *tag* is the keyed hash of the identifier, under which a chain stores the person. Both
+chains have the same key, but the tags of a person differ, because a chain's identity is hashed,
+too. Only the identifier shows which two tags belong to the same person, so only persons in the
+source can be matched.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def require_no_other_chain(
         if chain.closed_at is None:
             raise ChainSamePersons(
                 f"Chain {chain.name} cannot be followed: it is still open.",
-                detail=f'It follows "{chain.entity}" of {chain.source}.',
+                detail=f'Its persons are identified by "{chain.entity}" of {chain.source}.',
                 hint=f"Close it first: dbanon chain close URL {shlex.quote(chain.name)}",
             )
     source, tables = str(relation.name), {str(relation.name), *rules.tables}
@@ -51,7 +52,8 @@ def require_no_other_chain(
         for chain in chain_state.list_chains(session)
         if tables & {chain.source, *chain.rules.tables}
         and chain.name not in (name, *predecessors)
-        and (chain.sequence or chain.closed_at is None)
+        # A chain that was closed before its first release has published nothing.
+        and (chain.n_releases or chain.closed_at is None)
     ]
     if existing:
         raise ChainSamePersons(
@@ -83,9 +85,10 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
     key : the key of both chains.
     """
     session, predecessor = state.session, _find_predecessor(state)
+    # From here on, ``keyed_tag`` computes tags as the predecessor stores them.
     session.stage_other_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
-    tag, member = session.keyed_tag(session.text_of(entity)), state.shared_table("chain_member")
+    tag, member = session.keyed_tag(session.text_of(entity)), state.ledger_table("chain_member")
     predecessor_members = quote(PREDECESSOR_MEMBERS)
     in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
     with session.prepare_tagging():
@@ -96,7 +99,8 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
             f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT_PERSONS)} AS p) AS s"
             f"{session.compute_once_clause}) AS t ON t.tag = m.tag WHERE m.{in_predecessor}",
         )
-    # Persons of this chain, and persons of the predecessor only.
+    # A joint history is a cell and the release of departure in each chain. Group the members of
+    # this chain by joint history, and those members of the predecessor who are not in this chain.
     size_counts = session.rows(
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("
         "SELECT b.cell AS c1, b.left_at AS l1, n.cell AS c2, n.left_at_release AS l2"

@@ -1,4 +1,8 @@
-"""Stage one record for each newcomer of a chain with several rows per person."""
+"""Stage one record for each newcomer of a chain with several rows per person.
+
+Newcomers are persons in the source who are in no class of the chain yet. A *tag* is the keyed hash
+of a person's identifier (see ``key``).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
 if TYPE_CHECKING:
     from dbanon.extensions.chains.membership import ChainState
 
-# Name of the column that numbers staged rows.
+# Column that numbers rows: first those of a person in a table, then the newcomers.
 _ORDINAL = "dbanon_ordinal"
 
 
@@ -27,7 +31,7 @@ def stage_newcomer_records(
 ) -> Relation:
     """Stage one row for each newcomer, and return the relation that reads these rows.
 
-    The key of a row is the rank of the newcomer by tag, from 1.
+    The row key of a newcomer is the newcomer's rank when all newcomers are sorted by tag, from 1.
 
     Parameters
     ----------
@@ -100,7 +104,12 @@ def _require_same_type(chain_tables: Sequence[ChainTable], name: str) -> None:
 
 
 def _require_single_value(state: ChainState, chain_tables: Sequence[ChainTable], name: str) -> None:
-    """Check that no newcomer has two values of the column ``name`` in these tables."""
+    """Check that no newcomer has two values of the column ``name``; NULL counts as a value.
+
+    Parameters
+    ----------
+    chain_tables : the tables that have the column.
+    """
     session = state.session
     values = " UNION ALL ".join(
         f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"

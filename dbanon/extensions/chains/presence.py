@@ -1,6 +1,9 @@
 """Match the persons in the source of a chain with the members of its cells, by tag.
 
-A person's *tag* is the pseudonym under which the chain stores the person (see ``key``).
+A person's *tag* is the pseudonym under which the chain stores the person (see ``key``). A *cell* is
+a class of the chain, and its *members* are the persons who were admitted to it (see
+``membership``). In staging tables, ``left_at`` is the number of the release at which a member left
+the cell; NULL for members who have not left.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ def stage_persons(
 
     Parameters
     ----------
-    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
+    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
+        have one hash (see ``key.hash_prefixes``).
     retained : the columns released unchanged, which are staged with the persons.
 
     Raises
@@ -65,10 +69,10 @@ def stage_persons(
     session.stage_key(*hash_prefixes)
     column = f"s.{quote(entity.name)}"
     tag = session.keyed_tag(session.text_of(entity))
-    names = [statements.kept_column(i) for i in range(len(retained))]
+    names = [statements.retained_column_name(i) for i in range(len(retained))]
     columns = [f"{column} AS person", f"{tag} AS tag"]
     columns += [
-        f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
+        f"{session.retained_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
     ]
     stage_tagged_persons(
         state, f"SELECT {', '.join(columns)} FROM {relation.relation_to_read.quoted} AS s", names
@@ -90,7 +94,7 @@ def stage_tagged_persons(state: ChainState, persons: str, names: Sequence[str]) 
     session = state.session
     members = (
         "SELECT tag, cell, left_at_release AS left_at"
-        f" FROM {state.shared_table('chain_member')} WHERE {state.chain_condition}"
+        f" FROM {state.ledger_table('chain_member')} WHERE {state.chain_condition}"
     )
     with session.prepare_tagging():
         for table_kind, name, query in session.person_staging_queries(
@@ -111,12 +115,12 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
     session, present = state.session, quote(PRESENT_PERSONS)
     # Members have distinct tags, so count DISTINCT only over the other persons.
     [(n_members,)] = session.rows(
-        f"SELECT count(*) FROM {state.shared_table('chain_member')}"
+        f"SELECT count(*) FROM {state.ledger_table('chain_member')}"
         f" WHERE {state.chain_condition} AND left_at_release IS NULL"
     )
     [(n_absent,)] = session.rows(f"SELECT count(*) FROM {quote(ABSENT_MEMBERS)}")
     other_tags = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
-    n_rows, n_with_person, n_tags, n_newcomers, n_departed = session.rows(
+    n_rows, n_with_person, n_tags, n_newcomers, n_former_members = session.rows(
         f"SELECT count(*), count(person), count(DISTINCT {other_tags}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
@@ -129,8 +133,8 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
         n_tags,
         lambda: _count_rows_per_person(state),
     )
-    n_returned = count_returned(state) if n_departed else 0
-    n_displayed = int(n_rows) - int(n_newcomers) - int(n_departed)
+    n_returned = count_returned(state) if n_former_members else 0
+    n_displayed = int(n_rows) - int(n_newcomers) - int(n_former_members)
     return PresenceCounts(
         n_persons=int(n_rows),
         n_newcomers=int(n_newcomers),
@@ -142,9 +146,11 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
 
 def count_returned(state: ChainState) -> int:
     """Count the staged persons who came back after a release without them."""
+    # Members of withdrawn cells, and persons excluded by models (in refused cells), never return:
+    # their cells have ended, whether or not they are in the source.
     [(n_returned,)] = state.session.rows(
         f"SELECT count(*) FROM {quote(PRESENT_PERSONS)} AS p"
-        f" JOIN {state.shared_table('chain_cell')} AS c"
+        f" JOIN {state.ledger_table('chain_cell')} AS c"
         f" ON c.{state.chain_condition} AND c.cell = p.cell"
         " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
     )
@@ -222,7 +228,9 @@ def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
 
 
 def require_no_turnover(state: ChainState, presence: PresenceCounts, n_absent_before: int) -> None:
-    """Check that the persons in the source do not suggest that identifiers are written differently.
+    """Check that identifiers do not seem to be written in another form than at earlier releases.
+
+    In another form, everyone would look like a newcomer.
 
     Parameters
     ----------

@@ -2,10 +2,13 @@
 
 This is faster than ``presence`` on databases that export arrays cheaply. These arrays are fetched:
 
-- for each person in the source: the row key, the tag, and a *code*, by which rows can be compared:
-  a hash of the columns released unchanged (*retained* columns) and of a secret in the database;
+- for each person in the source: the row key, the tag (keyed hash of the identifier), and a *code*,
+  by which rows can be compared: a hash of the columns released unchanged (*retained* columns) and
+  of a secret in the database;
 - for each member: the tag and the cell, which is a class of the chain (see ``membership``);
-- for each row of the current release: the cell and the code.
+- for each *displayed* row, which means a row of the last release: the cell and the code.
+
+The *locator* of a relation holds the SQL expressions and the types of the row key's columns.
 
 Then the counts per cell are loaded into the database, and those persons that later statements need:
 newcomers, returned persons, and members of cells that may change. ``membership`` and ``returns``
@@ -56,10 +59,11 @@ def stage_unadmitted(
 
     Parameters
     ----------
-    admitted_keys : int64 (c, m), the row keys of the admitted persons.
+    admitted_keys : int64 (m, n_key_columns), the row keys of the admitted persons.
     """
     persons = state.fetched_persons
     assert persons is not None
+    # Usually all persons are admitted, and no keys must be looked up.
     is_unadmitted = np.full(len(persons.keys), len(admitted_keys) < len(persons.keys))
     if is_unadmitted.any():
         is_unadmitted[find_records(persons.keys, admitted_keys)] = False
@@ -105,7 +109,8 @@ def match_persons(
 
     Parameters
     ----------
-    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
+    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
+        have one hash (see ``key.hash_prefixes``).
     retained : the columns released unchanged, which are staged with the persons.
     memory_limit : bytes that matching may take in this process; None for no limit.
 
@@ -115,16 +120,18 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     is_first = state.chain.definition is None
+    # These cases need SQL: chains that only measure, row keys that a key map numbers, persons with
+    # several rows, and first releases of chains that also look up the members of a predecessor.
     if not session.supports_arrays or rules.mode == MEASURE or locator.key_map_columns:
         return None
-    if state.has_several_rows or (is_first and rules.new_chain_from is not None):
+    if state.has_several_rows_per_person or (is_first and rules.new_chain_from is not None):
         return None
     # Row keys are not checked here, so they must be known to be unique, or be the entity.
     if locator.columns_to_check not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
         # All members are fetched, including those who have left.
-        members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
+        members = f"{state.ledger_table('chain_member')} AS m WHERE m.{state.chain_condition}"
         from_clauses = [f"{relation.relation_to_read.quoted} AS s", members]
         max_rows = max(
             session.rows(f"SELECT count(*) FROM {from_clause}")[0][0]
@@ -140,20 +147,22 @@ def match_persons(
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     # A row without a person gets the tag 0.
-    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
-    names = [statements.kept_column(i) for i in range(len(retained))]
-    values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)]
+    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.no_person_tag}) AS tag"
+    names = [statements.retained_column_name(i) for i in range(len(retained))]
+    values = [
+        f"{session.retained_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
+    ]
     columns = [(f"s.key{i}", sql_type) for i, sql_type in enumerate(locator.types)] + [
         ("s.tag", "bytea")
     ]
-    # SQL of the code of the retained columns.
-    code = None
+    # The code of the retained columns; None if displayed rows are not compared.
+    code_sql = None
     if retained and not is_first:
-        row_hash = session.row_hash(state.chain.table(session, "row"), names)
+        row_hash = session.row_hash(state.chain.table_name(session, "row"), names)
         assert row_hash is not None
-        code = session.hash_with_secret(row_hash)
-        columns.append((code, "bigint"))
-    select_list = ", ".join([*keys, tag, *(values if code else [])])
+        code_sql = session.hash_with_secret(row_hash)
+        columns.append((code_sql, "bigint"))
+    select_list = ", ".join([*keys, tag, *(values if code_sql else [])])
     with session.prepare_tagging():
         arrays = session.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s) AS s"
@@ -171,7 +180,7 @@ def match_persons(
         return persons, PresenceCounts(
             n_persons=n_persons, n_newcomers=n_persons, n_returned=0, n_members=0, n_absent=0
         )
-    return persons, _match_members(state, relation, persons, code, codes)
+    return persons, _match_members(state, relation, persons, code_sql, codes)
 
 
 def _sort_order_by_key(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
@@ -205,26 +214,26 @@ def _match_members(
     state: ChainState,
     relation: Relation,
     persons: FetchedPersons,
-    code: str | None,
+    code_sql: str | None,
     codes: Sequence[NDArray[np.int64]],
 ) -> PresenceCounts:
     """Match persons with members, load the counts per cell, and stage the persons needed later.
 
     Parameters
     ----------
-    code : SQL of the code of a row; None if rows are not compared.
+    code_sql : SQL of the code of a row; None if rows are not compared.
     codes : one array, the code of each person's row, int64 (n,); empty if rows are not compared.
     """
     session = state.session
+    # A departure is the number of the release at which a member left; 0 if the member has not left.
     member_tags, member_cells, departures = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
-        f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}",
+        f"{state.ledger_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
     member_indices = find_members(member_tags, persons.tags, persons.order)
     is_member = member_indices >= 0
     cell_of_person = np.where(is_member, member_cells[member_indices], 0)
     left_at = np.where(is_member, departures[member_indices], 0)
-    # A departure is the number of the release at which a member left; 0 if the member has not left.
     has_not_left = departures == 0
     n_members = int(has_not_left.sum())
     # Members who have not left are absent unless they match a person in the source.
@@ -232,13 +241,13 @@ def _match_members(
     is_absent[member_indices[is_member]] = False
     session.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
     is_present = is_member & (left_at == 0)
-    cell_columns = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
+    cell_columns = [("s.cell", "integer"), *([(code_sql, "bigint")] if code_sql else [])]
     displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
     n_cells = int(max(member_cells.max(initial=0), displayed_cells.max(initial=0))) + 1
     sizes = np.bincount(displayed_cells, minlength=n_cells)
     n_present = np.bincount(cell_of_person[is_present], minlength=n_cells)
     is_unchanged = np.ones(n_cells, np.bool_)
-    if code:
+    if code_sql:
         is_unchanged = sum_codes(
             cell_of_person[is_present], codes[0][is_present], n_cells
         ) == sum_codes(displayed_cells, displayed_codes[0], n_cells)
@@ -247,7 +256,7 @@ def _match_members(
         "cell": nonempty,
         "members": sizes[nonempty],
         "present": n_present[nonempty],
-        "same": is_unchanged[nonempty],
+        "is_unchanged": is_unchanged[nonempty],
     }
     session.load(CELL_COUNTS, [(name, "integer", values) for name, values in cell_counts.items()])
     # A cell may change if all members are present and rows have changed, or if at least k members
@@ -277,10 +286,11 @@ def _stage_persons(
     cells: NDArray[np.int64],
     left_at: NDArray[np.int64],
 ) -> None:
-    """Stage some of the fetched persons.
+    """Stage some of the fetched persons, with their identifiers and rows from the source.
 
     Parameters
     ----------
+    persons : the n fetched persons.
     is_selected : bool (n,), True for the persons to stage.
     cells : int64 (s,), the cell of each selected person; 0 for persons without a cell.
     left_at : int64 (s,), the number of the release at which each selected person left the cell; 0
@@ -300,9 +310,9 @@ def _stage_persons(
             ("left_at", "integer", left_at),
         ],
     )
-    names = [statements.kept_column(i) for i in range(len(persons.retained))]
+    names = [statements.retained_column_name(i) for i in range(len(persons.retained))]
     values = "".join(
-        f", {session.kept_value(a)} AS {name}"
+        f", {session.retained_value(a)} AS {name}"
         for a, name in zip(persons.retained, names, strict=True)
     )
     join_condition = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))

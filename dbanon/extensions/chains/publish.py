@@ -20,7 +20,7 @@ from dbanon.extensions.chains.tables import (
     build_source,
     columns_of_table,
     plan_table,
-    recount_joined,
+    recount_across_tables,
 )
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
@@ -71,6 +71,7 @@ def publish_tables(
 
     Parameters
     ----------
+    update : the new state of the chain, which the chain's database stores already.
     chain_reader : a session on the chain's database.
     release_writer : a session on the database of the releases; the same session if that is the
         chain's database.
@@ -79,9 +80,10 @@ def publish_tables(
     ------
     SourceChanged : the chain has had another release since the update.
     """
+    # If another session reads the chain than the one that updated it, the update is committed.
     state = replace(update.state, session=chain_reader)
     if chain_reader is not update.state.session and (
-        chain_state.find_chain(chain_reader, state.chain.name).sequence != state.sequence
+        chain_state.find_chain(chain_reader, state.chain.name).n_releases != state.release_number
     ):
         raise SourceChanged(
             f"Another release of chain {state.chain.name} was made in the meantime. This one counts"
@@ -92,7 +94,7 @@ def publish_tables(
     outside_releases: dict[str, str] = {}
     for source in (state.chain.source, *state.chain.rules.tables):
         outside_releases |= find_releases_outside(sessions, source)
-    other_releases, written_relations = [], []
+    further_releases, written_relations = [], []
     for chain_table in update.chain_tables[1:]:
         table_update = _update_for_table(update, chain_table)
 
@@ -106,24 +108,24 @@ def publish_tables(
             table_update, state, release_writer, clock, add_table_summary, chain_table.number
         )
         written_relations.append(relation)
-        other_releases.append({"output": report.output, "rows": report.rows_out})
+        further_releases.append({"output": report.output, "rows": report.rows_out})
 
     def add_summary(relation: RelationName, report: Report) -> Report:
         """Check the tables together, and add the chain's summary to the report of the first one."""
         n_combinations = None
         if (
-            other_releases
+            further_releases
             and chain_reader is release_writer
             and update.state.session is chain_reader
         ):
-            n_combinations = require_joined_histories(update, state, [relation, *written_relations])
-        return add_chain_summary(update, outside_releases, report, other_releases, n_combinations)
+            n_combinations = require_k_across_tables(update, state, [relation, *written_relations])
+        return add_chain_summary(update, outside_releases, report, further_releases, n_combinations)
 
     _, report = _publish_table(
         update, state, release_writer, clock, add_summary, table_number=0, export=export
     )
     if chain_reader is release_writer:
-        chain_state.confirm_release(chain_reader, state.chain, state.sequence)
+        chain_state.confirm_release(chain_reader, state.chain, state.release_number)
     return report
 
 
@@ -142,7 +144,7 @@ def _update_for_table(update: ChainUpdate, chain_table: ChainTable) -> ChainUpda
     )
 
 
-def require_joined_histories(
+def require_k_across_tables(
     update: ChainUpdate, state: ChainState, released_tables: Sequence[RelationName]
 ) -> int:
     """Check that joining the tables singles out no person; return the number of combinations.
@@ -156,7 +158,7 @@ def require_joined_histories(
     RecountFailed : a combination of values in one of the tables is shared by fewer than k persons.
     """
     shared = [(column.name, column.state_column) for column in update.columns if column.is_shared]
-    n_combinations, n_below_k = recount_joined(state, released_tables, shared)
+    n_combinations, n_below_k = recount_across_tables(state, released_tables, shared)
     update.guarantee.require_chain_counts(
         replace(update.chain_counts, joined_combinations_below_k=n_below_k)
     )
@@ -180,9 +182,10 @@ def _publish_table(
     table_number : the index of the table among those of the chain.
     """
     chain_counts, chain_reader, job = update.chain_counts, state.session, update.planned.job
-    is_same_transaction = chain_reader is update.state.session
+    # Staging tables last as long as the session that made the update.
+    histories_are_staged = chain_reader is update.state.session
     target: ChainTarget | MeasuringChainTarget = ChainTarget(
-        release_writer, state, update.columns, chain_counts, is_same_transaction, table_number
+        release_writer, state, update.columns, chain_counts, histories_are_staged, table_number
     )
     if update.guarantee.only_measured:
         target = MeasuringChainTarget(release_writer, chain_counts)
@@ -192,6 +195,7 @@ def _publish_table(
 
     def check(staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
         """Check the counts of the written release; raises the errors of the chain's guarantee."""
+        # With `nulls="category"`, NULL is a value like others, so rows with NULL are expected.
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = ExpectedRelease(chain_counts.persons, n_null_rows, planned.sensitive)
         if chain_counts.rows is None:
@@ -240,7 +244,7 @@ def _find_linking_columns(
     staged_release: StagedSqlRelease,
     table_number: int,
 ) -> tuple[LinkingColumn, ...]:
-    """Return findings on columns by which the members of a class can be distinguished.
+    """Return findings on columns by which readers could tell the members of a class apart.
 
     They are computed here only for chains that only measure. For other chains, ``advance_chain``
     has computed them from the displayed rows.

@@ -62,9 +62,12 @@ def compute_class_losses(
     recoding, partition = find_recoding(str(policy.recoding)), partition_of(clustering)
     if not partition.n_classes:
         return np.empty(0)
+    # "sse" measures squared deviations of numbers, "iloss" the loss of labels and ranges.
     if recoding.measure == "sse":
         return _mean_squared_deviations(microdata, column_statistics, partition)
     settings = policy.settings
+    # With the option ``contract``, classes are released with what their members have in common, so
+    # the levels that the method chose do not apply.
     if not policy.options.get("contract"):
         settings = replace(settings, chosen_levels=clustering.levels)
     columns = recoding.run(
@@ -105,8 +108,11 @@ def _mean_distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, 0 to 1, float64 (n_classes,)."""
-    spelled_columns = [column.replace_ranks_with_values() for column in columns]
-    pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, column_statistics)
+    # Distances are between values; recodings may have stored ranks instead.
+    columns_with_values = [column.replace_ranks_with_values() for column in columns]
+    pairs = pairs_of(
+        microdata, partition, columns_with_values, policy.hierarchies, column_statistics
+    )
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:
         for chunk in pairs.chunks():

@@ -2,7 +2,9 @@
 
 The recount does not use the data that were staged to make the release, except the tags (keyed
 hashes) of members who are absent from the source. A *cell* is a class of a chain (see
-``membership``), and rows are *displayed* if the release contains them.
+``membership``), and its *members* are the persons who were admitted to it. Rows are *displayed* if
+the release contains them. A *history* is a cell together with the release at which a person left
+it, if any: this is all that the releases show of a person's membership.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
-from dbanon.extensions.chains.cell_rows import row_columns
+from dbanon.extensions.chains.cell_rows import list_row_columns
 from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.extensions.chains.state import ChainColumn
@@ -41,17 +43,15 @@ from dbanon.stores.sql_target import SqlTarget
 _TOLERANCE = 1e-9
 
 
-def count_histories(state: ChainState, are_staged: bool = False) -> dict[int, int]:
+def count_histories(state: ChainState, histories_are_staged: bool = False) -> dict[int, int]:
     """Return how many histories exactly n persons share, by n.
-
-    A history is a cell together with the release at which a person left it, if any.
 
     Parameters
     ----------
-    are_staged : True if ``stage_histories`` has staged the histories.
+    histories_are_staged : True if ``stage_histories`` has staged the histories.
     """
     rows = state.session.rows(
-        f"SELECT size, count(*) FROM {_histories_source(state, are_staged)} AS histories"
+        f"SELECT size, count(*) FROM {_history_sizes_sql(state, histories_are_staged)} AS histories"
         " GROUP BY size"
     )
     return {int(n_persons): int(n_histories) for n_persons, n_histories in rows}
@@ -60,21 +60,21 @@ def count_histories(state: ChainState, are_staged: bool = False) -> dict[int, in
 def stage_histories(state: ChainState) -> None:
     """Stage the number of persons who share each history."""
     with state.session.prepare_sorting():
-        state.stage(HISTORY_SIZES, _histories_query(state))
+        state.stage(HISTORY_SIZES, _history_sizes_query(state))
 
 
-def _histories_source(state: ChainState, are_staged: bool) -> str:
+def _history_sizes_sql(state: ChainState, histories_are_staged: bool) -> str:
     """Build SQL for a FROM clause: one row per history, with the number of persons who share it."""
-    return quote(HISTORY_SIZES) if are_staged else f"({_histories_query(state)})"
+    return quote(HISTORY_SIZES) if histories_are_staged else f"({_history_sizes_query(state)})"
 
 
-def _histories_query(state: ChainState) -> str:
+def _history_sizes_query(state: ChainState) -> str:
     """Build a query of ``cell``, ``left_at`` and ``size`` (number of persons) of each history."""
     return state.session.count_pairs_sql(
         "cell",
         "left_at_release",
         "left_at",
-        f"{state.shared_table('chain_member')} WHERE {state.chain_condition}",
+        f"{state.ledger_table('chain_member')} WHERE {state.chain_condition}",
     )
 
 
@@ -123,7 +123,7 @@ def count_persons_in_frozen_cells(state: ChainState) -> int:
     """
     [(n_persons,)] = state.session.rows(
         f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORY_SIZES)} AS h"
-        f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
+        f" JOIN {state.ledger_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = h.cell AND c.state = 'held' WHERE h.left_at IS NULL"
     )
     return int(n_persons)
@@ -135,15 +135,17 @@ def count_mismatched_cells(state: ChainState) -> int:
     If persons may have several rows, numbers of persons are compared instead of rows, and persons
     with too many rows are added to the count. Requires ``stage_histories``.
     """
-    # By cell: ``persons`` counts its members, ``written`` the persons with written rows, and
-    # ``valued`` those of them whose cell has released values.
+    # By cell: ``persons`` counts its members, ``written`` the persons with written rows. ``valued``
+    # equals ``written`` if the value table has the cell's released values; otherwise it is 0.
     members = (
         "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
-        f" FROM {quote(HISTORY_SIZES)} AS h JOIN {state.shared_table('chain_cell')} AS c"
+        f" FROM {quote(HISTORY_SIZES)} AS h JOIN {state.ledger_table('chain_cell')} AS c"
         f" ON c.{state.chain_condition} AND c.cell = h.cell AND c.state IN ('live', 'held')"
         " WHERE h.left_at IS NULL"
     )
-    persons = f"count(DISTINCT {PERSON_NUMBER})" if state.has_several_rows else "count(*)"
+    persons = (
+        f"count(DISTINCT {PERSON_NUMBER})" if state.has_several_rows_per_person else "count(*)"
+    )
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
@@ -155,15 +157,15 @@ def count_mismatched_cells(state: ChainState) -> int:
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
             " AS mismatched"
         )
-    if not state.has_several_rows:
+    if not state.has_several_rows_per_person:
         return int(n_mismatched)
     max_rows = int(state.chain.rules.max_rows_per_person or 0)
-    [(n_above,)] = state.session.rows(
+    [(n_over_limit,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
         f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
         f" HAVING count(*) > {max_rows}) AS above"
     )
-    return int(n_mismatched) + int(n_above)
+    return int(n_mismatched) + int(n_over_limit)
 
 
 def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:
@@ -178,7 +180,7 @@ def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:
     with state.session.prepare_lookup():
         state.stage(
             CELLS_WITH_ABSENT,
-            f"SELECT m.cell, count(*) AS size FROM {state.shared_table('chain_member')} AS m"
+            f"SELECT m.cell, count(*) AS size FROM {state.ledger_table('chain_member')} AS m"
             f" WHERE m.{state.chain_condition} AND m.left_at_release IS NULL"
             f" AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p) GROUP BY m.cell",
         )
@@ -195,7 +197,7 @@ def count_rewritten_rows(state: ChainState, n_retained: int) -> int:
     ----------
     n_retained : the number of retained columns: columns released unchanged.
     """
-    columns = _row_columns(state, n_retained)
+    columns = _row_column_list(state, n_retained)
     current_rows = _rows_of_cells_with_absent(state, n_retained)
     [(n_changed,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
@@ -210,24 +212,24 @@ def _rows_of_cells_with_absent(state: ChainState, n_retained: int) -> str:
     """Build a query of the displayed rows of cells with absent persons."""
     cells_with_absent = f"SELECT a.cell FROM {quote(CELLS_WITH_ABSENT)} AS a"
     return (
-        f"SELECT {_row_columns(state, n_retained)} FROM {state.row_table}"
+        f"SELECT {_row_column_list(state, n_retained)} FROM {state.row_table}"
         f" WHERE cell IN ({cells_with_absent})"
     )
 
 
-def _row_columns(state: ChainState, n_retained: int) -> str:
+def _row_column_list(state: ChainState, n_retained: int) -> str:
     """The columns of the row table, separated by commas."""
-    return ", ".join(row_columns(state, n_retained))
+    return ", ".join(list_row_columns(state, n_retained))
 
 
 def recount_combinations(
     state: ChainState,
     release: RelationName,
     columns: Sequence[tuple[str, str]],
-    are_staged: bool = False,
+    histories_are_staged: bool = False,
     table_number: int = 0,
 ) -> tuple[Recount, int]:
-    """Recount the rows by combination of released values; also count the mismatched combinations.
+    """Count the combinations of released values by their number of rows; count mismatches, too.
 
     A combination is mismatched if it has more or fewer rows in the release than in the chain's
     state.
@@ -237,17 +239,18 @@ def recount_combinations(
     release : the written relation, in the same database.
     columns : the columns whose values the rows of a cell share, as pairs: the name in the release,
         and the column of the chain's value table.
-    are_staged : True if ``stage_histories`` has staged the histories.
+    histories_are_staged : True if ``stage_histories`` has staged the histories.
     table_number : the index of the table among those of the chain.
     """
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     state_columns = ", ".join(column for _, column in columns)
     names = quote_list(name for name, _ in columns)
     expected_rows = (
-        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, are_staged)}"
-        f" AS h JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
+        f"SELECT {values}, 0 AS written, h.size AS n"
+        f" FROM {_history_sizes_sql(state, histories_are_staged)} AS h"
+        f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
-    if state.has_several_rows:
+    if state.has_several_rows_per_person:
         expected_rows = (
             f"SELECT {values}, 0 AS written, 1 AS n FROM {state.row_table} AS r"
             f" JOIN {state.value_table} AS v ON v.cell = r.cell"
@@ -302,27 +305,30 @@ def count_failing_cells(
     names, n_failing = [attribute.name for attribute in retained], 0
     for model in (model for model in models if not model.compares_with_table):
         index = names.index(model.attribute)
-        value = state.session.comparison_value(retained[index], statements.kept_column(index))
+        value = state.session.comparison_value(
+            retained[index], statements.retained_column_name(index)
+        )
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
             " AS value_rank FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
             f" (SELECT s.cell, {value} AS value FROM {state.row_table} AS s) AS t"
             " GROUP BY t.cell, t.value) AS c"
         )
-        [(n_broken,)] = state.session.rows(
+        [(n_violating,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT v.cell FROM ({counts}) AS v GROUP BY v.cell"
-            f" HAVING NOT ({_satisfies_model(state.session, model)})) AS broken"
+            f" HAVING NOT ({_model_condition_sql(state.session, model)})) AS broken"
         )
-        n_failing += int(n_broken)
+        n_failing += int(n_violating)
     return n_failing
 
 
-def _satisfies_model(session: Session, model: Model) -> str:
+def _model_condition_sql(session: Session, model: Model) -> str:
     """Build the SQL condition that a cell satisfies a model.
 
     The condition aggregates the distinct values of the cell, which have the alias v: ``v.size`` is
     the number of rows with the value, and ``v.value_rank`` the rank of the value, 1 for the most
-    frequent. A small tolerance allows for rounding errors if the level is reached exactly.
+    frequent. A small tolerance allows for rounding errors if the level is reached exactly. The
+    level of ``entropy_l`` is the smallest allowed exponential of the entropy.
     """
     if model.kind == "distinct_l":
         return f"count(*) >= {model.level - _TOLERANCE!r}"
@@ -350,19 +356,19 @@ class ChainTarget(SqlTarget):
     state : the state of the chain, on a session on its database.
     released_columns : the columns of the release.
     chain_counts : the counts of the chain after this release.
-    is_same_transaction : True if the transaction that writes the release has also counted
-        ``chain_counts``, so that the histories are still staged.
+    histories_are_staged : True if the histories are still staged, because the transaction that
+        writes the release has also counted ``chain_counts``.
     table_number : the index of the table among those of the chain.
     """
 
     state: ChainState
     released_columns: tuple[ChainColumn, ...]
     chain_counts: ChainCounts
-    is_same_transaction: bool
+    histories_are_staged: bool
     table_number: int = 0
 
     @property
-    def _is_local(self) -> bool:
+    def _is_same_session(self) -> bool:
         """True if the release is written by the same session that reads the state."""
         return self.state.session is self.session
 
@@ -372,12 +378,13 @@ class ChainTarget(SqlTarget):
         session.make_schema(output.name)
         attributes = self._typed_columns()
         columns = [
-            (a.name, a.sql_type if self._is_local else session.type_of(a), "") for a in attributes
+            (a.name, a.sql_type if self._is_same_session else session.type_of(a), "")
+            for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, names_and_types, output.release_id)
-        staged_release = StagedSqlRelease(draft, tuple(columns), not self._is_local)
-        if self._is_local:
+        staged_release = StagedSqlRelease(draft, tuple(columns), not self._is_same_session)
+        if self._is_same_session:
             state_columns = ", ".join(
                 f"{'v' if column.is_shared else 'r'}.{column.state_column}"
                 for column in self.released_columns
@@ -385,16 +392,16 @@ class ChainTarget(SqlTarget):
             names = ", ".join(quote(column.name) for column in self.released_columns)
             session.run(
                 f"INSERT INTO {output.staging_name.quoted} ({names}) SELECT {state_columns}"
-                f" {self.state.from_in_random_order(self.table_number)}"
+                f" {self.state.shuffled_rows_sql(self.table_number)}"
             )
         else:
             session.load_rows(attributes, self._read_in_random_order(attributes))
-            # The rows were loaded with their shared values, so no class has values of its own: all
-            # rows belong to class 0, for which a partition of one record is enough.
+            # ``insert`` joins the loaded rows with the staging table of classes. These rows already
+            # contain the values that a class shares, so they are all in class 0, without values.
             single_class = Partition(np.zeros(1, np.int32))
             session.stage_classes(single_class, [])
             expressions = {
-                a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
+                a.name: f"r.{statements.retained_column_name(i)}" for i, a in enumerate(attributes)
             }
             session.insert(output.staging_name, expressions, source=None)
             if self.table_number:
@@ -413,17 +420,18 @@ class ChainTarget(SqlTarget):
     ) -> Counts:
         """Recount the release, and add the counts of the chain to the result.
 
-        If the chain is in the same database, the written rows are also compared with its state.
+        If one session reads the chain and writes the release, the written rows are also compared
+        with the state of the chain.
         """
         chain_counts = self.chain_counts
-        if self._is_local:
-            column_of = {column.name: column.state_column for column in self.released_columns}
-            shared = [(name, column_of[name]) for name in requests.columns]
+        if self._is_same_session:
+            state_column_of = {column.name: column.state_column for column in self.released_columns}
+            shared = [(name, state_column_of[name]) for name in requests.columns]
             rows, n_mismatched = recount_combinations(
                 self.state,
                 staged_release.relation,
                 shared,
-                self.is_same_transaction,
+                self.histories_are_staged,
                 self.table_number,
             )
             chain_counts = replace(chain_counts, mismatched_combinations=n_mismatched)
@@ -434,7 +442,7 @@ class ChainTarget(SqlTarget):
         session, chain = self.state.session, self.state.chain
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
-            relation = session.find_source(chain.table(session, table))
+            relation = session.find_source(chain.table_name(session, table))
             inspected = session.complete_attributes_from_values(
                 relation, relation.schema.attributes
             )
@@ -453,19 +461,21 @@ class ChainTarget(SqlTarget):
         always 0; the position of each row in the release, int32 (n,); and the rows.
         """
         session = self.state.session
-        row_table = self.state.chain.table(session, "row")
+        row_table = self.state.chain.table_name(session, "row")
         select_list = ", ".join(
             f"{'v' if column.is_shared else 'r'}.{column.state_column} AS {quote(column.name)}"
             for column in self.released_columns
         )
-        query = f"SELECT {select_list} {self.state.from_in_random_order(self.table_number)}"
+        query = f"SELECT {select_list} {self.state.shuffled_rows_sql(self.table_number)}"
         rows = SubqueryRelation(row_table.schema, row_table.name, query)
         relation = Relation(row_table, Schema(tuple(attributes)), "query", selected_rows=rows)
         # These rows have no key and are read only once, so a constant stands for the key.
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
         where_clause = (
-            f" WHERE {TABLE_NUMBER} = {self.table_number}" if self.state.has_several_rows else ""
+            f" WHERE {TABLE_NUMBER} = {self.table_number}"
+            if self.state.has_several_rows_per_person
+            else ""
         )
         [(n_rows,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{where_clause}")
         random_positions, n_read = random_order(int(n_rows)).astype(np.int32), 0

@@ -2,7 +2,7 @@
 
 Some privacy models compare the values of a class with those of the table. In a chain, this table is
 that of the first release: the source changes with each release, so comparing with it could reveal
-which values come from the persons who have joined or left.
+which values come from the persons who have joined or left. A *cell* is a class of a chain.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ _MAX_COUNTS = 2**22
 class Reference:
     """How often each value of a sensitive column occurs in a chain's first release.
 
+    A value's *position* is its index in the frequencies that models compare classes with
+    (``table``).
+
     Parameters
     ----------
     attribute : the column.
     distribution : the values of the first release, in the column's order, NULL last.
-    tree : the hierarchy of the column if a model uses it, else None. Positions are then leaves of
-        the tree, and NULL has the last one.
+    tree : the hierarchy of the column if a model uses it, else None. With a tree, positions are the
+        leaves of the tree, and NULL has the last one.
     is_ordered : True if a model uses the order of the values. A value that the first release lacks
         then has the position of the next lower one (or of the lowest). Otherwise, all such values
         share an additional last position, with frequency 0.
@@ -68,6 +71,7 @@ class Reference:
                 max(bisect_right(keys, key) - 1, 0) if self.is_ordered else extra_position
             )
             positions[index] = index_of.get(key, position_if_new)
+        # The counts have one more item than the values if NULL occurs in the first release.
         has_null = len(self.distribution.counts) > len(keys)
         if has_null:
             positions[-1] = len(keys)
@@ -85,6 +89,7 @@ class Reference:
             np.add.at(counts, positions[: len(self.distribution.counts)], self.distribution.counts)
         elif not self.is_ordered:
             counts = np.append(counts, 0)
+        # Classes are compared with all of these values, even with those that no class has any more.
         return ValueFrequencies(counts, is_fixed=True)
 
     def find_positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
@@ -184,6 +189,7 @@ def find_failing_cells(
         counts = np.zeros((len(selected_cells), len(table_shares)), np.int64)
         np.add.at(counts, (cell_indices[selection] - start, positions[selection]), sizes[selection])
         failing_cells += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
+        # A larger level of these models means a larger distance of a class from the table.
         level = max(level, model.reached_level(counts, table_shares))
     return failing_cells, level
 
@@ -216,7 +222,7 @@ def recount_models(
     references = references_from_plain(definition, models, sensitive)
     for model_index, model in compared_models.items():
         index = names.index(model.attribute)
-        column = replace(retained[index], name=statements.kept_column(index))
+        column = replace(retained[index], name=statements.retained_column_name(index))
         failing_cells, levels[model_index] = find_failing_cells(
             state, f"FROM {state.row_table} AS s", column, model, references[model.attribute]
         )

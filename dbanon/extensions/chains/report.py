@@ -15,17 +15,17 @@ def add_chain_summary(
     update: ChainUpdate,
     outside_releases: dict[str, str],
     report: Report,
-    other_releases: Sequence[Mapping[str, Any]] = (),
+    further_releases: Sequence[Mapping[str, Any]] = (),
     n_combinations: int | None = None,
 ) -> Report:
     """Add the summary of the chain to the report.
 
     Parameters
     ----------
-    outside_releases : the releases of the same source outside of any chain, as output names by
-        release id.
-    other_releases : for each further table of the chain, the output of its release, and its number
-        of rows.
+    outside_releases : by release id, the output names of releases of the same source that belong to
+        no chain.
+    further_releases : for each further table of the chain, the output and the number of rows of
+        its release, with the keys of the report.
     n_combinations : the number of combinations of values in any of the tables; None if they were
         not counted across tables.
     """
@@ -48,9 +48,9 @@ def add_chain_summary(
     ):
         chain |= entries
         line += text
-    if other_releases:
-        chain |= {"tables": list(other_releases), "combinations": n_combinations}
-        outputs = ", ".join(str(release["output"]) for release in other_releases)
+    if further_releases:
+        chain |= {"tables": list(further_releases), "combinations": n_combinations}
+        outputs = ", ".join(str(release["output"]) for release in further_releases)
         line += f"; released together with {outputs}"
         if n_combinations is not None:
             line += (
@@ -93,7 +93,7 @@ def _describe_histories(update: ChainUpdate) -> _SummaryPart:
 
 
 def _describe_displayed(update: ChainUpdate) -> _SummaryPart:
-    """Describe, for later releases, how many persons joined, left or are in frozen classes."""
+    """Describe how many persons joined, left or are in frozen classes; empty at a first release."""
     chain_counts = update.chain_counts
     if update.guarantee.only_measured or chain_counts.sequence == 1:
         return {}, ""

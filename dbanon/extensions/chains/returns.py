@@ -5,9 +5,14 @@ a person was absent can tell that rows of the cell (the person's class) that cha
 are not the person's. Each member of a cell therefore has a count of excluded rows: the largest
 number of rows that a reader can rule out in this way. After a return, a cell displays new rows only
 if these counts leave k possible rows for each person and k possible persons for each row
-(docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows. Groups of
-members may leave a cell only if no member has excluded rows or has returned. Decisions depend only
-on which members are present, and on the rows (as multisets) of cells whose members are all present.
+(docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows. A cell is
+*sealed* if a member has excluded rows, or has returned to a frozen cell: groups of members may not
+leave it. Decisions depend only on which members are present, and on the rows (as multisets) of
+cells whose members are all present.
+
+The ledger stores, for each member, ``missed``, the last release at which the member was absent, and
+``excluded_rows``. For each cell it stores ``since_release``, the release at which the cell's state
+last changed.
 """
 
 from __future__ import annotations
@@ -62,7 +67,7 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
 
 
 def build_sealed_cells_query(state: ChainState) -> str:
-    """Build a query of the cells that no group may leave: a member returned or has excluded rows.
+    """Build a query of the sealed cells: a member has excluded rows, or returned to a frozen cell.
 
     A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then
     the query returns no cells.
@@ -72,9 +77,10 @@ def build_sealed_cells_query(state: ChainState) -> str:
         return "SELECT 0 AS cell WHERE 1 = 0"
     return (
         f"SELECT DISTINCT m.cell FROM {member_table.quoted} AS m"
-        f" JOIN {state.shared_table('chain_cell')} AS c"
+        f" JOIN {state.ledger_table('chain_cell')} AS c"
         f" ON c.{state.chain_condition} AND c.cell = m.cell"
         f" WHERE m.{state.chain_condition} AND m.left_at_release IS NULL"
+        # This condition is implied by the next one, and lets the database skip most members.
         f" AND (m.excluded_rows > 0 OR m.missed IS NOT NULL OR c.loose IS NOT NULL)"
         f" AND ({_excluded_rows_sql('m', 'c')} > 0"
         f" OR c.state = 'held' AND {_was_absent_since_update('m', 'c')}"
@@ -93,11 +99,11 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         rows, since the only column is then a digest.
     """
     session, k = state.session, int(state.k)
-    names = [statements.kept_column(i) for i in range(n_staged_columns)]
+    names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
     # Compare hashes of rows if the database can compute them: they cover the bytes readers see.
     row_hash = None
-    if not state.has_several_rows:
-        row_hash = session.row_hash(state.chain.table(session, "row"), names)
+    if not state.has_several_rows_per_person:
+        row_hash = session.row_hash(state.chain.table_name(session, "row"), names)
     row_expressions = (
         {"row_hash": row_hash} if row_hash is not None else {n: f"s.{n}" for n in names}
     )
@@ -109,17 +115,19 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
     changed_frozen_cells = (
         f"SELECT v.cell, v.members FROM {quote(NEXT_CELL_STATES)} AS v"
         f" JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = v.cell"
-        f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
+        f" JOIN {state.ledger_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = v.cell WHERE c.state = 'held'"
     )
+    # Rows are compared as multisets: equal rows in the source and on display count as unchanged.
     source_and_displayed_rows = (
-        f"SELECT {select_list}, 1 AS now, 0 AS earlier FROM {quote(PRESENT_PERSONS)} AS s"
-        " WHERE s.left_at IS NULL"
+        f"SELECT {select_list}, 1 AS n_in_source, 0 AS n_displayed"
+        f" FROM {quote(PRESENT_PERSONS)} AS s WHERE s.left_at IS NULL"
         f" UNION ALL SELECT {select_list}, 0, 1 FROM {state.displayed_table} AS s"
     )
     unchanged_counts = (
-        "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
-        f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier"
+        "SELECT e.cell, sum(CASE WHEN e.n_in_source < e.n_displayed"
+        " THEN e.n_in_source ELSE e.n_displayed END) AS n"
+        f" FROM (SELECT {columns}, sum(n_in_source) AS n_in_source, sum(n_displayed) AS n_displayed"
         f" FROM ({source_and_displayed_rows}) AS r"
         f" WHERE r.cell IN (SELECT o.cell FROM ({changed_frozen_cells}) AS o)"
         f" GROUP BY {columns}) AS e GROUP BY e.cell"
@@ -135,9 +143,9 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         " AS was_absent,"
         f" {_excluded_rows_sql('m', 'c')} + CASE WHEN {was_absent} THEN o.changed ELSE 0 END"
         f" AS excluded FROM ({changed_counts}) AS o"
-        f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
+        f" JOIN {state.ledger_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = o.cell"
-        f" JOIN {state.shared_table('chain_member')} AS m ON m.{state.chain_condition}"
+        f" JOIN {state.ledger_table('chain_member')} AS m ON m.{state.chain_condition}"
         " AND m.cell = o.cell AND m.left_at_release IS NULL"
     )
     state.stage(
@@ -147,6 +155,8 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         f" FROM ({excluded_by_member}) AS p"
         " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_absent) = 1",
     )
+    # In docs/chains.md: new rows are shown only if n - m >= k, f >= k and f > m. The columns are n:
+    # members, m: most_excluded, and f: n_without_excluded.
     frozen_condition = (
         f"r.most_excluded > 0 AND (r.members - r.most_excluded < {k}"
         f" OR r.n_without_excluded < {k} OR r.n_without_excluded <= r.most_excluded)"
@@ -172,7 +182,7 @@ def record_absences(state: ChainState) -> None:
     if state.chain.rules.changes == FREEZE:
         return
     session = state.session
-    cell_table, member_table = state.shared_table("chain_cell"), state.shared_table("chain_member")
+    cell_table, member_table = state.ledger_table("chain_cell"), state.ledger_table("chain_member")
     updated_cells = (
         f"SELECT r.cell, r.changed FROM {quote(CELLS_WITH_RETURNED)} AS r"
         f" JOIN {quote(NEXT_CELL_STATES)} AS v"
@@ -191,7 +201,7 @@ def record_absences(state: ChainState) -> None:
         return
     with session.prepare_lookup():
         session.run(
-            f"UPDATE {member_table} AS m SET missed = {int(state.sequence)},"
+            f"UPDATE {member_table} AS m SET missed = {int(state.release_number)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"
             f" FROM {cell_table} AS c WHERE {displayed_condition} AND c.{state.chain_condition}"
             f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"

@@ -3,8 +3,10 @@
 Other chains compare a person's only row between releases; such a chain compares a digest of all of
 the person's rows.
 
-The *row table* of a chain stores the rows of its last release. Its *value table* stores the
-released values that the rows of a cell (a class of the chain) share.
+The *row table* of a chain stores the rows of its last release (the *displayed* rows). Its *value
+table* stores the released values that the rows of a cell (a class of the chain) share. *Retained
+columns* are released unchanged; the row table stores them. A *tag* is the keyed hash of a person's
+identifier (see ``key``).
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ class ChainTable:
     @property
     def state_columns(self) -> list[str]:
         """The columns of the row table that store the table's retained columns."""
-        return [statements.kept_column(self.first_retained + i) for i in range(len(self.retained))]
+        return [
+            statements.retained_column_name(self.first_retained + i)
+            for i in range(len(self.retained))
+        ]
 
 
 def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
@@ -102,7 +107,8 @@ def stage_source(
 
     Parameters
     ----------
-    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
+    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
+        have one hash (see ``key.hash_prefixes``).
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
@@ -110,7 +116,7 @@ def stage_source(
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     relation = chain_tables[0].relation
-    if state.has_several_rows:
+    if state.has_several_rows_per_person:
         _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows=with_rows)
         return count_presence(state, relation)
     retained = choose_staged_columns(state.chain.rules, chain_tables) if with_rows else ()
@@ -121,8 +127,8 @@ def choose_staged_columns(
     rules: ChainRules, chain_tables: Sequence[ChainTable]
 ) -> tuple[Attribute, ...]:
     """Return the retained columns to stage with persons, if each person has one row."""
-    # They are needed only if displayed rows may change, and if there are any: a chain that only
-    # measures does not store rows.
+    # These columns are needed only to update displayed rows. A chain that only measures stores no
+    # rows, and a chain with ``changes=freeze`` never updates them.
     are_needed = rules.mode != MEASURE and rules.changes != FREEZE
     return chain_tables[0].retained if are_needed else ()
 
@@ -161,13 +167,14 @@ def _stage_persons_with_rows(
         raise null_in_entity_error(
             state.chain.entity, int(n_rows) - int(n_with_person), int(n_rows)
         )
-    digest, names = "", []
+    digest_column, names = "", []
     if with_rows:
         _limit_rows(state, chain_tables)
         # Add up the digests of a person's rows, because rows have no order.
-        names = [statements.kept_column(0)]
+        names = [statements.retained_column_name(0)]
+        # At the first release there are no displayed rows to compare with, so 0 stands for the sum.
         is_first = state.chain.definition is None
-        digest = (
+        digest_column = (
             f", {'0' if is_first else f'sum({_row_digest(state, chain_tables)})'} AS {names[0]}"
         )
     columns = "".join(f", s.{name}" for name in names)
@@ -175,11 +182,12 @@ def _stage_persons_with_rows(
     source = f"{quote(SOURCE_ROWS)} AS s" if with_rows else f"({persons_query}) AS s"
     persons = (
         f"SELECT s.{entity} AS person, {session.keyed_tag(session.text_of(attribute))} AS tag"
-        f"{columns} FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
+        f"{columns} FROM (SELECT s.person AS {entity}{digest_column} FROM {source}"
+        " GROUP BY s.person) AS s"
     )
     stage_tagged_persons(state, persons, names)
     _drop_newcomers_without_quasi_identifiers(state, chain_tables)
-    _stage_displayed(state, digest)
+    _stage_displayed(state, digest_column)
 
 
 def _drop_newcomers_without_quasi_identifiers(
@@ -212,10 +220,10 @@ def _stage_source_rows(state: ChainState, chain_tables: Sequence[ChainTable]) ->
     for chain_table in chain_tables:
         values = []
         for index, (table, attribute) in enumerate(retained):
-            value = session.kept_value(attribute)
+            value = session.retained_value(attribute)
             if table.number != chain_table.number:
                 value = f"CAST(NULL AS {session.declared_type(attribute.sql_type)})"
-            values.append(f"{value} AS {statements.kept_column(index)}")
+            values.append(f"{value} AS {statements.retained_column_name(index)}")
         select_list = [
             f"s.{quote(state.chain.entity)} AS person",
             f"{chain_table.number} AS {TABLE_NUMBER}",
@@ -235,7 +243,7 @@ def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
 
 def _row_digest(state: ChainState, chain_tables: Sequence[ChainTable]) -> str:
     """Build the SQL of the digest of a row, over its table number and its retained columns."""
-    relation = state.chain.table(state.session, "row")
+    relation = state.chain.table_name(state.session, "row")
     return state.session.row_digest(relation, [TABLE_NUMBER, *list_state_columns(chain_tables)])
 
 
@@ -298,20 +306,21 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     )
 
 
-def _stage_displayed(state: ChainState, digest: str) -> None:
+def _stage_displayed(state: ChainState, digest_column: str) -> None:
     """Stage the displayed persons, one row each, with the digest of their displayed rows.
 
     Parameters
     ----------
-    digest : the SQL of the digest as a further column, with a leading comma; empty for no digest.
+    digest_column : the SQL of the digest as a further column, with a leading comma; empty for no
+        digest.
     """
     if state.chain.definition is None:
         state.stage(
-            DISPLAYED_PERSONS, f"SELECT 0 AS cell, 0 AS {PERSON_NUMBER}{digest} WHERE 1 = 0"
+            DISPLAYED_PERSONS, f"SELECT 0 AS cell, 0 AS {PERSON_NUMBER}{digest_column} WHERE 1 = 0"
         )
         return
     state.stage(
         DISPLAYED_PERSONS,
-        f"SELECT s.cell, s.{PERSON_NUMBER}{digest} FROM {state.row_table} AS s"
+        f"SELECT s.cell, s.{PERSON_NUMBER}{digest_column} FROM {state.row_table} AS s"
         f" GROUP BY s.cell, s.{PERSON_NUMBER}",
     )

@@ -4,7 +4,7 @@ If the release goes to the chain's database, both happen in one transaction. Exp
 are included: until the commit they have temporary names, and only their owner can read them. If the
 release goes to another database, or to an object store where others might see it early, the state
 is committed before any data leaves the chain's database. From then on the release counts as
-published, even if it is never confirmed.
+published, even if it is never *confirmed*, which means recorded as actually written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dbanon.extensions.chains.key import note_published, read_key
 from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.pair import count_joint_histories
 from dbanon.extensions.chains.publish import publish_tables
-from dbanon.extensions.chains.staging import chain_session, chain_store
+from dbanon.extensions.chains.staging import chain_session, find_chain_stores
 from dbanon.extensions.chains.state import ChainRecord
 from dbanon.extensions.chains.step import ChainUpdate, PendingRelease, advance_chain, begin_release
 from dbanon.extensions.chains.tables import plan_table
@@ -67,8 +67,9 @@ def extend_histories(
 ) -> None:
     """Extend the history of each person by the person's combination of values in this release.
 
-    A chain that only measures has no lasting classes (*cells*). In the column for the cell, it
-    stores a number that identifies the person's history so far.
+    A chain that only measures has no *cells* (lasting classes). In the column for the cell, it
+    stores a number that identifies the person's history so far: the combinations of values with
+    which the person was released, or the absence, at each release.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def extend_histories(
     microdata, release : all records of the source, and their released classes.
     """
     session, partition = state.session, release.partition
-    member_table = state.shared_table("chain_member")
+    member_table = state.ledger_table("chain_member")
     session.stage_labels(microdata, partition, relation.required_locator.types)
     combination_numbers = number_combinations(microdata, release)
     class_numbers = session.class_numbers(partition)
@@ -91,6 +92,8 @@ def extend_histories(
         f" JOIN {quote(statements.ROWS)} AS c ON c.class = l.class"
         f" JOIN {quote(PRESENT_PERSONS)} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
+    # Number the pairs of the history so far (0 for newcomers) and the combination in this release
+    # (-1 for persons who are not in it). Members are persons whom earlier releases contain.
     state.stage(
         PERSON_TAGS,
         "SELECT tag, is_member, dense_rank() OVER (ORDER BY cell, combination) AS cell FROM"
@@ -123,6 +126,7 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
     chain = state.chain
     session = state.session
     if chain.k is None:
+        # The definition holds no settings of the job: only k must stay the same.
         row = (chain.chain_id, state.k, json.dumps({"job": {}}))
         definition_table = session.ledger_name("chain_definition")
         session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
@@ -140,7 +144,7 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
         history_counts = recount.count_histories(state)
         n_exposed = recount.count_exposed(history_counts, state.k)
         chain_counts = ChainCounts(
-            sequence=state.sequence,
+            sequence=state.release_number,
             persons=int(release.partition.sizes.sum()),
             persons_so_far=recount.count_persons(history_counts),
             rarest_history_persons=min(history_counts, default=0),
@@ -185,15 +189,15 @@ def run_chained(
         published anyway.
     """
     assert job.chain is not None
-    database, file_store = chain_store(source, target)
+    chain_database, file_store = find_chain_stores(source, target)
     key = read_key(job.chain.key)
-    is_other_database = target is not None and not target.is_same_database(database)
+    is_other_database = target is not None and not target.is_same_database(chain_database)
     clock = Clock(progress)
-    with database.job_lock(f"chain-{job.chain.name}"):
+    with chain_database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):
-            return _run_in_one_transaction(job, database, file_store, key, clock)
-        release_store = cast(ClientStore, target) if is_other_database else database
-        return _run_in_two_transactions(job, database, file_store, release_store, key, clock)
+            return _run_in_one_transaction(job, chain_database, file_store, key, clock)
+        release_store = cast(ClientStore, target) if is_other_database else chain_database
+        return _run_in_two_transactions(job, chain_database, file_store, release_store, key, clock)
 
 
 def _writes_only_local_files(job: Job) -> bool:
@@ -207,15 +211,16 @@ def _writes_only_local_files(job: Job) -> bool:
 
 
 def _run_in_one_transaction(
-    job: Job, database: ClientStore, file_store: Store | None, key: bytes, clock: Clock
+    job: Job, chain_database: ClientStore, file_store: Store | None, key: bytes, clock: Clock
 ) -> Report:
     """Write state, release and files in one transaction; then move the files into place."""
-    with open_exporter(job, database) as exporter:
-        with chain_session(database, file_store, job) as session:
+    with open_exporter(job, chain_database) as exporter:
+        with chain_session(chain_database, file_store, job) as session:
             if exporter is not None:
                 exporter.require_destinations(session)
             update = _advance_state(job, session, key, clock)
             report = publish_tables(update, session, session, clock, exporter)
+            # From here on, an error may mean that the commit succeeded, so files are kept.
             if exporter is not None:
                 exporter.is_committing = True
         is_recorded = _record_published(job, update)
@@ -227,9 +232,9 @@ def _run_in_one_transaction(
 
 def _run_in_two_transactions(
     job: Job,
-    source: ClientStore,
+    chain_database: ClientStore,
     file_store: Store | None,
-    target: ClientStore,
+    release_store: ClientStore,
     key: bytes,
     clock: Clock,
 ) -> Report:
@@ -237,36 +242,39 @@ def _run_in_two_transactions(
 
     Parameters
     ----------
-    source : the database of the chain.
-    file_store : the store of the files that the job reads; None if it reads tables of ``source``.
-    target : the database of the release; ``source`` itself if that is the same database.
+    file_store : the store of the files that the job reads; None if it reads tables of
+        ``chain_database``.
+    release_store : the database of the release; the same object as ``chain_database`` if that is
+        the same database.
     """
-    is_same_database = target is source
-    with open_exporter(job, target) as exporter:
+    is_same_database = release_store is chain_database
+    with open_exporter(job, release_store) as exporter:
         with ExitStack() as stack:
             # Lock the output in the other database before the state is committed: no other run may
             # write to this output once the release counts as published.
             target_session: Session | None = None
             if not is_same_database:
-                target_session = stack.enter_context(target.session(write=True, create=True))
-            with chain_session(source, file_store, job) as session:
+                target_session = stack.enter_context(release_store.session(write=True, create=True))
+            with chain_session(chain_database, file_store, job) as session:
                 if exporter is not None:
                     exporter.require_destinations(target_session or session)
                 update = _advance_state(job, session, key, clock, target_session)
             is_recorded = _record_published(job, update)
             chain_reader = stack.enter_context(
-                chain_session(source, file_store, job, write=is_same_database)
+                chain_session(chain_database, file_store, job, write=is_same_database)
             )
             release_writer = chain_reader if target_session is None else target_session
             report = publish_tables(update, chain_reader, release_writer, clock, exporter)
+            # From here on, an error may mean that the commit succeeded, so files are kept.
             if exporter is not None:
                 exporter.is_committing = True
+            # Commit the release.
             stack.close()
         if not is_same_database:
             # Ignore failures: the release counts as published even without this confirmation.
-            with suppress(DbanonError), source.session(write=True) as session:
+            with suppress(DbanonError), chain_database.session(write=True) as session:
                 state = update.state
-                chain_state.confirm_release(session, state.chain, state.sequence)
+                chain_state.confirm_release(session, state.chain, state.release_number)
     _warn_not_recorded(job, is_recorded)
     return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
@@ -274,7 +282,7 @@ def _run_in_two_transactions(
 def _record_published(job: Job, update: ChainUpdate) -> bool:
     """Write beside the key file that the release counts as published; return False on failure."""
     assert job.chain is not None
-    return note_published(job.chain.key, update.state.chain.identity, update.state.sequence)
+    return note_published(job.chain.key, update.state.chain.identity, update.state.release_number)
 
 
 def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
@@ -314,7 +322,12 @@ def _require_no_newer_exports(job: Job, chain: ChainRecord) -> None:
 def _advance_state(
     job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None = None
 ) -> ChainUpdate:
-    """Advance the chain to its next state, and record the release."""
+    """Advance the chain to its next state, and record the release.
+
+    Parameters
+    ----------
+    target_session : a session on the database of the release; None if it is the chain's database.
+    """
     pending = begin_release(job, session, key, clock, target_session)
     _require_no_newer_exports(job, pending.state.chain)
     _confirm_earlier_releases(pending.state.chain, session, target_session or session)
@@ -324,7 +337,7 @@ def _advance_state(
     only_measures = pending.state.chain.rules.mode == MEASURE
     update = (advance_measuring_chain if only_measures else advance_chain)(pending, clock)
     update = replace(update, spellings=spellings)
-    if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
+    if pending.state.chain.rules.new_chain_from is not None and pending.state.release_number == 1:
         with clock.phase("verify"):
             update = _add_predecessor_histories(update, pending, key)
     chain_counts = update.chain_counts
@@ -338,7 +351,9 @@ def _advance_state(
         "loss": loss.released,
     }
     state = update.state
-    chain_state.add_release(session, state.chain, state.sequence, update.planned.release_id, counts)
+    chain_state.add_release(
+        session, state.chain, state.release_number, update.planned.release_id, counts
+    )
     return update
 
 
@@ -353,12 +368,12 @@ def _confirm_earlier_releases(
     ----------
     target_session : a session on the database that the releases go to.
     """
-    if chain.sequence in _confirm_published(session, chain, target_session):
+    if chain.n_releases in _confirm_published(session, chain, target_session):
         warn_caller(
             ReleaseNotPublished(
-                f"Release {chain.sequence} of chain {chain.name} was not published here: its run"
+                f"Release {chain.n_releases} of chain {chain.name} was not published here: its run"
                 " ended after the state was committed, or it went to another database. It counts"
-                f" as published, and this one is release {chain.sequence + 1}."
+                f" as published, and this one is release {chain.n_releases + 1}."
             )
         )
 

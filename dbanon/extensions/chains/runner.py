@@ -6,9 +6,9 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.extensions.chains.key import key_exists
 from dbanon.extensions.chains.manage import create, list_chains
-from dbanon.extensions.chains.outlook import PlannedChain, chain_source, plan_next_release
+from dbanon.extensions.chains.outlook import PlannedChain, open_chain_source, plan_next_release
 from dbanon.extensions.chains.run import run_chained
-from dbanon.extensions.chains.staging import chain_store
+from dbanon.extensions.chains.staging import find_chain_stores
 from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
 from dbanon.release.report import Report
@@ -43,8 +43,8 @@ class ChainRunner:
         return run_chained(job, source, target, progress)
 
     def open_source(self, job: Job, job_source: SqlSource, session: Session) -> SqlSource:
-        """Return the source that the next release reads; see ``chain_source``."""
-        return chain_source(job, job_source, session)
+        """Return the source that the next release reads; see ``open_chain_source``."""
+        return open_chain_source(job, job_source, session)
 
     def plan_release(self, job: Job, planned: Plan, session: Session) -> PlannedChain:
         """Preview the next release; see ``plan_next_release``."""
@@ -61,7 +61,7 @@ class ChainRunner:
         assert job.chain is not None
         if key_exists(job.chain.key):
             return None
-        database, file_store = chain_store(source, target)
+        database, file_store = find_chain_stores(source, target)
         try:
             chain_names = {chain.name for chain in list_chains(database)}
         except DatabaseNotFound:
@@ -80,7 +80,7 @@ class ChainRunner:
         """
         if self.plan_preparation(job, source, target) is None:
             return
-        database, file_store = chain_store(source, target)
+        database, file_store = find_chain_stores(source, target)
         assert job.chain is not None
         assert job.entity is not None
         rules = ChainRules(**job.chain.rules)

@@ -24,8 +24,10 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.sql_source import SqlSource
 
-# A constant row key, for rows that are read once and never looked up by key.
-_NO_ROW_KEY = Locator(("0",), ("bigint",))
+# A constant row key, for rows that are read once and never looked up by key. (A locator holds the
+# SQL of a row key and its types.)
+_CONSTANT_KEY = Locator(("0",), ("bigint",))
+# Opens a further session on a file.
 OpenSession = Callable[[], AbstractContextManager[Session]]
 
 
@@ -48,7 +50,7 @@ class FileSource(SqlSource):
         return self._require_columns(job, self._staged_rows.relation)
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Return the relation; the job's condition was applied when its rows were staged."""
+        """Return the relation, which has a locator and was filtered when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
         self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
@@ -89,10 +91,12 @@ def chain_session(
     Parameters
     ----------
     file_store : the store of the files that the job reads; None if it reads the database.
+    write : True if the transaction may change the chain. Rows of a file are staged anyway.
 
     Raises
     ------
-    ChainNotFound, ChainsNotHere : there is no such chain.
+    ChainNotFound : there is no such chain.
+    ChainsNotHere : the database cannot store chains.
     ChainChanged : a column of the file does not fit the type that the chain has for it.
     DbanonError : reading the file failed.
     """
@@ -103,22 +107,24 @@ def chain_session(
     with database.session(write=True, create=True) as session:
         # Close the file's session before the commit: nothing may fail after it.
         with file_store.session(write=False) as file_session:
-            stage_job(
+            stage_job_rows(
                 session, SqlSource(file_session), job, partial(file_store.session, write=False)
             )
         yield session
 
 
-def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSession) -> None:
+def stage_job_rows(session: Session, file: SqlSource, job: Job, open_file: OpenSession) -> None:
     """Stage the rows and columns of a file that a job reads.
 
     Parameters
     ----------
+    file : the source of the file's rows.
     open_file : a function that opens a further session on the file.
 
     Raises
     ------
-    ChainNotFound, ChainsNotHere : there is no such chain.
+    ChainNotFound : there is no such chain.
+    ChainsNotHere : the database cannot store chains.
     ChainChanged : a column of the file does not fit the type that the chain has for it.
     DbanonError : reading the file failed.
     """
@@ -133,12 +139,13 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
     ]
     names = list(dict.fromkeys(needed_columns))
     # Read rows in the order of the file. Rows with NULL are withheld and counted later.
-    selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)
+    selected_rows = file.select_rows(replace(relation, locator=_CONSTANT_KEY), job, names)
     staged_relation = _stage_columns(
         session, file, selected_rows, names, _first_release_types(chain), job.chunk_rows
     )
 
     def accepts_condition(columns: Sequence[str], condition: str) -> bool:
+        """Whether the file accepts the condition with these columns alone; False on any error."""
         is_accepted = False
         # A refused condition would abort the chain's transaction, so try it in another session.
         with suppress(DbanonError), open_file() as file_session:
@@ -161,9 +168,10 @@ def stage_entity(session: Session, file_store: Store, table: str, entity: str) -
     with file_store.session(write=False) as file_session:
         source = SqlSource(file_session)
         relation = file_session.find_source(parse_relation(table))
+        # Raises ColumnNotFound if the file lacks the column.
         relation.attribute(entity)
         file_session.require_typed([entity])
-        relation = replace(relation, locator=_NO_ROW_KEY)
+        relation = replace(relation, locator=_CONSTANT_KEY)
         return _stage_columns(
             session, source, relation, [entity], types={}, chunk_rows=DEFAULT_CHUNK_ROWS
         )
@@ -212,7 +220,8 @@ def _stage_columns(
             relation, converted, staged_relation, verb="holds values that do not fit"
         ) from error
     staged_attributes = {a.name: a for a in staged_relation.schema.attributes}
-    # The schema lists all columns, though only some are staged.
+    # Checks of the job look up any column of the file, so the schema lists those that are not
+    # staged.
     schema = Schema(tuple(staged_attributes.get(a.name, a) for a in relation.schema.attributes))
     return replace(staged_relation, schema=schema)
 
@@ -285,7 +294,7 @@ def require_one_table(tables: Sequence[str]) -> None:
         )
 
 
-def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
+def find_chain_stores(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
     """Return the store of the chain's database, and the store of the files that its releases read.
 
     The second item is None if the releases read tables of the chain's database.

@@ -67,7 +67,7 @@ class ChainColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainRecord:
-    """A chain as it is stored.
+    """A chain as it is stored. A *cell* is a class of the chain (see ``membership``).
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ChainRecord:
     source, entity : the relation that the chain reads, and its column that identifies persons.
     rules : the rules that the chain was created with.
     key_check : the value that verifies the key, from ``key.compute_check``.
-    sequence : the number of the last release; 0 before the first.
+    n_releases : the number of releases so far, which is also the number of the last release.
     closed_at : when the chain was closed; None if it is open.
     k : the k of the first release; None before it.
     definition : what later releases reuse of the first one, from ``build_definition``; None before
@@ -94,7 +94,7 @@ class ChainRecord:
     entity: str
     rules: ChainRules
     key_check: bytes
-    sequence: int
+    n_releases: int
     closed_at: str | None
     k: int | None
     definition: Mapping[str, Any] | None
@@ -107,12 +107,13 @@ class ChainRecord:
         """Compute the tags of persons from their identifiers, as the database writes them."""
         return compute_tags(key, self.identity, self.key_check, entities)
 
-    def table(self, session: Session, kind: str) -> RelationName:
+    def table_name(self, session: Session, kind: str) -> RelationName:
         """Return the name of a table of this chain.
 
         Parameters
         ----------
-        kind : ``row`` for the table of displayed rows, ``value`` for that of released values.
+        kind : ``row`` for the *row table*, which has the rows of the last release; ``value`` for
+            the *value table*, which has the released values that the rows of a cell share.
         """
         return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
@@ -232,7 +233,7 @@ def find_chain(session: Session, name: str) -> ChainRecord:
         entity,
         rules,
         key_check,
-        sequence,
+        n_releases,
         closed_at,
         k,
         definition,
@@ -247,7 +248,7 @@ def find_chain(session: Session, name: str) -> ChainRecord:
         entity=entity,
         rules=ChainRules.from_plain(parse_json(rules)),
         key_check=bytes(key_check),
-        sequence=int(sequence),
+        n_releases=int(n_releases),
         closed_at=closed_at,
         k=None if k is None else int(k),
         definition=None if definition is None else parse_json(definition),
@@ -263,9 +264,9 @@ def _has_chain_table(session: Session) -> bool:
 
 
 def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
-    """Find the chain that a job names, lock it for the transaction, and increment its sequence.
+    """Find the chain that a job names, lock it for the transaction, and count one more release.
 
-    The record that is returned has the sequence before the increment.
+    The record that is returned still has the number of earlier releases.
 
     Raises
     ------
@@ -291,7 +292,8 @@ def require_can_continue(session: Session, chain: ChainRecord, request: Chain, k
     ChainKeyWrong : the key is not that of the chain.
     ChainClosed : the chain is closed.
     ChainChanged : the job expects other rules.
-    InvalidParameter : the job limits exposed persons, but the chain exposes no one.
+    InvalidParameter : the job limits the share of exposed persons (whose history fewer than k
+        persons share), but the chain exposes no one.
     ChainBehind : a later release than the chain's last one is on record.
     """
     require_key(chain, key)
@@ -360,6 +362,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     release_table = session.ledger_name("release")
     if not has_trusted_ledger(session):
         return
+    # Ledgers of versions before chains have no such column.
     if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
         return
     [(latest_release,)] = session.rows(
@@ -382,10 +385,10 @@ def require_state_includes(chain: ChainRecord, latest_release: int, location: st
     ------
     ChainBehind : the state ends with an earlier release.
     """
-    if latest_release > chain.sequence:
+    if latest_release > chain.n_releases:
         raise ChainBehind(
             f"Release {latest_release} of chain {chain.name} is {location}, but the chain's state"
-            f" ends with release {chain.sequence}.",
+            f" ends with release {chain.n_releases}.",
             hint=f"The database was restored or copied. Restore a state with release"
             f" {latest_release}, or close the chain and create another one.",
         )
@@ -400,19 +403,23 @@ def close(session: Session, chain: ChainRecord) -> None:
 
 
 def add_release(
-    session: Session, chain: ChainRecord, sequence: int, release_id: str, counts: Mapping[str, Any]
+    session: Session,
+    chain: ChainRecord,
+    release_number: int,
+    release_id: str,
+    counts: Mapping[str, Any],
 ) -> None:
     """Record a release in the chain; once the transaction commits, it counts as published.
 
     Parameters
     ----------
-    sequence : the number of the release in the chain, from 1.
+    release_number : the number of the release in the chain, from 1.
     release_id : the UUID of the release in the ledger.
     counts : counts of persons and cells by name, to store as JSON.
     """
     row = {
         "chain_id": chain.chain_id,
-        "sequence": sequence,
+        "sequence": release_number,
         "release_id": release_id,
         "created_at": session.timestamp(now()),
         "counts": json.dumps(counts),
@@ -420,12 +427,12 @@ def add_release(
     session.insert_rows(session.ledger_name("chain_release"), list(row), [tuple(row.values())])
 
 
-def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None:
+def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:
     """Record that the output of a release was published."""
     session.run(
         f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
-        (session.timestamp(now()), chain.chain_id, sequence),
+        (session.timestamp(now()), chain.chain_id, release_number),
     )
 
 

@@ -1,7 +1,8 @@
 """Advance a chain by one release: arrivals, departures, new cell states and displayed rows.
 
-A *cell* is a class of a chain (see ``membership``). Everything happens in one transaction on the
-chain's database. The release is written later, by ``publish``.
+A *cell* is a class of a chain (see ``membership``). *Newcomers* are persons in the source who are
+in no cell yet. *Displayed* rows are those of the current release. Everything happens in one
+transaction on the chain's database. The release is written later, by ``publish``.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ class ChainUpdate:
         number.
     spellings : a finding on the entity column if different spellings of the same person may count
         as several persons; empty otherwise.
-    linking_findings : findings on columns by which the members of a cell can be distinguished, by
-        table number.
+    linking_findings : findings on columns by which readers could tell the members of a cell apart,
+        by table number.
     """
 
     state: ChainState
@@ -174,9 +175,9 @@ def begin_release(
                 plan_table(planned, chain_table), chain_table, SqlTarget(target_session)
             )
         if chain.definition is not None and not only_measures:
-            job_definition = definition.describe_job(job, planned) | describe_tables(chain_tables)
-            definition.require_same(chain, job_definition)
-        state = ChainState(session, chain, chain.sequence + 1, int(job.policy.k))
+            job_settings = definition.describe_job(job, planned) | describe_tables(chain_tables)
+            definition.require_same(chain, job_settings)
+        state = ChainState(session, chain, chain.n_releases + 1, int(job.policy.k))
         hash_prefixes = chain.hash_prefixes(key)
         retained = choose_staged_columns(chain.rules, chain_tables)
         match_result = match_persons(
@@ -216,7 +217,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     microdata, policy = newcomers.microdata, newcomers.policy
     with clock.phase("write") as tick:
         tick(0.0)
-        if state.fetched_persons is not None and state.sequence == 1:
+        if state.fetched_persons is not None and state.release_number == 1:
             stage_unadmitted(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
         exclude_newcomers(state, planned.relation, newcomers.excluded_keys)
@@ -225,7 +226,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             release = recode_release(planned, policy, source, microdata, newcomers.clustering)
         else:
             release = _release_without_newcomers(session, state, newcomers.column_statistics)
-        # Large batches change the size of the state so much that planners need new statistics.
+        # A tenth more members changes the state so much that query planners need new statistics.
         is_large_batch = 10 * microdata.n_records >= presence.n_members
         counts, columns, release = _write_state(
             job,
@@ -252,13 +253,13 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         )
         chain_counts = _add_model_counts(chain_counts, pending, policy, planned.sensitive)
         row_counts = None
-        if state.has_several_rows:
+        if state.has_several_rows_per_person:
             row_counts = count_displayed_rows(state)
             chain_counts = _add_row_counts(state, chain_counts, row_counts, columns)
         pending.guarantee.require_chain_counts(chain_counts)
         disclosive_columns: dict[int, tuple[DisclosiveColumn, ...]] = {}
         # In later releases, the few newcomers could be singled out by this check, so skip it.
-        if any_admitted and state.sequence == 1:
+        if any_admitted and state.release_number == 1:
             disclosive_columns = _find_disclosive_columns(
                 pending, planned, microdata, release, columns
             )
@@ -324,7 +325,7 @@ def _find_disclosive_columns(
         }
         group_source = (
             DisplayedSource(state, chain_table.number, state_column_of)
-            if state.has_several_rows
+            if state.has_several_rows_per_person
             else pending.source
         )
         group_values = partial(group_source.group_by_value, draft)
@@ -342,7 +343,7 @@ def _find_linking_columns(
     columns: tuple[ChainColumn, ...],
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
-    """Find columns by which the members of a cell can be distinguished, by table number."""
+    """Find columns by which readers could tell the members of a cell apart, by table number."""
     findings = {}
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
@@ -381,6 +382,7 @@ def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarge
     """Check that another database can store the release of a further table."""
     for attribute in chain_table.retained:
         target.require_type(attribute)
+    # Raises an error if the output cannot be written.
     target.plan(planned.job, planned.release_id)
 
 
@@ -389,12 +391,12 @@ def _select_newcomers(
 ) -> Relation:
     """Stage newcomers, and return the relation of their rows, the only ones to be clustered."""
     state = pending.state
-    if state.has_several_rows:
-        if state.sequence > 1:
+    if state.has_several_rows_per_person:
+        if state.release_number > 1:
             state.stage_newcomers()
         class_columns = (*job.quasi_identifiers, *job.by)
         return stage_newcomer_records(state, planned.relation, pending.chain_tables, class_columns)
-    if state.sequence == 1:
+    if state.release_number == 1:
         return planned.relation
     names = [*job.named_columns, state.chain.entity]
     condition = state.stage_newcomers()
@@ -406,12 +408,17 @@ def _select_newcomers(
 def _release_without_newcomers(
     session: Session, state: ChainState, column_statistics: ColumnStatistics | None
 ) -> Release:
-    """Build a release without newcomers, with the columns of the chain."""
+    """Build a release without newcomers, with the columns of the chain.
+
+    Parameters
+    ----------
+    column_statistics : those of the first release; None at the first release.
+    """
     chain = state.chain
     stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
     if stored_definition:
-        types = dict(session.columns_of(chain.table(session, "value")))
+        types = dict(session.columns_of(chain.table_name(session, "value")))
         columns = [
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
@@ -490,7 +497,8 @@ def _write_state(
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    n_compared = 1 if state.has_several_rows else len(retained)
+    # With several rows per person, the only compared column is a digest of a person's rows.
+    n_compared = 1 if state.has_several_rows_per_person else len(retained)
     n_staged_columns = 0 if chain.rules.changes == FREEZE else n_compared
     state.decide_cell_states(
         build_sealed_cells_query(state),
@@ -499,6 +507,8 @@ def _write_state(
     )
     references = reference.references_from_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.freeze_changed_cells(state, retained, models, references)
+    # Absences are recorded for cells with their states before this release, so before these are
+    # overwritten.
     record_absences(state)
     state.write_decided_states()
     if microdata.n_records:
@@ -506,6 +516,7 @@ def _write_state(
         first_new_cell = state.admit_classes(
             relation, microdata, release.partition, typed_columns, by, is_large_batch
         )
+    # Keep the rows that must not change, to check after the update that they have not.
     recount.stage_rows_of_absent(state, len(retained))
     cell_rows.update_displayed_rows(
         state, chain_tables, newcomer_rows, first_new_cell, is_large_batch
@@ -531,7 +542,7 @@ def _recount_state(
     n_refused : the number of newcomers whom privacy models exclude.
     """
     counts = {
-        **state.cell_counts,
+        **state.n_cells_by_state,
         "members": presence.n_members,
         "joined": n_admitted,
         **change_counts,
@@ -540,9 +551,9 @@ def _recount_state(
     recount.stage_histories(state)
     n_displayed, n_absent = recount.count_displayed_persons(state)
     counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
-    history_counts = recount.count_histories(state, are_staged=True)
+    history_counts = recount.count_histories(state, histories_are_staged=True)
     return ChainCounts(
-        sequence=state.sequence,
+        sequence=state.release_number,
         persons=n_displayed,
         persons_so_far=recount.count_persons(history_counts),
         rarest_history_persons=min(history_counts, default=0),

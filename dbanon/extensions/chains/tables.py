@@ -1,6 +1,7 @@
 """Chains over several tables of the same persons: resolve, plan and recount their tables.
 
-A *cell* is a class of a chain (see ``membership``).
+A *cell* is a class of a chain (see ``membership``). The rows of a cell share released values;
+*retained columns* are released unchanged, with a value for each row.
 """
 
 from __future__ import annotations
@@ -148,16 +149,17 @@ def find_chain_tables(
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
     chain_tables = [ChainTable(number=0, relation=relation, retained=retained)]
     entity = str(job.entity)
-    outputs = _key_by_table(session, job.chain.outputs)
-    retained_by_table = _key_by_table(session, job.chain.kept)
-    for mismatched in (
+    outputs = _resolve_table_names(session, job.chain.outputs)
+    retained_by_table = _resolve_table_names(session, job.chain.kept)
+    for mismatched_tables in (
         set(outputs) ^ set(rules.tables),
         set(retained_by_table) - set(rules.tables),
     ):
-        if mismatched:
+        if mismatched_tables:
             raise InvalidParameter(
                 "`outputs` must name each further table of the chain, and no other; `kept` may name"
-                f" only further tables. This is not so for: {', '.join(sorted(mismatched))}.",
+                " only further tables. This is not so for:"
+                f" {', '.join(sorted(mismatched_tables))}.",
                 hint="Name one output for each of the further tables"
                 f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. In `kept`, name"
                 " only these tables.",
@@ -207,8 +209,8 @@ def find_chain_tables(
     return chain_tables
 
 
-def _key_by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping with its keys, which are table names, resolved as in the database."""
+def _resolve_table_names(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the keys of a mapping, which are names of tables, by their names in the database."""
     return {
         str(session.find_source(parse_relation(table)).name): value
         for table, value in values.items()
@@ -232,8 +234,8 @@ def columns_of_table(
 ) -> tuple[ChainColumn, ...]:
     """Return the columns of a table's release.
 
-    These are the columns whose values the rows of a class share, and the table's own retained
-    columns.
+    These are the columns whose values the rows of a class share, which all tables have in common,
+    and the table's own retained columns.
 
     Parameters
     ----------
@@ -250,7 +252,12 @@ def columns_of_table(
 
 
 def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
-    """Plan the release of a table, with the same classes and the table's retained columns."""
+    """Plan the release of a table, with the same classes and the table's retained columns.
+
+    Parameters
+    ----------
+    planned : the plan of the first table's release.
+    """
     if chain_table.number == 0:
         return planned
     job = planned.job
@@ -262,7 +269,7 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     schema = Schema((*chain_table.relation.schema.attributes, *missing_columns))
     retained = tuple(attribute.name for attribute in chain_table.retained)
     # Leave out the job's name and roles: the column types recorded under the job's name are those
-    # of the first table.
+    # of the first table. Each table is recorded in the ledger as a run of its own.
     table_job = replace(
         job,
         table=str(chain_table.relation.name),
@@ -281,13 +288,14 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     )
 
 
-def recount_joined(
+def recount_across_tables(
     state: ChainState, released_tables: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
-    """Count the combinations of values in any table, and those that fewer than k persons share.
+    """Count the combinations of values that occur in any of the released tables.
 
-    Only the columns whose values all rows of a cell share are used, because the tables have no
-    other columns in common. Requires ``recount.stage_histories``.
+    Also returns how many of these combinations fewer than k displayed persons share. Only the
+    columns whose values all rows of a cell share are used, because the tables have no other columns
+    in common. Call ``recount.stage_histories`` first.
 
     Parameters
     ----------
@@ -302,6 +310,7 @@ def recount_joined(
         f"SELECT {values}, h.size AS persons, 0 AS is_released FROM {quote(HISTORY_SIZES)} AS h"
         f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
+    # A row of a table adds no persons, but shows that its combination was released.
     rows = "".join(
         f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in released_tables
     )

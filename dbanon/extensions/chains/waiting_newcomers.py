@@ -12,7 +12,7 @@ from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 
 
 def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
-    """Update the records of waiting newcomers; return the longest wait, in releases.
+    """Update the records of waiting newcomers; return the longest wait, as a number of releases.
 
     Records of newcomers who were admitted or excluded, or have left the source, are deleted.
 
@@ -21,15 +21,16 @@ def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
     n_waiting : the number of waiting newcomers.
     last_cell : the number of the last cell before this release; members of later cells do not wait.
     """
-    session, sequence = state.session, int(state.sequence)
-    table = state.shared_table("chain_waiting")
+    session, release_number = state.session, int(state.release_number)
+    table = state.ledger_table("chain_waiting")
+    # With max_wait = 0, newcomers do not wait for good classes, so waiting times are not used.
     if not state.chain.rules.max_wait:
         return 0
     if n_waiting:
         state.stage(
             WAITING_NEWCOMERS,
-            f"SELECT p.tag, coalesce(w.since_release, {sequence}) AS since_release"
-            f" FROM {state.newcomers_table} AS p LEFT JOIN {state.shared_table('chain_member')}"
+            f"SELECT p.tag, coalesce(w.since_release, {release_number}) AS since_release"
+            f" FROM {state.newcomers_table} AS p LEFT JOIN {state.ledger_table('chain_member')}"
             f" AS m ON m.{state.chain_condition} AND m.cell > {int(last_cell)} AND m.tag = p.tag"
             f" LEFT JOIN {table} AS w"
             f" ON w.{state.chain_condition} AND w.tag = p.tag WHERE m.tag IS NULL",
@@ -49,8 +50,8 @@ def find_longest_wait(state: ChainState) -> int:
     # A preview may read a ledger of an earlier version, which has no such table.
     if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:
         return 0
-    [(since,)] = state.session.rows(
-        f"SELECT min(since_release) FROM {state.shared_table('chain_waiting')}"
+    [(earliest_release,)] = state.session.rows(
+        f"SELECT min(since_release) FROM {state.ledger_table('chain_waiting')}"
         f" WHERE {state.chain_condition}"
     )
-    return 0 if since is None else state.sequence - int(since)
+    return 0 if earliest_release is None else state.release_number - int(earliest_release)

@@ -1,4 +1,7 @@
-"""Lakes: Delta and Iceberg tables as sources, and Iceberg tables as destinations of exports."""
+"""Lakes: Delta and Iceberg tables as sources, and Iceberg tables as destinations of exports.
+
+A source is read through an *origin*, which streams its rows.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.stores.shared_clients import shared_client
 
+# The scheme of URLs of Iceberg tables and catalogs.
 ICEBERG = "iceberg:"
 
 

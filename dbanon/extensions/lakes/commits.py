@@ -1,5 +1,8 @@
 """Commits to Iceberg tables: field ids, compare-and-swap, and unknown outcomes.
 
+``table`` is pyiceberg's table, unless an entry says otherwise. A schema is that of a Parquet file
+with the rows of a release.
+
 Each column of an Iceberg table has a field id, by which readers find the column in the table's
 files. A column whose type changes gets a new id, so that older snapshots keep their values.
 """
@@ -24,6 +27,7 @@ from dbanon.extensions.lakes.catalog import import_iceberg
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.objects import translate_client_errors
 
+# Key of the Parquet metadata of a column, with the column's field id.
 _FIELD_ID = b"PARQUET:field_id"
 # Table property with the number of times that pyiceberg retries a commit.
 _RETRIES_PROPERTY = "commit.retry.num-retries"
@@ -56,7 +60,7 @@ def new_location(table: object, name: str, begin_creation: Callable[..., Any]) -
 
     Parameters
     ----------
-    table : the table, for messages.
+    table : the table as messages name it.
     name : the table's name without namespace.
     begin_creation : begins a transaction that creates the table; takes a schema and optionally a
         location.
@@ -98,6 +102,11 @@ def add_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
 
     The ids are those that ``begin_replacement``, or the creation of the table, will assign to the
     table's columns.
+
+    Parameters
+    ----------
+    table : the table; None if it does not exist.
+    schema : the columns of the file.
     """
     field_types = _iceberg_types(schema)
     fields: dict[str, Any] = {}
@@ -127,7 +136,7 @@ def begin_replacement(table: Any, schema: pa.Schema) -> Any:
 
 
 def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
-    """Return True if a file has the field ids of the table.
+    """Return True if a file with this schema has the field ids of the table in a transaction.
 
     If another run has changed the table's columns in the meantime, the ids differ, and readers of
     the file would confuse its columns.
@@ -145,7 +154,9 @@ def replace_data_file(io: Any, transaction: Any, location: str, previous_file: A
     Parameters
     ----------
     io : pyiceberg's ``FileIO`` object.
-    location : location of the data file.
+    transaction : the transaction that the commit will end.
+    location : the location of the data file to add.
+    previous_file : the data file to remove from the table; None for a new table.
     """
     to_data_files = import_iceberg("io.pyarrow").parquet_files_to_data_files
     snapshot = transaction.update_snapshot()
@@ -165,14 +176,20 @@ def check_with_timeout(check: Callable[[], bool]) -> bool | None:
 
     try:
         with thread_connections().cut_new_connections_after(_CHECK_SECONDS):
-            # The check returns no connection, so there is nothing to close.
+            # The check opens connections of its own, but returns a bool, so nothing must be closed.
             return thread_connections().connect_in_time(check_catalog, close=lambda result: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None
 
 
 def confirm_commit(table: object, error: BaseException) -> None:
-    """Warn that the commit succeeded, if the run was interrupted."""
+    """Warn that the commit succeeded, if the run was interrupted.
+
+    Parameters
+    ----------
+    table : the table as messages name it.
+    error : the exception that the commit raised, although it succeeded.
+    """
     if isinstance(error, KeyboardInterrupt):
         warn_caller(
             CommitConfirmed(

@@ -16,7 +16,7 @@ import re
 import stat
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass as mutable
+from dataclasses import dataclass as mutable_dataclass
 from dataclasses import field
 from shutil import copyfileobj
 from typing import Any, BinaryIO
@@ -34,6 +34,7 @@ from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 from dbanon.stores.shared_clients import keep_clients_open
 
+# Names of data files. The tag identifies the output and its database, the number the export.
 _FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
 # Suffix of the marker next to a file that has not been published yet. Once published, a file has no
 # marker, so it is not published again after its table was dropped or its snapshot expired.
@@ -83,6 +84,7 @@ class IcebergTable:
         """
         with translate_client_errors():
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
+        # Raises InvalidParameter if the location is not stable.
         self._data_directory(self._load_table())
 
     @keep_clients_open()
@@ -91,6 +93,7 @@ class IcebergTable:
         table = self._load_table()
         if table is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
+        # The location of the metadata, which each commit changes, stands for the inode.
         return ObjectStat(0, str(table.metadata_location), stat.S_IFREG)
 
     @keep_clients_open()
@@ -136,6 +139,11 @@ class IcebergTable:
         """Return a data file that is still to be written, and to which no snapshot refers.
 
         Raises OSError, InvalidParameter.
+
+        Parameters
+        ----------
+        tag : identifies the output and its database; see ``destinations.tag_of``.
+        export_number : the number of the export in the job.
         """
         name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
@@ -176,9 +184,11 @@ class IcebergTable:
                 continue
             file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING_SUFFIX)}")
             if file.location in published_files:
+                # A run published the file, but could not delete the marker.
                 file.clear_pending()
             elif file.name in infos_by_name:
                 leftovers.append((file, release_id, int(export_number)))
+            # A marker without a file: an upload that has just begun, or a crashed one.
             elif time.time() - info.mtime_ns / 1e9 > ABANDONED_AFTER_SECONDS:
                 file.clear_pending()
         return leftovers
@@ -209,7 +219,7 @@ class IcebergTable:
         if table is not None:
             if replaceable_status is None or not self._holds_release(table):
                 raise OutputExists(f"The table {self} already exists, and must not be replaced.")
-            # The status of a table has its metadata's location in this field; see ``lstat``.
+            # ``lstat`` stores the location of the table's metadata in this field.
             if str(table.metadata_location) != replaceable_status.st_ino:
                 raise commits.commit_conflict(self)
         with translate_client_errors(), file.open() as stream:
@@ -331,9 +341,9 @@ def parse_iceberg_table(path: str) -> IcebergTable:
     return IcebergTable(catalog, (name.schema, name.name))
 
 
-@mutable(unsafe_hash=True)
+@mutable_dataclass(unsafe_hash=True)
 class TableFile:
-    """A data file of a table, identified by URL.
+    """A data file of a table, identified by its URL.
 
     Parameters
     ----------
@@ -369,7 +379,13 @@ class TableFile:
 
     @keep_clients_open()
     def put(self, file: BinaryIO, size: int) -> None:
-        """Write the pending marker, then the file's bytes; raises OSError."""
+        """Write the pending marker, then the file's bytes; raises OSError.
+
+        Parameters
+        ----------
+        file : the local file to upload.
+        size : the number of bytes of the local file.
+        """
         io = self._file_access()
         file.seek(0)
         with translate_client_errors():
@@ -382,7 +398,12 @@ class TableFile:
 
     @keep_clients_open()
     def age(self, now: float) -> float:
-        """Return the seconds since the file was written; raises OSError."""
+        """Return the seconds since the file was written; raises OSError.
+
+        Parameters
+        ----------
+        now : the current Unix time in seconds.
+        """
         io = self._file_access()
         with translate_client_errors():
             scheme, host, path = io.parse_location(self.location)

@@ -1,4 +1,7 @@
-"""Delta and Iceberg tables as origins of rows; a run reads a single, immutable version."""
+"""Delta and Iceberg tables as origins of rows; a run reads a single, immutable version.
+
+An *origin* is what a run streams rows from; ``dbanon.stores.origins`` has the protocol ``Origin``.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,22 @@ from dbanon.stores.origins import (
 )
 from dbanon.stores.shared_clients import keep_clients_open
 
+# The scheme of URLs of Delta tables.
 DELTA = "delta:"
 
 
 class DeltaOrigin:
-    """A Delta table in a directory or an object store."""
+    """A Delta table in a directory or an object store.
+
+    Parameters
+    ----------
+    location : the path of the directory, or the URL of the table in an object store.
+    policy : what to do with files that may not be the table's own: ``refuse``, ``allow`` or
+        ``links`` (see ``data.files``).
+    """
 
     def __init__(self, location: str, policy: str = REFUSE) -> None:
+        # None for a table in an object store.
         self._folder: Path | None = None
         self._policy = policy
         if is_object(location):
@@ -64,6 +76,7 @@ class DeltaOrigin:
         columns = tuple(dataset.schema.names)
         require_columns(names, columns)
         scan = dataset.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
+        # An empty batch first, so that the columns are known even if the table has no rows.
         batches = select_columns(
             chain([empty_batch(scan.projected_schema)], scan.to_batches()), names
         )
@@ -79,7 +92,8 @@ class DeltaOrigin:
     def _require_own_files(self, table: Any) -> None:
         """Check that the files in the table's log are the table's own.
 
-        An account that can write the log could otherwise make a run read any file.
+        An account that can write the log could otherwise make a run read any file. Files in an
+        object store are not checked: they have no owner on this machine.
 
         Raises
         ------
@@ -151,7 +165,7 @@ def open_iceberg_origin(catalog: str, policy: str) -> IcebergOrigin:
 
     Parameters
     ----------
-    policy : not used, as a catalog names its files and the account that reads them.
+    policy : not used: the catalog says which files belong to a table, and who may read them.
     """
     return IcebergOrigin(catalog)
 

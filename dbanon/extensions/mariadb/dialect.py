@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import local_type_error, require_years, uncopyable_value_error
+from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
 from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
@@ -337,12 +337,12 @@ def type_of(attribute: Attribute) -> str:
     """
     kind = attribute.kind
     if kind is Kind.OTHER:
-        raise local_type_error(attribute)
+        raise uncopyable_type_error(attribute)
     if kind is Kind.INTEGER:
         return {16: "smallint", 32: "int", 64: "bigint"}.get(attribute.bits, "decimal(38,0)")
     if kind is Kind.DECIMAL:
         if attribute.precision > _MAX_DIGITS or not 0 <= attribute.scale <= 38:
-            raise local_type_error(attribute)
+            raise uncopyable_type_error(attribute)
         return f"decimal({attribute.precision or _MAX_DIGITS},{attribute.scale})"
     if kind is Kind.TIMESTAMP:
         return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"

@@ -277,7 +277,10 @@ class MariadbStaging(MariadbCatalog):
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
             columns.append(
-                (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
+                (
+                    statements.retained_column_name(index),
+                    self.declared_type(self.type_of(attribute)),
+                )
             )
         rows = storable_rows(
             attributes, prepend_class_and_position(batches), mariadb_dialect.to_storable

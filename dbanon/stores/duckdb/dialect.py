@@ -23,7 +23,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import local_type_error
+from dbanon.sessions.base import uncopyable_type_error
 from dbanon.sessions.names import RelationName, quote
 
 _ARROW_TYPES = {
@@ -320,7 +320,7 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.TIMESTAMP:
         return "TIMESTAMP WITH TIME ZONE" if attribute.has_time_zone else "TIMESTAMP"
     if attribute.kind is Kind.OTHER:
-        raise local_type_error(attribute)
+        raise uncopyable_type_error(attribute)
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
 
 

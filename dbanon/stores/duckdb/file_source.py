@@ -196,7 +196,7 @@ class _FileSession(DuckdbSession):
                 inferred_type.sql_type,
                 type_option=inferred_type.selected_by,
                 kind=inferred_type.kind,
-                decision=inferred_type.deciding_option,
+                deciding_option=inferred_type.deciding_option,
             )
             if inferred_type.sql_type == "VARCHAR":
                 query = description_query(quote(name), self._reading)

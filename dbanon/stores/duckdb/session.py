@@ -336,7 +336,7 @@ class DuckdbSession(FileSession):
     ) -> None:
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
-            (statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)
+            (statements.retained_column_name(i), self.type_of(a)) for i, a in enumerate(attributes)
         ]
         self.run(statements.create_staging(statements.ROWS, column_types))
         for classes, positions, rows in batches:

@@ -59,7 +59,7 @@ class PsycopgSession(PassthroughSession):
     ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
     supports_arrays = True
     # SQL of a value that no keyed hash of a person has.
-    absent_tag = "decode('00000000000000000000000000000000', 'hex')"
+    no_person_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
         self,
@@ -149,12 +149,12 @@ class PsycopgSession(PassthroughSession):
                 )
 
     def keys_in_order(
-        self, source: Relation, joined: str, number: str, order: str
+        self, source: Relation, joins: str, integer: str, sort_key: str
     ) -> NDArray[np.int64]:
         # Binary values are read in a third of the time that texts take.
         key_types = (*source.required_locator.types, "bigint")
-        from_clause = f"{source.from_clause} {joined}{source.where_clause} ORDER BY {order}"
-        keys = (*source.required_locator.expressions, number)
+        from_clause = f"{source.from_clause} {joins}{source.where_clause} ORDER BY {sort_key}"
+        keys = (*source.required_locator.expressions, integer)
         query = packed_rows.passthrough_copy(keys, key_types, [], [], from_clause)
         chunks = [np.empty((0, len(key_types)), np.int64)]
         for buffer in self.copy_chunks(query, _ROWS_PER_READ):
@@ -227,7 +227,7 @@ class PsycopgSession(PassthroughSession):
     ) -> None:
         columns = [("class", "integer"), ("position", "integer")]
         columns += [
-            (statements.kept_column(i), postgresql_dialect.type_of(a))
+            (statements.retained_column_name(i), postgresql_dialect.type_of(a))
             for i, a in enumerate(attributes)
         ]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))

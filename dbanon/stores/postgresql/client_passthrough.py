@@ -207,7 +207,7 @@ class PassthroughSession(PostgresqlSession):
     def insert_passthrough(
         self,
         table: RelationName,
-        released: Sequence[tuple[str, str, str]],
+        class_columns: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
         passthrough: Sequence[str],
         microdata: Microdata,
@@ -218,22 +218,22 @@ class PassthroughSession(PostgresqlSession):
         assert retained_rows.n_columns == len(passthrough)
         row_of_record = retained_rows.find_rows(microdata.keys)
         retained_rows.keys.clear()
-        encoded_classes = self._encode_classes(partition, released, columns)
+        encoded_classes = self._encode_classes(partition, class_columns, columns)
         if encoded_classes is None:
             self.stage_classes(partition, columns)
         self._use_stored_encoding(enabled=True)
         if encoded_classes is None:
-            encoded_classes = self._fetch_class_bytes(released, partition.n_classes)
+            encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
         class_bytes, class_ends = encoded_classes
         row_join = kernels.RowJoin(
-            len(released) + retained_rows.n_columns,
+            len(class_columns) + retained_rows.n_columns,
             class_bytes,
             class_ends,
             np.frombuffer(retained_rows.values, np.uint8),
             np.concatenate(retained_rows.ends) if retained_rows.ends else np.empty(0, np.int64),
         )
         retained_rows.ends.clear()
-        names = quote_list([*(name for name, _, _ in released), *passthrough])
+        names = quote_list([*(name for name, _, _ in class_columns), *passthrough])
         # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:

@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import local_type_error
+from dbanon.sessions.base import uncopyable_type_error
 from dbanon.sessions.names import literal, quote
 
 # Type of a range's bounds, by range type.
@@ -182,7 +182,7 @@ def type_of(attribute: Attribute) -> str:
         time_zone = " with time zone" if attribute.has_time_zone else ""
         return f"timestamp({min(attribute.scale, 6)}){time_zone}"
     if attribute.kind is Kind.OTHER:
-        raise local_type_error(attribute)
+        raise uncopyable_type_error(attribute)
     return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
 

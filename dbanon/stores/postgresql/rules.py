@@ -142,7 +142,7 @@ class PostgresqlRules(RulesSession):
             query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
         return self.rows(query)
 
-    def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
+    def rule_identity_columns(self, source: RelationName) -> dict[str, Any]:
         [author] = self.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 

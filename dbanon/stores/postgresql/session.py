@@ -317,7 +317,7 @@ class PostgresqlSession(
             else f"s.{quote(attribute.name)}"
         )
 
-    def kept_value(self, attribute: Attribute) -> str:
+    def retained_value(self, attribute: Attribute) -> str:
         return postgresql_dialect.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:

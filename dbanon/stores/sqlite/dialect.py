@@ -25,7 +25,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, local_type_error, require_years, uncopyable_value_error
+from dbanon.sessions.base import OnSql, require_years, uncopyable_type_error, uncopyable_value_error
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
@@ -298,7 +298,7 @@ def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
 
 def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.OTHER:
-        raise local_type_error(attribute)
+        raise uncopyable_type_error(attribute)
     if attribute.kind is Kind.DECIMAL:
         return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
     return {

@@ -350,7 +350,9 @@ class SqliteSession(SqliteStagingSession):
         self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
     ) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
-        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
+        columns += [
+            (statements.retained_column_name(i), self.type_of(a)) for i, a in enumerate(attributes)
+        ]
         rows = storable_rows(attributes, prepend_class_and_position(batches), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
 

@@ -37,13 +37,13 @@ def decide(
     values = ", ".join(map(str, rows))
     session.run(
         f"CREATE TEMPORARY TABLE {CELL_COUNTS} AS"
-        f" WITH c (cell, members, present, same) AS (VALUES {values}) SELECT * FROM c"
+        f" WITH c (cell, members, present, is_unchanged) AS (VALUES {values}) SELECT * FROM c"
     )
     chain: Any = SimpleNamespace(rules=ChainRules.from_plain(rules))
     fetched_persons: Any = object()
-    ChainState(session, chain, sequence=2, k=K, fetched_persons=fetched_persons).decide_cell_states(
-        cells, groups_may_leave=True
-    )
+    ChainState(
+        session, chain, release_number=2, k=K, fetched_persons=fetched_persons
+    ).decide_cell_states(cells, groups_may_leave=True)
     return [
         state for (state,) in session.rows(f"SELECT state FROM {NEXT_CELL_STATES} ORDER BY cell")
     ]
