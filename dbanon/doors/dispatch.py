@@ -25,7 +25,7 @@ def run_any_job(
     target: Store | None = None,
     progress: PhaseProgress | None = None,
 ) -> Report | PrivateReport:
-    """Run a job; if it fails, record the failure in the ledger of its target.
+    """Run a job; if it fails, record the failure in the target's ledger.
 
     Parameters
     ----------

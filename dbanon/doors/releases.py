@@ -52,7 +52,7 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
-    """List the runs of a job that the ledger of its target has recorded, newest first.
+    """List the recorded runs of a job, newest first, from the ledger of the job's target.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ def server_python_version(connection: Any) -> str:
 
 
 def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
-    """Check, as the server's account, that its Python can use the package from these paths.
+    """Check that the server's Python, run by the server's account, can use the package.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The format of rows while Spark moves them: columns named by role, packed as Arrow bytes.
 
 A packet is many rows in one binary value, which Java forwards without any cost per row. Rows of
-classes are rows with one class each, which travel beside the rows of its records.
+classes have one class each; they travel beside the rows of the records.
 """
 
 from __future__ import annotations

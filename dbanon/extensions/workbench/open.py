@@ -58,7 +58,7 @@ _KNOWN_KEYS: Mapping[str, frozenset[str]] = {
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
 }
-# The number of earlier tables of a view that ``dbanon init`` writes into job files.
+# How many releases of a view are kept, as ``dbanon init`` writes it into job files.
 _KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
