@@ -241,6 +241,7 @@ def __getattr__(name: str) -> Any:
         missing_extra_error = error_for_missing_extra(error)
         if missing_extra_error is None:
             raise
+        # The traceback refers to this frame; without ``del`` the frame would refer to the error.
         try:
             raise missing_extra_error from None
         finally:

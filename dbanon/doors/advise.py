@@ -83,8 +83,9 @@ def advise(
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     memory_limit : bytes of memory to use.
-    progress : called with the name of a phase (``profile``, ``read``, ``singling``, ``sweep``) and
-        its completed share, 0 to 1; True for a progress bar in a notebook or on a terminal.
+    progress : called with the name of a phase and its completed share, 0 to 1. Phases are
+        ``profile``, ``read``, ``singling`` (which columns make rows unique) and ``sweep`` (trial
+        releases). True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
     reading : the format of a CSV file, such as ``dates``, ``decimal``, ``encoding`` and
         ``null_words``.
@@ -112,6 +113,7 @@ def advise(
 
     request = build_options(AdviceRequest, request_options)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
+    # ``staging`` allows temporary tables, to which some databases copy the source.
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
     return replace(advice, start={**advice.start, **read_options.to_dict()})
@@ -132,6 +134,7 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
 
     frame, _ = frame_of(data)
     request = build_options(AdviceRequest, {**options, "table": FRAME_NAME})
+    # A hint to change something in a view would not help here: it names a data frame instead.
     with progress_callback(progress) as report_progress, hints_without_views(IN_DATA_FRAME):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _TABLE_OPTIONS}

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from dbanon.job.options import AttributeMethod, ClassOptions, RowMethod
 
 
-# Options of a policy that say how classes are found; its other options concern releases.
+# Options of a policy that say how classes are found; its other options concern releases. The one
+# named ``options`` holds the parameters of the method.
 _CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.concerns_release)
 
 
@@ -105,7 +106,9 @@ def partition(
     candidates, candidate_index = _select_candidates(data, policy.nulls)
     microdata = microdata_of(candidates, policy.orders, policy.kinds)
     if candidate_index is not None:
+        # Records with NULLs that are no candidates count as withheld.
         microdata = replace(microdata, n_withheld=len(candidate_index) - microdata.n_records)
+    # Only with ``nulls="merge"``; other policies leave the records as they are.
     microdata = merge_nulls(microdata, policy)
     tree_sources = parse_all(hierarchies, files=True)
 
@@ -129,9 +132,9 @@ def information_loss(
     ----------
     data : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
         ``partition``.
-    orders : for text columns, by name: their values from the lowest to the highest.
     classes : a partition of these n records, or the class label of each, a whole number; -1 for
         suppressed records, which are left out.
+    orders : for text columns, by name: their values from the lowest to the highest.
 
     Raises
     ------
@@ -191,7 +194,7 @@ def as_partition(class_labels: Any) -> Partition:
     try:
         labels = np.asarray(class_labels)
     except ValueError:
-        # Rows of different lengths: refused below, because it has no dimension.
+        # Rows of different lengths. An array without dimensions is refused below.
         labels = np.array(None)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < SUPPRESSED:
         raise InvalidParameter(

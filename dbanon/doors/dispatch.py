@@ -25,7 +25,7 @@ def run_any_job(
     target: Store | None = None,
     progress: PhaseProgress | None = None,
 ) -> Report | PrivateReport:
-    """Run a job; if it fails, record the failure in the ledger of its target.
+    """Run a job; if it fails, record the failure in the target's ledger.
 
     Parameters
     ----------
@@ -53,9 +53,11 @@ def run_anonymization(
     target : the database for the release; None for the source's.
     progress : called with a phase and its completed share, 0 to 1.
     """
-    runner = find_runner(job)
-    run: Runner = run_in_transactions if runner is None else runner.run
+    chain_runner = find_chain_runner(job)
+    run: Runner = run_in_transactions if chain_runner is None else chain_runner.run
 
+    # The table's owner can store rules, such as column roles, in the database. They are applied
+    # within ``run_with_ledger``, so that the ledger also records a failure to apply them.
     def run_with_rules(
         job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
     ) -> Report:
@@ -70,14 +72,15 @@ def plan_anonymization(job: Job, source: Store, target: Store | None, **options:
     Parameters
     ----------
     target : the database for the release; None for the source's.
-    options : ``cluster``, whether to find the classes, too; and ``progress``.
+    options : ``cluster``, True to find the classes, too; and ``progress``, a function that is
+        called with a phase and its completed share.
     """
     from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)
-    return build_outlook(job, source, target, runner=find_runner(job), **options)
+    return build_outlook(job, source, target, runner=find_chain_runner(job), **options)
 
 
-def find_runner(job: Job) -> JobRunner | None:
-    """Return what plans and runs a job that names a chain; None for other jobs."""
+def find_chain_runner(job: Job) -> JobRunner | None:
+    """Return the object that plans and runs a job that names a chain; None for other jobs."""
     return None if job.chain is None else load_runner("chain")

@@ -13,7 +13,7 @@ from dbanon.job.rules import RULES_NOT_READ
 if TYPE_CHECKING:
     from dbanon.release.report import Report
 
-# By name, the location of the function that runs a job.
+# By engine name, the function that runs a job, as ``module:function``.
 _RUN_FUNCTIONS = {
     name: location
     for extension in built_in_extensions()
@@ -54,6 +54,7 @@ class Engine:
         """
         # Load it first: if a package is missing, no database is read.
         run_job = load(_RUN_FUNCTIONS[self.name])
+        # The job takes its column roles from rules that the table's owner stored in the database.
         if job.declared == RULES_NOT_READ:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules

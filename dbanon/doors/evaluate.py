@@ -120,6 +120,7 @@ def evaluate(
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
     if report is not None:
+        # The report's arguments have the form in which the ledger stores them.
         guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
         microdata = with_strata_and_persons(
             original_frame, microdata, guarantee.by, guarantee.entity_columns
@@ -173,6 +174,7 @@ def _pair_rows(
     stars_are_suppressed : whether rows that are ``*`` in every column count as suppressed.
     """
     names = [attribute.name for attribute in microdata.attributes]
+    # Suppressed originals are paired with row 0, and then marked in ``is_suppressed``.
     released_frame = (
         released_frame[names].iloc[np.maximum(released_index, 0)]
         if len(released_frame)
@@ -318,6 +320,7 @@ def _match_rows(
             f"The release has {n_unknown_keys} rows whose key is not in the original.",
             hint="Both keys must have the same type, and every row must come from the original.",
         )
+    # ``get_indexer`` returns -1 for an original without a released row.
     return np.asarray(released_keys.get_indexer(original_keys), np.int64)
 
 
@@ -336,7 +339,7 @@ class ReleasedValues:
 
     Parameters
     ----------
-    attribute : describes the released values.
+    attribute : name and type of the released values.
     values : float64 (n,), or object (n,) of texts; undefined where missing.
     missing : bool (n,), which values are NULL.
     """

@@ -1,4 +1,4 @@
-"""The files of the two extensions: the ledger, and types with functions."""
+"""The files of the two PostgreSQL extensions: one for the ledger, one for types and functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_s
 from dbanon.errors import InstallRefused, InsufficientRights
 from dbanon.version import version
 
-# The control file of an extension, which PostgreSQL reads.
+# The content of an extension's control file, in which PostgreSQL reads its properties.
 CONTROL_TEMPLATE = """comment = '{comment}'
 default_version = '{version}'
 schema = dbanon
@@ -72,6 +72,7 @@ def write_extension(directory: Path, python_paths: Sequence[str]) -> list[Path]:
     files: dict[str, str] = {}
     for name, script in scripts.items():
         text = f"{_first_line(name)}\n{script}"
+        # Files named name--version.sql install a version; name--old--new.sql are upgrades.
         older_versions = {
             old_version
             for file in directory.glob(f"{name}--*.sql")

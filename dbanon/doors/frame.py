@@ -59,7 +59,7 @@ class ArrowExporter(Protocol):
 
 # A job needs names for source and output, but frames have none.
 _TABLE_NAMES = {"table": FRAME_NAME, "output": FRAME_NAME}
-# The seed policy in the report, if rows keep the order of the input.
+# What the report says about the reproducibility of a release whose rows keep the input order.
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 
@@ -174,6 +174,7 @@ def anonymize_frame(
         },
     )
     target = FrameTarget(rows)
+    # A hint to change something in a view would not help here: it names a data frame instead.
     with progress_callback(progress) as callback, hints_without_views(IN_DATA_FRAME):
         report = run(job, FrameSource(table), target, callback)
     assert target.released is not None

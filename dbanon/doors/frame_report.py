@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
-    """A ``Report`` that also has ``alignment``: the released frame, and from which originals its
-    rows came.
+    """A ``Report`` whose ``alignment`` holds the released frame and the original of each row.
 
     The alignment stays in memory: copies, pickles and printed forms of the report do not have it.
     """

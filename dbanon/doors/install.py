@@ -16,7 +16,7 @@ from dbanon.doors.server_python import (
     require_python,
     server_python_version,
 )
-from dbanon.doors.sql_script import LEDGER_EXTENSION, install_script, tie_script
+from dbanon.doors.sql_script import LEDGER_EXTENSION, install_script, record_oids_script
 from dbanon.errors import (
     DbanonError,
     InstallRefused,
@@ -66,7 +66,8 @@ def install(
     python_paths : directories from which the server's Python imports dbanon and numpy; if empty,
         the directories from which this Python imports them.
     sql_only : leave out functions that need PL/Python.
-    extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
+    extension : install with CREATE EXTENSION, after copying the files of the PostgreSQL
+        extensions to the server, which must run on this machine.
     trusted_owners : accounts of the server's machine, besides root and the server's account, that
         may own the package. Each of them could run code as the server's account.
     lock_timeout : seconds to wait for locks on the tables of an existing ledger.
@@ -152,7 +153,8 @@ def repair(
     if not _is_postgresql(url):
         raise InstallRefused(
             "Only a ledger on PostgreSQL is repaired.",
-            hint="Elsewhere a relation is a release by its name and mark.",
+            hint="In other databases a ledger entry finds its relation by name and mark, and needs"
+            " no repair.",
         )
     with _connect(url) as connection:
         if fetch_rows(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
@@ -202,7 +204,8 @@ def _require_encoding(connection: Any) -> None:
             "This database has the encoding SQL_ASCII: it does not know what the bytes of a text"
             " mean, so no function can read them.",
             hint="Dump it, and restore it into a database with an encoding, as in CREATE DATABASE"
-            " name ENCODING 'UTF8' TEMPLATE template0. Clients release from this one, too.",
+            " name ENCODING 'UTF8' TEMPLATE template0. Clients can make releases of this database"
+            " without the functions.",
         )
 
 
@@ -227,7 +230,7 @@ def _upgrade_functions(
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
         # An extension that already has this version does not run its script again, but a restore
         # may have changed OIDs.
-        connection.execute(tie_script())
+        connection.execute(record_oids_script())
     else:
         connection.execute(install_script(paths))
 
@@ -239,7 +242,10 @@ def _upgrade_ledger_extension(connection: Any) -> None:
 
 
 def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
-    """Upgrade the ledger of a database without functions, and list versions and repairs."""
+    """Upgrade the ledger of a database without functions.
+
+    Returns pairs of item and value: the ledger's revision, and the repairs.
+    """
     repairs = _upgrade_and_repair_ledger(url, lock_timeout)
     return [("ledger", HEAD), ("sql functions", "not installed"), *_to_check_rows(repairs)]
 
@@ -255,6 +261,7 @@ def _upgrade_and_repair_ledger(
         if isinstance(session, PostgresqlSession):
             session.lock_seconds = lock_timeout
         session.ensure_ledger()
+        # A restored dump has other OIDs than the ledger recorded.
         session.update_release_oids()
         if isinstance(session, PostgresqlSession):
             return repair_ledger(session, accept_owners)
@@ -304,7 +311,8 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
 def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
     """Choose the directories that the server's Python imports from.
 
-    If there are none, the error's hint has the command that installs dbanon on the server.
+    If dbanon is an editable install, the server cannot import it. The hint of the error then has
+    the command that installs dbanon on the server.
     """
     try:
         return list(python_paths) or find_import_paths()
@@ -375,13 +383,17 @@ def _connect(url: str) -> Iterator[Any]:
     except psycopg.OperationalError as error:
         raise translate_pooler_error(error) or unreachable_error(error, parsed_url) from None
     with connection, thread_connections().scope():
+        # Registers the connection, so that it can be closed if the run must end.
         watch(connection)
         try:
+            # Settings that statements depend on, such as the search path.
             connection.execute(PIN_STATEMENTS)
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
             if refusal := translate_pooler_error(error):
+                # The traceback refers to this frame; without ``del`` the frame would refer to the
+                # error.
                 try:
                     raise refusal from None
                 finally:

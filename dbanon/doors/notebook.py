@@ -1,4 +1,7 @@
-"""Results in a notebook: HTML cards and matplotlib plots."""
+"""Results in a notebook: HTML cards and matplotlib plots.
+
+A ``Point`` is a trial release, drawn at its risk and loss. A curve has the points of one method.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dbanon.advice.recommend import Point
 from dbanon.doors.html.card import LOSS_NAMES, render_card, split_advice
 from dbanon.errors import MissingDependency
 
-# Matplotlib's markers, one per method.
+# Matplotlib's markers, one per method; a fifth method gets the first again.
 _MARKERS = "os^D"
 # Width and height of a label, as fractions of the axes.
 _LABEL_WIDTH, _LABEL_HEIGHT = 0.12, 0.06
@@ -52,6 +55,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
             marker,
             color=line.get_color(),
         )
+        # Label both ends of the curve with their k.
         for point in (curve[0], curve[-1]):
             if any(_is_near(point, neighbour, sweep.points) for neighbour in labelled_points):
                 continue

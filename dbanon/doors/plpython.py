@@ -74,6 +74,7 @@ def check(plpy: Any, sql_version: str) -> str:
         from dbanon.kernels import Mdav
 
         kernel = Mdav(np.arange(4.0).reshape(4, 1), 2)
+        # Four records with k = 2 make two classes. ``step`` returns True when all are found.
         while not kernel.step(1000):
             pass
         return {
@@ -119,6 +120,7 @@ def _label_rows(
 ) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
     clock = Clock(progress)
+    # ``pulse`` is called regularly while hierarchies are read, to check for cancellation.
     run_plan = plan(job, source, pulse=lambda: clock.report_progress("read", 0.0))
     microdata, _, result = read_and_cluster(run_plan, source, clock)
     assert isinstance(result.classes, Partition)
@@ -236,6 +238,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
         job = build_refresh_job(
             session,
             str(RelationName(call["schema"], call["name"])),
+            # Differences from the release's ledger entry that the caller accepts.
             accept=call["accept"],
             door="sql",
             memory_limit=apply_backend_limits(plpy, {}),
@@ -274,17 +277,21 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
     """Run a job, send its messages, and return its ``dbanon.release_info`` row."""
-    started = time.perf_counter()
+    start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
+        # Rules may have been declared for an earlier table of this name, which was dropped.
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", RulesOfAnotherTable)
             job = apply_rules_in_session(session, job)
         for message in messages_of(caught_warnings, RulesOfAnotherTable):
             plpy.notice(message)
+        # The summary is a table of one row, next to the output, that describes the release.
         summary_plan = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, summary_plan)
         with warnings.catch_warnings(record=True) as caught_warnings:
+            # The notices below repeat the ignored warnings from the report, which does not mention
+            # created schemas and whole numbers that look like dates.
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ColumnLost)
             warnings.simplefilter("ignore", CodesAveraged)
@@ -298,6 +305,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.warning}; {caution.reason}")
     for finding in report.findings:
+        # Copied columns that look like identifiers, or single out rows within classes.
         warned_findings = (*report.kept_identifiers, *report.linking)
         send = plpy.warning if finding in warned_findings else plpy.notice
         send(f"dbanon: column {finding.describe(report.k_requested)}")
@@ -320,7 +328,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         "k_achieved": report.k_achieved,
         "information_loss": report.information_loss,
         "verified": report.verified,
-        "elapsed": f"{time.perf_counter() - started:.6f} seconds",
+        "elapsed": f"{time.perf_counter() - start_seconds:.6f} seconds",
         "seconds": dict(report.seconds),
     }
 

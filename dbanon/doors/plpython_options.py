@@ -29,7 +29,7 @@ from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
 
-# Keys for privacy models that differ from the name of the model's kind, with that kind.
+# From short names of privacy models to the kind of model.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
 # Keys that only SQL calls have: progress notices, and short forms of models.
@@ -61,7 +61,7 @@ _MODEL_HELP = (
 
 # Options of methods that make classes. A procedure for synthetic rows refuses them with a message
 # that says so.
-_OTHER_METHODS_OPTIONS = frozenset(parameter.name for parameter in all_parameters(Job))
+_CLASS_METHOD_OPTIONS = frozenset(parameter.name for parameter in all_parameters(Job))
 
 _UNIMPLEMENTED_OPTIONS = ("on_column_change",)
 # Refused because its value is SQL: an application may pass on options from its users, who could
@@ -114,7 +114,7 @@ def check_private_options(
     }
     for name in call_options:
         if name not in allowed_options and (
-            name in _OTHER_METHODS_OPTIONS or name == _CONDITION_OPTION
+            name in _CLASS_METHOD_OPTIONS or name == _CONDITION_OPTION
         ):
             raise build_option_refusal(name)
     return _check_options(allowed_options, call_options)
@@ -183,6 +183,7 @@ def parse_call_options(
         for parameter in all_parameters(job)
         if parameter.name in call and parameter.name != "options"
     ]
+    # Without quasi-identifiers, the rules that the table's owner declared define the roles.
     uses_table_rules = writes and call["quasi_identifiers"] is None
     values = {
         parameter.name: _check_value(parameter, call[parameter.name])
@@ -287,7 +288,10 @@ def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
     for attribute, level in levels.items():
         fields = level if isinstance(level, Mapping) else {"level": level}
         if "kind" in fields or "attribute" in fields:
-            raise InvalidParameter(f'Option "{kind}" already says kind and attribute.')
+            raise InvalidParameter(
+                f'Option "{kind}" already gives the kind and the column: leave out "kind" and'
+                ' "attribute".'
+            )
         kind_and_attribute = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
         models.append(_build_model({**kind_and_attribute, **fields}))
     return models

@@ -90,7 +90,8 @@ def _show_in_notebook() -> Iterator[ProgressCallback]:
     """Show bars in the output of a notebook cell, with the display protocol instead of widgets."""
     from IPython.display import display
 
-    started, last_update, phases = time.monotonic(), 0.0, dict[str, float]()
+    # ``phases`` has the completed share of each phase.
+    start_seconds, last_update, phases = time.monotonic(), 0.0, dict[str, float]()
     show: Any = display
     handle = show(_render(phases, seconds=0.0), raw=True, display_id=True)
 
@@ -103,13 +104,13 @@ def _show_in_notebook() -> Iterator[ProgressCallback]:
         now = time.monotonic()
         if now - last_update >= _SECONDS_BETWEEN_UPDATES:
             last_update = now
-            handle.update(_render(phases, now - started), raw=True)
+            handle.update(_render(phases, now - start_seconds), raw=True)
 
     try:
         yield show_phase
         phases.update(dict.fromkeys(phases, 1.0))
     finally:
-        handle.update(_render(phases, time.monotonic() - started), raw=True)
+        handle.update(_render(phases, time.monotonic() - start_seconds), raw=True)
 
 
 def _render(phases: dict[str, float], seconds: float) -> dict[str, str]:

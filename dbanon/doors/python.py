@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dbanon.sessions.store import Store
 
 # Arguments of the call that are not options of the job.
-_CALL_ONLY = ("database", "target", "progress", "on_sql", "cluster", "options")
+_NON_JOB_ARGUMENTS = ("database", "target", "progress", "on_sql", "cluster", "options")
 
 
 @overload
@@ -211,7 +211,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     """Run a differentially private release with the arguments of a call."""
     from dbanon.run.open import open_store
 
-    options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
+    options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
     options |= arguments["options"] | {"target": arguments["target"]}
     if options.pop("declared"):
         raise build_option_refusal("declared")
@@ -228,7 +228,7 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
     """Return the job of a call, its source, and its target if that is another database."""
     from dbanon.run.open import open_source, open_store
 
-    options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
+    options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
     job = job_of(options | arguments["options"])
     on_sql, target = arguments["on_sql"], arguments["target"]
     source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
@@ -240,7 +240,9 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
 
 
 def job_of(arguments: Mapping[str, Any]) -> Job:
-    """Build a job from options in Python's form, ignoring options of methods for synthetic rows.
+    """Build a job from options in Python's form.
+
+    Options of methods for synthetic rows may only have their default values, and are left out.
 
     Raises
     ------

@@ -159,5 +159,5 @@ def _account_id(owner: str) -> int:
         return int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
     except KeyError:
         raise UnsafeError(
-            f"The server's machine has no account {owner}.", "Name one that it has."
+            f"The server's machine has no account {owner}.", "Name an existing account."
         ) from None

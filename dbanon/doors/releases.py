@@ -52,7 +52,7 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
-    """List the runs of a job that the ledger of its target has recorded, newest first.
+    """List the recorded runs of a job, newest first, from the ledger of the job's target.
 
     Parameters
     ----------
@@ -103,11 +103,12 @@ def verify(
     ----------
     relation : the name of a release's output, or of an older table of that output that still
         exists; or the id of a release.
-    quasi_identifiers, k : only for relations without an entry in this database's ledger; with an
-        entry, ``k`` may be larger than the release requested.
+    quasi_identifiers, k : only for relations without an entry in this database's ledger. With an
+        entry, a ``k`` above the requested one can be given to check a stronger guarantee.
 
-    For a differentially private release this checks rows, NULLs, bounds and lists. Its privacy
-    cannot be verified by counting.
+    For a differentially private release this checks the number of rows, that there is no NULL, and
+    that values are within the declared bounds and lists. Its privacy cannot be verified by
+    counting.
 
     Raises
     ------
@@ -138,8 +139,8 @@ def verify_file(
     ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
         connection. The file's SHA-256 is compared with that of each export. None: a Parquet file
         is recounted with the help of its metadata.
-    quasi_identifiers, k : only without ``ledger``, for Parquet files that name no release; if a
-        file names one, ``k`` may be larger than the release requested.
+    quasi_identifiers, k : only without ``ledger``, for Parquet files that name no release. If a
+        file names one, a ``k`` above the requested one can be given to check a stronger guarantee.
 
     Raises
     ------
@@ -172,9 +173,11 @@ def evaluate_release(
 ) -> ReleaseEvaluation:
     """Measure the loss and remaining risk of an existing release in a database.
 
-    This recounts the classes. If the release was made with ``evaluate``, it also returns the
-    recorded measures; with ``original``, also losses that can be measured without knowing which row
-    became which. For frames and arrays whose rows correspond, use ``dbanon.evaluate``.
+    This recounts the classes. If the release was made with the option ``evaluate``, the result also
+    has the recorded measures. With ``original``, it also has losses that can be measured without
+    knowing which row became which.
+
+    For frames and arrays whose rows correspond, use ``dbanon.evaluate``.
 
     Parameters
     ----------

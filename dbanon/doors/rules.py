@@ -114,7 +114,8 @@ def refresh(
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published the release, or a right was revoked.
     RefreshRefused : something that the release depends on has changed; the message says what.
-    SecondRelease : the entity of the release was released before, and ``independent`` is missing.
+    SecondRelease : the persons (column ``entity``) were released before, and ``accept`` lacks
+        ``independent``.
     DbanonError : as ``anonymize``; the old release stays unchanged.
     """
     store = open_store(database, on_sql)

@@ -75,6 +75,7 @@ def find_import_paths() -> list[str]:
             hint=install_hint("3", str(module_directory.parents[1])),
         )
         error.checkout = str(module_directory.parents[1])
+        # The traceback refers to this frame; without ``del`` the frame would refer to the error.
         try:
             raise error
         finally:
@@ -97,7 +98,7 @@ def install_hint(python: str, source: str | None = None) -> str:
         return (
             f"The server's Python is {python}, and dbanon needs"
             f" {_MIN_PYTHON[0]}.{_MIN_PYTHON[1]} or newer:"
-            " take a server whose PL/Python has that, or dbanon install --sql-only."
+            " use a server whose PL/Python has that, or run dbanon install --sql-only."
         )
     source = source or _find_install_source()
     if source is None:
@@ -136,7 +137,7 @@ def server_python_version(connection: Any) -> str:
 
 
 def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
-    """Check, as the server's account, that its Python can use the package from these paths.
+    """Check that the server's Python, run by the server's account, can use the package.
 
     Parameters
     ----------

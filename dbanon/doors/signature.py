@@ -16,8 +16,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
     """Return a decorator that lists options in the signature of a function with ``**options``.
 
-    The function's last argument must be ``**options``. It stays in the signature, unless an option
-    has the same name.
+    The function's last argument must be ``**options``. ``**options`` stays in the signature, unless
+    an option is named ``options``.
     """
 
     options = tuple(parameters)

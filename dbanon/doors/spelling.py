@@ -113,6 +113,7 @@ def spell_cli_option(name: str, value: Any) -> str:
             f"{flag(parameter)} {shlex.quote(f'{column}={item}')}" for column, item in value.items()
         )
     if value is None:
+        # An option with its own flag takes a value of this form, and can be repeated.
         placeholder = parameter.option.form if parameter.option.flag else ""
         return f"{flag(parameter)} {placeholder}".rstrip()
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -249,6 +250,7 @@ def _option_words(name: str, value: Any) -> list[str]:
             for word in (flag(parameter), f"{column}={_format_item(item)}")
         ]
     if isinstance(value, (tuple, list)):
+        # Only options with their own flag, a singular, are repeated; others take a list.
         if parameter.option.flag:
             return [word for item in value for word in (flag(parameter), _format_item(item))]
         return [flag(parameter), ",".join(map(_quote_list_item, value))]
@@ -289,6 +291,7 @@ def build_statement(
     }
     call_arguments = [
         _text_literal(source.quoted),
+        # Propose the name of the source in the schema for releases.
         _text_literal(str(RelationName("release", source.name))),
         _array_literal(release_options["quasi_identifiers"]),
         f"k => {release_options['k']}",

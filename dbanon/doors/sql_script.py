@@ -1,8 +1,8 @@
 """Builds the SQL to install from the files in ``sql/`` and the registry of methods.
 
-``dbanon install`` runs it as a script. With ``--extension`` it becomes two extensions, one for the
-ledger and one for the functions, so that dropping the functions keeps the ledger. The SQL can also
-be run over an older version: it replaces existing objects and keeps grants.
+``dbanon install`` runs it as a script. With ``--extension`` it becomes two PostgreSQL extensions,
+one for the ledger and one for the functions, so that dropping the functions keeps the ledger. The
+SQL can also be run over an older version: it replaces existing objects and keeps grants.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ METHOD_ARGUMENT_TYPES = (
 # Argument types of the procedures for synthetic rows, after the source.
 DP_ARGUMENT_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
-# Builders of SQL about rules, by mark. A mark, such as ``@TIE_RULES(…)@``, is a placeholder in the
-# files of ``sql/``; the text in parentheses is the builder's arguments.
+# Builders of SQL about the rules that owners of tables declare, by mark. A mark, such as
+# ``@TIE_RULES(…)@``, is a placeholder in the files of ``sql/``; the text in parentheses is the
+# builder's arguments.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
-    "JUDGED_RULES": rules_with_state,
+    "RULES_WITH_STATE": rules_with_state,
     "TIE_RULES": tie_rules,
     "MAY_ACT_AS": may_act_as,
 }
@@ -133,6 +134,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     scripts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
+    # Code of other roles that reading a relation would run, such as functions in views.
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
@@ -142,6 +144,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     text = text.replace("@DP_TYPES@", DP_ARGUMENT_TYPES)
     text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
     text = text.replace("@PINS@", set_clauses(PINNED_SETTINGS))
+    # Functions return the error as JSON text; those that return rows, as the only row.
     for mark, return_error in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
@@ -172,7 +175,7 @@ def _build_digest_marks() -> dict[str, str]:
 
     name_variables = ("relation_schema", "relation_name")
     return {
-        "@DIGEST_WAY@": digest.DIGEST_METHOD,
+        "@DIGEST_METHOD@": digest.DIGEST_METHOD,
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
         "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),
@@ -266,7 +269,7 @@ def ledger_script(*, extension: bool = False) -> str:
     scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
     scripts += [
         tables,
-        tie_script(),
+        record_oids_script(),
         f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
         f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
@@ -275,7 +278,7 @@ def ledger_script(*, extension: bool = False) -> str:
     return _fill_marks("\n".join(scripts))
 
 
-def tie_script() -> str:
+def record_oids_script() -> str:
     """Build the SQL that stores the OIDs of relations in rules, and in entries of old versions."""
     return f"{RECORD_OIDS};\n{tie_rules()};\n"
 

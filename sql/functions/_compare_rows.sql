@@ -16,7 +16,7 @@ BEGIN
     IF recorded IS NULL THEN
         RETURN 'not recorded';
     END IF;
-    IF parts[1] <> '@DIGEST_WAY@' OR parts[3] <> (@DIGEST_PROBE@)::text THEN
+    IF parts[1] <> '@DIGEST_METHOD@' OR parts[3] <> (@DIGEST_PROBE@)::text THEN
         RETURN 'recorded by another version of the database';
     END IF;
     SELECT n.nspname, c.relname INTO relation_schema, relation_name

@@ -90,7 +90,7 @@ BEGIN
                     marked.relowner) INTO declarer;
     -- Rules of others stay, unless they are of this very table: the owner of today decides.
     DELETE FROM dbanon.rule AS k
-    USING (@JUDGED_RULES(c.oid = marked.oid)@
+    USING (@RULES_WITH_STATE(c.oid = marked.oid)@
     ) AS j
     WHERE k.source = j.source AND k.name = j.name AND k.owner_oid = j.owner_oid
       AND k.relation_oid = j.relation_oid
@@ -117,7 +117,7 @@ BEGIN
         owner = excluded.owner, declarer_oid = excluded.declarer_oid,
         ledger_oid = excluded.ledger_oid;
     SELECT count(*), count(*) FILTER (WHERE j.rule ->> 'role' = 'entity') INTO kept, entities
-    FROM (@JUDGED_RULES(c.oid = marked.oid)@
+    FROM (@RULES_WITH_STATE(c.oid = marked.oid)@
     ) AS j
     WHERE j.table_oid IS NOT NULL AND j.is_trusted AND j.rank = 1;
     IF entities > 1 THEN

@@ -15,7 +15,7 @@ AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();
     RETURN QUERY
-        WITH judged AS (@JUDGED_RULES((rules.source IS NULL OR c.oid = rules.source))@
+        WITH judged AS (@RULES_WITH_STATE((rules.source IS NULL OR c.oid = rules.source))@
         ), listed AS (
             SELECT j.table_name AS named, j.name, j.rule, j.declared_at, j.declared_by, j.attnum,
                    j.state

@@ -13,7 +13,7 @@ BEGIN
     PERFORM dbanon._require_ledger();
     SELECT name INTO wrong FROM unnest(undeclare.columns) AS name
     WHERE name IS NULL OR name NOT IN (
-        SELECT j.name FROM (@JUDGED_RULES(c.oid = undeclare.source)@
+        SELECT j.name FROM (@RULES_WITH_STATE(c.oid = undeclare.source)@
         ) AS j WHERE j.table_oid IS NOT NULL AND (j.is_trusted OR j.is_same)) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '42704',

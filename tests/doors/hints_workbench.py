@@ -87,12 +87,12 @@ def plan_in_two_tabs(client: Client, *, again: bool) -> str:
 
 def over_file(client: Client, **changes: str) -> str:
     """Save the job file where another file is."""
-    (client.routes.bench.start.directory / "people.yaml").write_text("mine")
+    (client.routes.bench.arguments.directory / "people.yaml").write_text("mine")
     return client.sent("job", job_form(client, **changes))
 
 
 def without_file(client: Client) -> object:
-    (client.routes.bench.start.directory / "people.yaml").unlink()
+    (client.routes.bench.arguments.directory / "people.yaml").unlink()
     return save()(client)
 
 

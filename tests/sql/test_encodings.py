@@ -36,7 +36,7 @@ def test_all_sql_is_ascii() -> None:
         sql_script.install_script(paths),
         sql_script.functions_script(paths, with_roles=True),
         sql_script.ledger_script(extension=True),
-        sql_script.tie_script(),
+        sql_script.record_oids_script(),
     ):
         assert text.isascii()
     assert "for path in ['/home/Jos\\xe9/dbanon']:" in sql_script.install_script(paths)

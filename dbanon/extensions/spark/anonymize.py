@@ -1,4 +1,9 @@
-"""Anonymize a Spark DataFrame in blocks on its workers, and recount the release."""
+"""Anonymize a Spark DataFrame in blocks on its workers, and recount the release.
+
+Workers process the rows in pieces, i.e. rows that one task has in memory together. Between stages
+rows travel in packets: many rows in one binary value (``layout``). With its rows a task can return
+facts, such as sums and counts; the driver adds up those of all tasks.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +112,7 @@ def anonymize(
 
     Raises
     ------
-    DbanonError : of the class that describes the problem.
+    DbanonError : its class says what went wrong.
     """
     check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)
@@ -149,32 +154,35 @@ def release_frame(
     ----------
     frame : the source.
     tasks : see ``anonymize``.
-    findings : findings on the source's columns; None to examine the first rows of ``frame``.
+    findings : the columns of the source that look like identifiers; None to search the first rows
+        of ``frame`` for them.
 
     Raises
     ------
-    DbanonError : of the class that describes the problem; all caches have been dropped.
+    DbanonError : its class says what went wrong; all caches have been dropped.
     """
     start_seconds = time.perf_counter()
     check_job(job)
     source = DataFrameSource(frame)
-    planned = plan(job, cast(Source, source))
+    run_plan = plan(job, cast(Source, source))
     if findings is None:
-        findings = SourceFindings.of(source, planned.relation, job)
-    planned = replace(
-        planned, identifiers=findings.identifiers, person_columns=tuple(findings.person_identifiers)
+        findings = SourceFindings.of(source, run_plan.relation, job)
+    run_plan = replace(
+        run_plan,
+        identifiers=findings.identifiers,
+        person_columns=tuple(findings.person_identifiers),
     )
-    identifiers = warn_of_identifiers(planned)
-    spellings = warn_of_spellings(planned, source)
-    layout = assign_roles(planned)
-    source_rows = lay_out_rows(frame, job, layout, planned.relation)
+    identifiers = warn_of_identifiers(run_plan)
+    spellings = warn_of_spellings(run_plan, source)
+    layout = assign_roles(run_plan)
+    source_rows = lay_out_rows(frame, job, layout, run_plan.relation)
     disk_cache, packet_cache = DiskCache(), DiskCache()
     try:
-        packets, facts, sample = _gather_facts(source_rows, planned, layout, packet_cache)
+        packets, facts, sample = _gather_facts(source_rows, run_plan, layout, packet_cache)
         fit_shuffle_partitions(frame.sparkSession, facts.n_rows)
         require_unique_keys(packets, facts)
-        check_facts(facts, planned, source_rows.n_withheld)
-        context, strata = _table_context(facts, planned, layout)
+        check_facts(facts, run_plan, source_rows.n_withheld)
+        context, strata = _build_table_context(facts, run_plan, layout)
         check_context(context)
         columns = determine_released_columns(context)
         names = [column.attribute.name for column in columns]
@@ -183,17 +191,18 @@ def release_frame(
         schema = _release_schema(frame, layout, columns)
         forest = stages.cut_strata(packets, strata, sample)
         rows, block_facts, _ = stages.cluster_and_release(packets, forest, lambda: schema)
+        # The last cache has the released rows; those of earlier stages are no longer needed.
         disk_cache.release(keep_last=True)
-        counts = count_classes(rows, planned, names, layout)
+        counts = count_classes(rows, run_plan, names, layout)
         expected = ExpectedRelease(
-            facts.n_rows,
-            sum(stratum.n_rows for stratum in strata if not all(stratum.null_pattern)),
-            planned.sensitive,
+            n_rows=facts.n_rows,
+            null_rows=sum(stratum.n_rows for stratum in strata if not all(stratum.null_pattern)),
+            sensitive=run_plan.sensitive,
         )
-        verdict = planned.guarantee.check(counts, expected)
+        verdict = run_plan.guarantee.check(counts, expected)
         release_rows = ReleasedRows(packets, source_rows.rows, rows, layout, tuple(names))
         release_counts = combine_findings(
-            planned,
+            run_plan,
             release_rows,
             block_facts,
             counts,
@@ -204,7 +213,7 @@ def release_frame(
         )
         elapsed_seconds = time.perf_counter() - start_seconds
         report = build_report(
-            planned,
+            run_plan,
             context,
             names,
             release_counts,
@@ -223,20 +232,21 @@ def release_frame(
 
 
 def _gather_facts(
-    source_rows: SourceRows, planned: Plan, layout: Layout, disk_cache: DiskCache
+    source_rows: SourceRows, run_plan: Plan, layout: Layout, disk_cache: DiskCache
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
     """Read the source once: return its rows as packets, facts about all rows, and a sample.
 
-    The sample contains the rows with the smallest key hashes, enough to cut a single stratum. It is
-    empty unless the rows can be counted cheaply beforehand.
+    The sample contains the rows with the smallest key hashes, enough to choose where to cut a table
+    of a single stratum into blocks. It is empty unless the rows can be counted cheaply beforehand.
     """
-    hierarchies = {**planned.policy.hierarchies, **planned.hierarchies.trees}
-    built_hierarchies = frozenset(planned.hierarchies.trees)
+    hierarchies = {**run_plan.policy.hierarchies, **run_plan.hierarchies.trees}
+    built_hierarchies = frozenset(run_plan.hierarchies.trees)
     hash_limit = (
-        sample_hash_limit(planned.policy, source_rows.rows.count())
+        sample_hash_limit(run_plan.policy, source_rows.rows.count())
         if source_rows.is_countable
         else None
     )
+    # Sampled rows are returned as facts, too.
     work = GatherFacts(layout, frozenset(hierarchies), built_hierarchies, hash_limit)
     rows_per_piece = None if layout.has_persons else PIECE_RECORDS
     packets = disk_cache.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
@@ -249,10 +259,14 @@ def _gather_facts(
     return packets, facts, sample
 
 
-def _table_context(
-    facts: Facts, planned: Plan, layout: Layout
+def _build_table_context(
+    facts: Facts, run_plan: Plan, layout: Layout
 ) -> tuple[TableContext, list[Stratum]]:
-    """Compute the column statistics, complete the policy with hierarchies, and sort the strata."""
+    """Derive from facts what workers need to know about the whole table, and list the strata.
+
+    These are the column statistics, the hierarchies of the policy, and the numbers of strata. The
+    strata are sorted.
+    """
     record_statistics = compute_column_statistics(
         facts.record_sums, facts.record_sums, layout.sensitive, counts_persons=layout.has_persons
     )
@@ -267,23 +281,23 @@ def _table_context(
     distinct_values: Microdata = build_distinct_microdata(
         facts, layout.quasi_identifiers, dictionaries
     )
-    policy = planned.policy_for(distinct_values)
+    policy = run_plan.policy_for(distinct_values)
     strata_values = sorted({values for values, _ in facts.strata_sizes}, key=_nulls_first)
-    values_numbers = {values: number for number, values in enumerate(strata_values)}
+    combination_numbers = {values: number for number, values in enumerate(strata_values)}
     context = TableContext(
         layout,
         policy,
         record_statistics,
         clustered_statistics,
-        values_numbers,
+        combination_numbers,
         frozenset(facts.wide),
     )
     strata = [
-        Stratum(values_numbers[values], null_pattern, n_rows, n_units)
+        Stratum(combination_numbers[values], null_pattern, n_rows, n_units)
         for (values, null_pattern), (n_rows, n_units) in facts.strata_sizes.items()
     ]
     return context, sorted(
-        strata, key=lambda stratum: (stratum.values_number, stratum.null_pattern)
+        strata, key=lambda stratum: (stratum.combination_number, stratum.null_pattern)
     )
 
 
@@ -299,11 +313,11 @@ def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) ->
     class_fields = [
         StructField(f"r{i}", spark_type_of(column, frame)) for i, column in enumerate(columns)
     ]
-    other_fields = [
+    copied_fields = [
         StructField(name, frame.schema[source_name].dataType)
         for name, source_name in zip(layout.internal_retained, layout.retained_columns, strict=True)
     ]
-    other_fields += [
+    copied_fields += [
         StructField(name, frame.schema[source_name].dataType)
         for name, source_name in zip(
             layout.internal_person_identifiers, layout.person_identifiers, strict=True
@@ -311,12 +325,16 @@ def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) ->
     ]
     person_fields = [StructField(name, StringType()) for name in layout.internal_entity]
     return StructType(
-        [*class_fields, *other_fields, *person_fields, StructField(FACTS, BinaryType())]
+        [*class_fields, *copied_fields, *person_fields, StructField(FACTS, BinaryType())]
     )
 
 
 def _select_in_source_order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
-    """Select the released columns in the source's order; bounds replace their column."""
+    """Select the released columns in the source's order.
+
+    If intervals are released as lower and upper bounds, both columns take the place of the source's
+    column.
+    """
     retained = dict(zip(layout.retained_columns, layout.internal_retained, strict=True))
     columns_in_order = []
     for name in frame.columns:

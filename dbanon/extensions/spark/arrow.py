@@ -73,10 +73,11 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-# The most digits of a decimal whose unscaled integer fits in 64 bits, and the largest power of ten
-# and the largest integer up to which float64 is exact.
+# The most digits of a decimal whose unscaled integer fits in 64 bits.
 _INT64_DIGITS = 18
+# The exponent of the largest power of ten that float64 represents exactly.
 _MAX_EXACT_POWER = 22
+# float64 represents all integers up to this one.
 _MAX_EXACT_INTEGER = 2**53
 
 _EPOCH = date(1970, 1, 1)
@@ -118,6 +119,7 @@ def to_integers(column: pa.Array, attribute: Attribute) -> NDArray[np.object_]:
 
 
 def _as_integers(column: pa.Array, attribute: Attribute) -> pa.Array:
+    """Convert dates to days and timestamps to microseconds; replace NULL by 0."""
     if attribute.kind is Kind.DATE:
         column = column.cast(pa.int32())
     elif attribute.kind is Kind.TIMESTAMP:
@@ -144,7 +146,7 @@ def _decimals_to_floats(column: pa.Array, scale: int) -> NDArray[np.float64]:
 def encode_texts(
     column: pa.Array, dictionary: tuple[str, ...] | None = None
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Encode texts as int32 codes (n,), -1 where NULL, and return the dictionary they refer to.
+    """Encode texts as indices in a dictionary, int32 (n,), -1 where NULL; return both.
 
     Parameters
     ----------
@@ -165,6 +167,7 @@ def build_released_array(
 
     Parameters
     ----------
+    column : the released value of each class.
     labels : int32 (n,), the class of each record.
     """
     attribute, values = column.attribute, column.values

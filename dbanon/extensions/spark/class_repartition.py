@@ -1,4 +1,8 @@
-"""Move complete classes to blocks that are cut differently, for another stage of refinement."""
+"""Move complete classes to blocks that are cut differently, for another stage of refinement.
+
+The cuts of a stratum form a tree (``trees``), whose leaves are joined to blocks. The functions for
+workers get the rows of classes: one row per class, with its key, size and mean.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,8 @@ from dbanon.extensions.spark.layout import (
 from dbanon.extensions.spark.trees import Forest, has_hash_up_to
 from dbanon.extensions.spark.workers import pack_by_task
 
-# A class id combines the number of its block and its number in the block.
+# A class id is the number of the block in the high bits, and the number of the class in that block
+# in the low bits.
 _BLOCK_SHIFT = 32
 
 
@@ -33,11 +38,11 @@ class ClassTable:
 
     Parameters
     ----------
-    ids : int64 (m,), each of a block's number and the class's number in the block.
-    strata : int64 (m,), the numbers of their strata.
+    ids : int64 (m,), the class ids: a block's number and the class's number in the block.
+    strata : int64 (m,), the number of each class's stratum.
     keys : int64 (m,), the smallest key of each class.
     sizes : int64 (m,), in records, or in persons if k counts persons.
-    coordinates : float64 (m, p), their means in the space of the classes.
+    coordinates : float64 (m, p), the mean of each class in the space of its method.
     sensitive_counts : int64 (m, s), the count of each sensitive value; s is 0 if no privacy model
         needs the counts.
     """
@@ -54,6 +59,7 @@ class ClassTable:
         """Read classes from rows of classes, whose columns are listed in ``spark.layout``."""
         sizes = _int64_column(rows, CLASS_SIZE)
         blocks = _int64_column(rows, BLOCK)
+        # The blocks of a stratum have consecutive numbers.
         first_blocks = np.array([tree.first_block for tree in forest.trees])
         flat_coordinates = (
             combine_chunks(rows[COORDINATES]).flatten().to_numpy(zero_copy_only=False)
@@ -110,7 +116,7 @@ def _int64_column(rows: pa.Table, name: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class SampleClasses:
-    """Worker function that samples the classes by which the next stage cuts blocks.
+    """Worker function that samples classes, from which the next stage chooses its cuts.
 
     Parameters
     ----------
@@ -135,6 +141,8 @@ class SampleClasses:
 @dataclass(frozen=True, eq=False)
 class CountClasses:
     """Worker function that counts records and sensitive values in each leaf of the next cuts.
+
+    Yields both counts by stratum number and leaf.
 
     Parameters
     ----------
@@ -188,6 +196,7 @@ class MoveClasses:
             blocks[indices] = tree.blocks_of_leaves(leaves)
         class_ids = (_int64_column(rows, BLOCK) << _BLOCK_SHIFT) | _int64_column(rows, LABEL)
         new_blocks = blocks[np.searchsorted(classes.ids, class_ids)]
+        # Labels of different blocks are equal, so rows carry class ids to their new block.
         label_index = rows.column_names.index(LABEL)
         yield from pack_by_task(
             rows.set_column(label_index, LABEL, pa.array(class_ids)), new_blocks, self.next_forest

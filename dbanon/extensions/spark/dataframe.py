@@ -35,7 +35,8 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 
-FRAME_NAME, SOURCE_KIND = "DataFrame", "spark"
+# How reports name a DataFrame and its kind, as a source and as a release.
+FRAME_NAME, FRAME_KIND = "DataFrame", "spark"
 
 _INTEGER_BITS: dict[type, int] = {
     types.ByteType: 16,
@@ -59,7 +60,7 @@ def quoted_column(name: str) -> Column:
 
 
 def attribute_of(field: types.StructField) -> Attribute:
-    """Describe a DataFrame's column; a type that cannot be released has ``Kind.OTHER``."""
+    """Describe a DataFrame's column; it has ``Kind.OTHER`` if its type cannot be released."""
     data_type, attribute = field.dataType, Attribute(field.name, Kind.OTHER)
     attribute = replace(attribute, sql_type=data_type.simpleString(), nullable=field.nullable)
     if type(data_type) in _INTEGER_BITS:
@@ -108,7 +109,7 @@ class DataFrameSource:
         return Relation(
             RelationName(None, FRAME_NAME),
             Schema(attributes),
-            SOURCE_KIND,
+            FRAME_KIND,
             non_null_columns=required,
         )
 
@@ -268,6 +269,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     if layout.has_persons:
         # The stages process all records of a person together.
         source_rows = source_rows.repartition(*layout.internal_entity)
+    # Without an integer key the sorted rows are cached. Repartitioning by person is not cheap.
     is_countable = (is_repeatable or not has_integer_key) and not layout.has_persons
     return SourceRows(source_rows, n_withheld, is_countable, disk_cache)
 
@@ -310,7 +312,7 @@ def _check_keys(rows: DataFrame, key: Sequence[str]) -> None:
 
 
 def require_unique_keys(packets: DataFrame, facts: Facts) -> None:
-    """Check that all rows have unique keys, by the gathered facts or, if need be, by counting keys.
+    """Check that all rows have unique keys, by facts or, if keys are sparse, by counting them.
 
     Parameters
     ----------
@@ -341,7 +343,7 @@ def _null_key_error(n_null_keys: int, n_rows: int) -> KeyRequired:
 
 
 def _is_repeatable(frame: DataFrame) -> bool:
-    """Return whether every evaluation gives the same rows: those of files, without randomness."""
+    """Return whether every evaluation gives the same rows, as if they are read from files."""
     try:
         plan: Any = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
@@ -354,12 +356,12 @@ def _number_rows(rows: DataFrame) -> Column:
     partition = sql.spark_partition_id()
     partition_rows = rows.groupBy(partition.alias("p")).count().collect()
     counts: dict[int, int] = {int(index): int(count) for index, count in partition_rows}
-    starts, start = [], 0
+    partition_starts, n_rows_before = [], 0
     for partition_index in range(max(counts, default=-1) + 1):
-        starts.append(start)
-        start += counts.get(partition_index, 0)
+        partition_starts.append(n_rows_before)
+        n_rows_before += counts.get(partition_index, 0)
     partition_start = sql.element_at(
-        sql.array(*(sql.lit(x).cast("long") for x in starts or [0])), partition + 1
+        sql.array(*(sql.lit(x).cast("long") for x in partition_starts or [0])), partition + 1
     )
     return partition_start + sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_MASK))
 
@@ -383,19 +385,20 @@ def require_unique_names(
     check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:
         name = released_column.attribute.name
+        # The lower and upper bounds of intervals are columns with new names.
         is_bound = released_column.renamed_from is not None
         if list(names).count(name) > 1 or (is_bound and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 
-def assign_roles(planned: Plan) -> Layout:
+def assign_roles(run_plan: Plan) -> Layout:
     """Assign the columns of a plan to their roles in the layout."""
-    job = planned.job
+    job = run_plan.job
     return Layout(
-        quasi_identifiers=planned.roles.quasi_identifiers,
+        quasi_identifiers=run_plan.roles.quasi_identifiers,
         strata_columns=tuple(job.by),
         has_persons=bool(job.guarantee.entity_columns),
-        sensitive=tuple(planned.sensitive.values()),
+        sensitive=tuple(run_plan.sensitive.values()),
         retained_columns=tuple(job.retained_columns),
-        person_identifiers=planned.person_columns,
+        person_identifiers=run_plan.person_columns,
     )

@@ -43,8 +43,8 @@ from dbanon.run.linkage import RetainedColumns, find_linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 
-# Keys are sampled by their hashes modulo this number.
-_MODULUS = 1 << 30
+# A key is in a sample if its hash modulo this number is below a limit.
+_HASH_MODULUS = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ class ReleasedRows:
         strata = [self.internal_name(source_name) for source_name in self.layout.strata_columns]
         classes = [*(f"r{index}" for index in range(len(self.names))), *strata]
         value = _hash_values(self.frame, self.internal_name(name)).alias("value")
-        cells = self.frame.select(*classes, value).groupBy(*classes, "value").count()
-        sizes = cells.groupBy(*classes).agg(
-            sql.count(sql.lit(1)).alias("cells"), sql.sum("count").alias("size")
+        class_values = self.frame.select(*classes, value).groupBy(*classes, "value").count()
+        sizes = class_values.groupBy(*classes).agg(
+            sql.count(sql.lit(1)).alias("n_values"), sql.sum("count").alias("size")
         )
-        by_homogeneity = sizes.groupBy((sql.col("cells") == 1).alias("is_homogeneous"))
+        by_homogeneity = sizes.groupBy((sql.col("n_values") == 1).alias("is_homogeneous"))
         rows = by_homogeneity.agg(sql.count(sql.lit(1)), sql.sum("size")).collect()
         counts = {
             bool(is_homogeneous): (int(n_classes), int(n_rows))
@@ -176,7 +176,9 @@ class ReleasedRows:
 
 @dataclass(frozen=True, eq=False)
 class SparkCounts:
-    """Count value groups of retained columns and quasi-identifiers by the hashes of their values.
+    """Counts groups of rows with the same value in a column, by the hashes of the values.
+
+    Its methods are the interfaces that ``find_disclosive_columns`` and ``RetainedColumns`` need.
 
     Parameters
     ----------
@@ -209,8 +211,8 @@ class SparkCounts:
             return {}
         layout = self.release.layout
         columns = [*(f"q{index}" for index in range(len(self.names))), *layout.internal_retained]
-        hash_limit = max(round(sample_rows / self.n_rows * _MODULUS), 1)
-        sample = self.hashed_rows.where(sql.pmod(sql.col(KEY), sql.lit(_MODULUS)) < hash_limit)
+        hash_limit = max(round(sample_rows / self.n_rows * _HASH_MODULUS), 1)
+        sample = self.hashed_rows.where(sql.pmod(sql.col(KEY), sql.lit(_HASH_MODULUS)) < hash_limit)
         counts = [count(name) for name in columns for count in (sql.count, sql.count_distinct)]
         [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
         pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
@@ -250,10 +252,10 @@ class SparkCounts:
         if column in self.nearly_unique:
             # A group of one row has a single value in every column, which proves nothing.
             return ValueGroups(
-                np.array([1]),
-                np.array([self.n_rows]),
-                np.array([0]),
-                np.full((1, len(columns)), self.n_rows),
+                sizes=np.array([1]),
+                counts=np.array([self.n_rows]),
+                rare=np.array([0]),
+                identical=np.full((1, len(columns)), self.n_rows),
             )
         groups = self._count_groups(name, column, self.release.layout.internal_retained)
         return replace(
@@ -272,14 +274,18 @@ class SparkCounts:
         """
         group = self.release.internal_name(name)
         profile = [self.release.internal_name(other) for other in columns]
-        parts = [part for other in profile for part in (sql.col(other).isNull(), sql.col(other))]
+        hash_inputs = [
+            value for other in profile for value in (sql.col(other).isNull(), sql.col(other))
+        ]
         # Sums of two hashes identify the rows of a group regardless of their order.
         sums = [
-            sql.sum(sql.xxhash64(sql.lit(seed), *parts).cast("decimal(20,0)")).alias(f"p{seed}")
+            sql.sum(sql.xxhash64(sql.lit(seed), *hash_inputs).cast("decimal(20,0)")).alias(
+                f"p{seed}"
+            )
             for seed in (1, 2)
         ]
-        present = self.release.frame.where(sql.col(group).isNotNull())
-        groups = present.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
+        grouped_rows = self.release.frame.where(sql.col(group).isNotNull())
+        groups = grouped_rows.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
         shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MAX_GROUP_SIZE))
         identical_profiles = shared_groups.groupBy("size", "p1", "p2").count()
         unique_count = sql.count_if(sql.col("count") == 1)
@@ -317,13 +323,15 @@ class SparkCounts:
         sizes = values.groupBy(sql.col(column).isNull().alias("null"), "size").agg(
             sql.count(sql.lit(1)), *(sql.count_if(sql.col(flag)) for flag in flags)
         )
+        # Columns of the table: whether the value is NULL, the group size, how many groups have it,
+        # how many of them are rare, and for each other column, how many have a single value in it.
         table = np.array([list(row) for row in sizes.collect()], np.int64)
         table = table.reshape(-1, 3 + len(flags))
         is_null, group_sizes, n_groups, n_rare = table[:, :4].T
         require_all_counted(name, int(group_sizes @ n_groups), self.n_rows)
-        present = is_null == 0
+        has_value = is_null == 0
         groups = ValueGroups(
-            group_sizes[present], n_groups[present], n_rare[present], table[present, 4:]
+            group_sizes[has_value], n_groups[has_value], n_rare[has_value], table[has_value, 4:]
         )
         self._groups[column] = groups
         return groups
@@ -343,9 +351,9 @@ def _hash_values(rows: DataFrame, name: str) -> Column:
 
 
 def combine_findings(
-    planned: Plan,
+    run_plan: Plan,
     rows: ReleasedRows,
-    blocks: Sequence[BlockFacts],
+    block_facts: Sequence[BlockFacts],
     counts: Counts,
     verdict: Verdict,
     n_withheld: int,
@@ -356,21 +364,25 @@ def combine_findings(
 
     Parameters
     ----------
+    rows, block_facts : the released rows, and what workers report about their blocks.
+    counts, verdict : the classes as Spark counted them, and whether they keep the guarantee.
     n_withheld : number of source rows that are not released.
-    identifiers, spellings : findings on the source's columns, from before its rows were read.
+    identifiers : retained columns of the source that look like identifiers.
+    spellings : findings of person identifiers that differ only in white space or case.
 
     Raises
     ------
     DbanonError : there is a finding, and the policy is strict.
     """
-    job, disk_cache = planned.job, DiskCache()
+    job, disk_cache = run_plan.job, DiskCache()
     recount = RecountResult(
         counts.rows.rows + n_withheld, n_withheld, counts.rows, verdict, identifiers=identifiers
     )
     try:
         if job.retained_columns:
             hidden = [
-                sum(rows) for rows in zip(*(block.hidden_rows for block in blocks), strict=True)
+                sum(rows)
+                for rows in zip(*(block.hidden_rows for block in block_facts), strict=True)
             ]
             spark_counts = SparkCounts(
                 rows, rows.hash_source_rows(disk_cache), int(job.policy.k), counts.rows.rows, hidden
@@ -381,15 +393,17 @@ def combine_findings(
                 spark_counts.group_by_value,
                 spark_counts.nearly_unique_retained(),
             )
-            columns = RetainedColumns(planned, spark_counts, spark_counts, rows.names)
+            # ``SparkCounts`` counts both original and retained values.
+            columns = RetainedColumns(run_plan, spark_counts, spark_counts, rows.names)
             linking = find_linking_columns(columns, disclosive_columns)
             recount = replace(recount, disclosive_columns=disclosive_columns, linking=linking)
     finally:
         disk_cache.release()
-    persons = spellings or find_few_persons(
-        planned, lambda name: rows.count_classes_below_k(job, name)
+    # Spellings are found only if k counts persons, columns with few persons only if it counts rows.
+    few_persons = spellings or find_few_persons(
+        run_plan, lambda name: rows.count_classes_below_k(job, name)
     )
     homogeneity = measure_homogeneity(
-        planned, rows.names, lambda _, name: rows.count_homogeneous(name)
+        run_plan, rows.names, lambda _, name: rows.count_homogeneous(name)
     )
-    return replace(recount, few_persons=persons, homogeneity=homogeneity)
+    return replace(recount, few_persons=few_persons, homogeneity=homogeneity)

@@ -53,11 +53,13 @@ class KeySet:
         if bool((keys[1:] == keys[:-1]).any()):
             return cls(has_duplicates=True)
         page_numbers, low_bits = keys >> _PAGE_BITS, keys & (_KEYS_PER_PAGE - 1)
-        starts = np.flatnonzero(np.diff(page_numbers, prepend=page_numbers[:1] - 1))
-        if len(starts) * _KEYS_PER_PAGE // 8 > max(_MAX_BYTES_PER_KEY * len(keys), _MIN_PAGE_BYTES):
+        page_starts = np.flatnonzero(np.diff(page_numbers, prepend=page_numbers[:1] - 1))
+        if len(page_starts) * _KEYS_PER_PAGE // 8 > max(
+            _MAX_BYTES_PER_KEY * len(keys), _MIN_PAGE_BYTES
+        ):
             return cls(is_sparse=True)
         pages = {}
-        for page_rows in np.split(np.arange(len(keys)), starts[1:]):
+        for page_rows in np.split(np.arange(len(keys)), page_starts[1:]):
             if len(page_rows):
                 bits = np.zeros(_KEYS_PER_PAGE, np.bool_)
                 bits[low_bits[page_rows]] = True
@@ -199,10 +201,12 @@ def gather_facts(
     attributes_with_hierarchy: Collection[str],
     attributes_with_built_hierarchy: Collection[str],
 ) -> Facts:
-    """Gather the facts about a piece; if k counts persons, it must hold all records of each.
+    """Gather the facts about a piece.
 
     Parameters
     ----------
+    rows : the rows of the piece; if k counts persons, all records of each person in it.
+    layout : the columns of ``rows``, by role.
     attributes_with_hierarchy : names of the attributes that have a hierarchy.
     attributes_with_built_hierarchy : those whose hierarchy is built from the values that occur.
     """
@@ -232,6 +236,7 @@ def gather_facts(
                 require_few_values(attribute.name, len(facts.distinct_numbers[attribute.name]))
     if facts.non_finite_counts or facts.unknown_values:
         return facts
+    # ``units`` is None if records are clustered, not persons.
     clustered, units = prepare_clustering(microdata, attributes_with_hierarchy)
     facts.record_sums = _sums_of(microdata)
     if units is not None:
@@ -260,6 +265,7 @@ def _count_strata(
 
 
 def _sums_of(microdata: Microdata) -> TableSums:
+    """Compute the sums and counts of some records, or of clustered units."""
     valid = microdata.numeric_valid()
     sums = TableSums()
     for index, attribute in enumerate(microdata.numeric):
@@ -285,19 +291,20 @@ def _sums_of(microdata: Microdata) -> TableSums:
 
 
 def compute_column_statistics(
-    sums: TableSums, dictionaries: TableSums, sensitive: tuple[Attribute, ...], counts_persons: bool
+    sums: TableSums, record_sums: TableSums, sensitive: tuple[Attribute, ...], counts_persons: bool
 ) -> ColumnStatistics:
     """Compute a table's statistics from the sums of its pieces, as ``ColumnStatistics.of`` would.
 
     Parameters
     ----------
     sums : the sums of the records, or of the clustered units.
-    dictionaries : sums of the table's records, which may hold values that ``sums`` lacks.
+    record_sums : the sums of the records, whose values make the dictionaries. Clustered units may
+        lack some of these values.
     sensitive : the sensitive attributes.
     counts_persons : whether sensitive values are counted in persons, not records.
     """
     categories = {}
-    for name, table_counts in dictionaries.category_counts.items():
+    for name, table_counts in record_sums.category_counts.items():
         values = tuple(sorted(table_counts))
         value_counts = sums.category_counts[name]
         counts = np.array([value_counts[value] for value in values], np.int64)

@@ -1,4 +1,4 @@
-"""What callers use of Spark: public functions, and jobs of the command line and of job files."""
+"""The functions of the Spark extension for users, the command line and job files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbanon.job.job import Job
 if TYPE_CHECKING:
     from dbanon.release.report import Report
 
-# The packages that the extra installs, by import name.
+# The packages that dbanon's extra for Spark installs, by import name.
 _PACKAGES = {
     "pyspark": "pyspark",
     "py4j": "pyspark",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, InvalidParameter, OutputExists
-from dbanon.extensions.spark.staging import count_combinations, require_staged
+from dbanon.extensions.spark.staging import count_combinations, require_staged_counts
 from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.release.report import Report
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REPORT_FILE = "_dbanon.json"
 # File systems that rename a directory atomically.
-_ATOMIC = ("file", "hdfs", "viewfs")
+_ATOMIC_FILE_SYSTEMS = ("file", "hdfs", "viewfs")
 
 
 @dataclass
@@ -59,14 +59,14 @@ class ParquetTarget:
             )
         with translate_spark_errors("examining the output directory"):
             scheme = str(self._file_system(self.directory).getScheme())
-            is_taken = self._exists(self.directory)
-        if scheme not in _ATOMIC:
+            exists = self._exists(self.directory)
+        if scheme not in _ATOMIC_FILE_SYSTEMS:
             raise InvalidParameter(
                 f"Renaming a directory is not atomic on a file system of type {scheme}.",
                 hint="Name a directory of HDFS or of a disk that all workers have, or release into"
                 " PostgreSQL.",
             )
-        if is_taken:
+        if exists:
             raise self._output_exists()
 
     def record_failure(self, elapsed_seconds: float, error: BaseException) -> None:
@@ -80,7 +80,7 @@ class ParquetTarget:
         Raises
         ------
         OutputExists : the directory was created in the meantime.
-        RecountFailed : see ``ReleaseTarget``.
+        RecountFailed : the written rows or classes differ from the report.
         """
         staging_path = self._staging_path()
         try:
@@ -114,9 +114,10 @@ class ParquetTarget:
         return report
 
     def _require_same_counts(self, staging_path: str, rows: DataFrame, report: Report) -> None:
+        """Recount the staged files, and compare the counts with those of the cached rows."""
         with translate_spark_errors("reading the staged release"):
             staged_rows = self.session.read.parquet(staging_path)
-        require_staged(self.job, rows, report, partial(count_combinations, staged_rows))
+        require_staged_counts(self.job, rows, report, partial(count_combinations, staged_rows))
 
     def _staging_path(self) -> str:
         parent, _, name = self.directory.rstrip("/").rpartition("/")
@@ -136,7 +137,8 @@ class ParquetTarget:
                     self._hadoop_path(self.directory),
                 )
                 file_system = self._file_system(staging_path)
-                # Unlike FileContext, FileSystem would move it into an existing directory.
+                # If the destination exists, FileContext fails, whereas FileSystem would move the
+                # staging directory into it.
                 context = java.org.apache.hadoop.fs.FileContext.getFileContext(
                     file_system.getUri(), self._hadoop_conf()
                 )
@@ -167,7 +169,7 @@ class ParquetTarget:
         return bool(self._file_system(name).exists(self._hadoop_path(name)))
 
     def _permission(self, octal_mode: str | None) -> Any:
-        """Return Hadoop's permission object; by default, that of new directories."""
+        """Return Hadoop's object for a mode such as 700; None: the mode of new directories."""
         permission_class = self._jvm_packages().org.apache.hadoop.fs.permission.FsPermission
         if octal_mode is not None:
             return permission_class(octal_mode)

@@ -1,4 +1,7 @@
-"""Publish a cluster's release as a table or view of PostgreSQL."""
+"""Publish a cluster's release as a table or view of PostgreSQL.
+
+Each task copies its partition of the rows into a staging table of its own, which is called a piece.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from sqlalchemy import URL
 from dbanon.data.schema import Attribute
 from dbanon.errors import UnsupportedType, error_code
 from dbanon.extensions.spark.dataframe import attribute_of
-from dbanon.extensions.spark.staging import pair_released_columns, require_staged
+from dbanon.extensions.spark.staging import pair_released_columns, require_staged_counts
 from dbanon.extensions.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.ledger import entries
@@ -56,7 +59,14 @@ class PostgresqlTarget:
     release_id: str
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Check the output and the columns' types; raises the same errors as ``plan_output``."""
+        """Check the output and the columns' types; raises the same errors as ``plan_output``.
+
+        Parameters
+        ----------
+        attributes : the columns of the source.
+        relation : the source; None if it is not a table of a database, whose releases the ledger
+            lists.
+        """
         job, self._source_attributes = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:
@@ -64,10 +74,13 @@ class PostgresqlTarget:
                 require_types(job, relation, last_types)
             self._plan_output(session)
             if relation is not None:
+                # Earlier releases are refused only if k counts persons and the job does not allow
+                # independent releases.
                 require_first_release(
                     job, relation.name, self._source_history(session, str(relation.name))
                 )
             for name in job.named_columns:
+                # Raises UnsupportedType.
                 session.type_of(self._source_attributes[name])
 
     def _plan_output(self, session: PsycopgSession) -> Output:
@@ -86,9 +99,13 @@ class PostgresqlTarget:
     def publish(
         self, rows: DataFrame, report: Report, elapsed_seconds: Callable[[], float]
     ) -> Report:
-        """Fill the pieces, gather them in a table, recount and publish it, as ``ReleaseTarget``."""
+        """Fill the pieces, gather their rows in a table, recount and publish it.
+
+        Raises the errors of ``ReleaseTarget.publish``.
+        """
         store = PostgresqlStore(self.url)
         with ExitStack() as stack:
+            # While the lock is held, ``dbanon gc`` does not drop the pieces.
             stack.enter_context(store.job_lock(pieces.lock_name(self.release_id)))
             with store.session(write=True) as session:
                 columns = self._column_types(session, rows)
@@ -109,6 +126,7 @@ class PostgresqlTarget:
                 )
 
     def _source_history(self, session: PsycopgSession, source: str) -> SourceHistory:
+        """Read the earlier releases of a source from the ledger."""
         return SourceHistory(earlier_releases(session, source, {}))
 
     def _column_types(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
@@ -122,7 +140,7 @@ class PostgresqlTarget:
         return column_types
 
     def _fill(self, rows: DataFrame, piece_names: Sequence[RelationName]) -> None:
-        work = _make_filler(self.url.render_as_string(hide_password=False), piece_names)
+        work = _make_piece_filler(self.url.render_as_string(hide_password=False), piece_names)
         with translate_spark_errors("staging the release"):
             # Ignore the tasks' results; the database counts the pieces.
             rows.mapInArrow(work, "piece int").collect()
@@ -142,17 +160,17 @@ class PostgresqlTarget:
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
-        recount = require_staged(
+        recount = require_staged_counts(
             job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )
         report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)
         caution = caution_about_history(job, report.source, history)
         warn_of_history(caution)
-        joint = describe_unmeasured_histories(job, history)
-        report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
-            **joint
-        )
+        # Says that histories of persons over these releases are not counted; empty without persons.
+        history_entry = describe_unmeasured_histories(job, history)
+        report = report.with_earlier_releases(len(history.releases), caution, history_entry)
+        report = report.with_arguments(**history_entry)
         table_digest = digest.digest_relation(session, output.staging_name)
         pieces.drop(session, piece_names)
         run = build_run_record(job, elapsed_seconds(), source_attributes=source_attributes)
@@ -181,10 +199,10 @@ class PostgresqlTarget:
             pieces.drop(session, piece_names)
 
 
-def _make_filler(
+def _make_piece_filler(
     url: str, piece_names: Sequence[RelationName]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a worker function that copies the rows of a partition into the piece of that index."""
+    """Return a worker function that copies partition i of the rows into piece i."""
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
@@ -209,7 +227,7 @@ def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch])
     Raises
     ------
     UnsupportedType : PostgreSQL cannot store a text.
-    DatabaseFailure : of the class that describes the problem.
+    DatabaseFailure : its class says what went wrong.
     """
     from sqlalchemy import make_url
 

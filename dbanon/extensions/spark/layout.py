@@ -1,6 +1,7 @@
 """The format of rows while Spark moves them: columns named by role, packed as Arrow bytes.
 
-A packet is many rows in one binary value. Java forwards it without any cost per row.
+A packet is many rows in one binary value, which Java forwards without any cost per row. Rows of
+classes have one class each; they travel beside the rows of the records.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Layout:
     ----------
     quasi_identifiers : the quasi-identifiers; internal names q0, q1, …
     strata_columns : columns whose values, compared as text, define strata: b0, b1, …
-    has_persons : whether a column identifies persons; compared as text: e0.
+    has_persons : whether a column, e0 as text, identifies persons.
     sensitive : the columns that privacy models need, as text: s0, s1, …
     retained_columns : columns released unchanged: o0, o1, …
     person_identifiers : columns that look like person identifiers, whose distinct values are

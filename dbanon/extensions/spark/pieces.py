@@ -1,6 +1,7 @@
 """Pieces of a table as microdata, in key order and with the dictionaries of the whole table.
 
-Privacy models compare each class with the distribution of the whole table, not of the piece.
+A piece is some rows that one task has in memory. Privacy models compare each class with the
+distribution of the whole table, not of the piece.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class TableContext:
     layout : the columns of the rows, by role.
     policy : the job's policy, with its hierarchies.
     record_statistics : the column statistics of the table's records.
-    clustered_statistics : the column statistics of the clustered units: records, or persons.
-    values_numbers : a number for each combination of values of the strata columns.
+    clustered_statistics : the column statistics of the clustered units: records, or one unit for
+        all records of a person.
+    combination_numbers : a number for each combination of values of the strata columns.
     wide : names of the attributes with numbers that float64 cannot represent exactly.
     """
 
@@ -52,7 +54,7 @@ class TableContext:
     policy: Policy
     record_statistics: ColumnStatistics
     clustered_statistics: ColumnStatistics
-    values_numbers: Mapping[StrataValues, int] = field(default_factory=dict)
+    combination_numbers: Mapping[StrataValues, int] = field(default_factory=dict)
     wide: frozenset[str] = frozenset()
 
 
@@ -102,7 +104,7 @@ def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = N
 
     Parameters
     ----------
-    context : facts about the whole table; None to build dictionaries from the rows of the piece.
+    context : the dictionaries of the whole table; None to build them from the rows of the piece.
     """
     keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
     if not bool((keys[1:] >= keys[:-1]).all()):
@@ -152,7 +154,10 @@ def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = N
 def prepare_clustering(
     microdata: Microdata, attributes_with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Units | None]:
-    """Return the microdata to cluster (records, or one unit per person), and the units if any.
+    """Return the microdata to cluster, and the units.
+
+    If k counts persons, all records of a person are one unit, which is clustered like a record.
+    Otherwise the microdata is returned as it is, and the units are None.
 
     Parameters
     ----------
@@ -171,7 +176,7 @@ def _to_ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float6
     """
     codes, values = encode_texts(column)
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
-    # The last element is for the code -1 of NULL.
+    # NULL has the code -1, which selects the last element.
     ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
     unknown_counts = {v: int(n) for v, n in zip(values, counts, strict=True) if v not in rank_of}
@@ -197,13 +202,14 @@ def _number_strata(
     )
     if context is None:
         return combination_of_row.reshape(-1).astype(np.int32), strata_values
-    table_numbers = np.array([context.values_numbers[v] for v in strata_values], np.int32)
-    return table_numbers[combination_of_row.reshape(-1)], tuple(context.values_numbers)
+    table_numbers = np.array([context.combination_numbers[v] for v in strata_values], np.int32)
+    return table_numbers[combination_of_row.reshape(-1)], tuple(context.combination_numbers)
 
 
 def _encode_sensitive(
     rows: pa.Table, layout: Layout, context: TableContext | None
 ) -> dict[str, CodedColumn]:
+    """Encode the sensitive columns, by name."""
     coded_columns = {}
     for i, attribute in enumerate(layout.sensitive):
         dictionary = (

@@ -38,14 +38,18 @@ def find_retained_identifiers(frame: DataFrame, attributes: Sequence[Attribute])
 def find_identifier_columns(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
     """Find columns that look like person identifiers, with reasons; see ``advice.persons``."""
     candidates = [a for a in attributes if a.name in candidate_identifiers(attributes)]
-    constant = [a for a in attributes if a.name in find_constant_attributes(attributes)]
+    # Columns with one value per person, such as a birth date. In the rows with the same value of a
+    # person identifier they must not vary.
+    constant_attributes = [a for a in attributes if a.name in find_constant_attributes(attributes)]
     if not candidates:
         return {}
     return find_person_identifiers(
-        constant,
+        constant_attributes,
         _profiles(frame, candidates),
         lambda name: _share_of_equal_pairs(frame, name),
-        lambda profile: _count_per_shared_value(frame, profile.name, [a.name for a in constant]),
+        lambda profile: _count_per_shared_value(
+            frame, profile.name, [a.name for a in constant_attributes]
+        ),
     )
 
 
@@ -101,6 +105,7 @@ def _count_per_shared_value(
         for index, other_name in enumerate(other_names)
     ]
     rows = frame.select(_quoted_column(name).alias("value"), *columns).limit(SEARCHED_ROWS)
+    # Search many rows for the values of the first few.
     probe_values = frame.select(_quoted_column(name).alias("value")).where(
         sql.col("value").isNotNull()
     )

@@ -31,7 +31,7 @@ from dbanon.partitioning.strata import null_error, too_few_error
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
 
-_LEAVE_OUT = "Leave it out, or anonymize without Spark."
+_LEAVE_OUT_HINT = "Leave it out, or anonymize without Spark."
 
 
 def check_method(options: Mapping[str, Any]) -> None:
@@ -42,6 +42,7 @@ def check_method(options: Mapping[str, Any]) -> None:
     InvalidParameter : such a method is requested.
     """
     if options.get("method") in PRIVATE_METHODS:
+        # The option of the command line and of job files that selects Spark.
         raise build_option_refusal("engine")
 
 
@@ -76,11 +77,12 @@ def check_job(job: Job) -> None:
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
+        # Other options for reading concern CSV files and spreadsheets.
         **{name: name != "foreign_files" for name in job.reading.non_default_options},
     }
     for name, is_requested in unsupported.items():
         if is_requested:
-            raise InvalidParameter(f"Spark does not have {name}.", hint=_LEAVE_OUT)
+            raise InvalidParameter(f"Spark does not have {name}.", hint=_LEAVE_OUT_HINT)
     for model in policy.models:
         if not model.is_union_closed(bool(job.guarantee.entity_columns)):
             raise InvalidParameter(
@@ -102,8 +104,8 @@ def check_names(
 
     Parameters
     ----------
-    names : of the columns that are read or written.
-    columns : names of all columns of the same table.
+    names : the names of the columns that are read or written.
+    columns : the names of all columns of the same table.
     is_case_sensitive : whether Spark distinguishes case, by ``spark.sql.caseSensitive``.
 
     Raises
@@ -124,7 +126,7 @@ def check_names(
             )
 
 
-def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
+def check_facts(facts: Facts, run_plan: Plan, n_withheld: int) -> None:
     """Refuse tables because of facts about their rows.
 
     Raises
@@ -133,10 +135,10 @@ def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
         on one machine.
     TooFewRecords : in total, or in a stratum.
     """
-    policy = planned.policy
-    attributes = planned.roles.quasi_identifiers
+    policy = run_plan.policy
+    attributes = run_plan.roles.quasi_identifiers
     if facts.n_without_entity:
-        [name] = planned.job.guarantee.entity_columns
+        [name] = run_plan.job.guarantee.entity_columns
         raise null_in_entity_error(name, facts.n_without_entity, facts.n_rows)
     for attribute in attributes:
         if unknown_values := facts.unknown_values.get(attribute.name):
@@ -150,38 +152,40 @@ def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
             raise non_finite_error(attribute, count, facts.n_rows)
     if policy.nulls != "category" and any(facts.null_counts.values()):
         raise null_error({a.name: facts.null_counts[a.name] for a in attributes})
+    # Raises SuppressionOverBudget.
     require_budget(policy, n_withheld, facts.n_rows + n_withheld)
+    # An empty table counts as one empty stratum without NULLs.
     strata_sizes = facts.strata_sizes or {((), (True,) * len(attributes)): (0, 0)}
     units_of_strata = [
         (n_units, null_pattern) for (_, null_pattern), (_, n_units) in strata_sizes.items()
     ]
     for n_units, null_pattern in sorted(units_of_strata, key=lambda stratum: stratum[0]):
         if n_units < policy.k:
-            counts_persons = bool(planned.job.guarantee.entity_columns)
+            counts_persons = bool(run_plan.job.guarantee.entity_columns)
             stratum_records = _make_placeholder_records(
-                n_units, planned, null_pattern, n_withheld, counts_persons
+                n_units, run_plan, null_pattern, n_withheld, counts_persons
             )
             raise too_few_error(stratum_records, policy, np.arange(n_units), len(strata_sizes))
 
 
 def _make_placeholder_records(
     n_units: int,
-    planned: Plan,
+    run_plan: Plan,
     null_pattern: tuple[bool, ...],
     n_withheld: int,
     counts_persons: bool,
 ) -> Microdata:
-    """Build records without values for a stratum, from which its error is built."""
-    attributes = planned.roles.quasi_identifiers
+    """Build records without values for a stratum; its error needs their number and NULLs."""
+    attributes = run_plan.roles.quasi_identifiers
     return Microdata(
         attributes,
         np.arange(n_units, dtype=np.int64).reshape(-1, 1),
         np.zeros((n_units, sum(a.kind.is_numeric for a in attributes))),
         np.zeros((n_units, sum(not a.kind.is_numeric for a in attributes)), np.int32),
         valid=np.tile(np.array(null_pattern), (n_units, 1))
-        if planned.policy.nulls == "category"
+        if run_plan.policy.nulls == "category"
         else None,
-        strata=np.zeros(n_units, np.int32) if planned.job.by else None,
+        strata=np.zeros(n_units, np.int32) if run_plan.job.by else None,
         entities=np.arange(n_units, dtype=np.int32) if counts_persons else None,
         n_withheld=n_withheld,
     )
@@ -192,12 +196,13 @@ def infeasible_stratum(policy: Policy, n_rows: int, n_strata: int) -> ModelInfea
     models = "; ".join(model.describe() for model in policy.models)
     if n_strata == 1:
         return ModelInfeasible(
-            f"Even the whole table as one class violates {models}.", hint="Ask for less."
+            f"Even the whole table as one class violates {models}.",
+            hint="Lower the levels of the models.",
         )
     return ModelInfeasible(
         f"The {n_rows} records of a stratum or pattern of NULLs, which is anonymized separately,"
         f" violate {models}.",
-        hint='Ask for less, use `nulls="suppress"`, or leave out `by`.',
+        hint='Lower the levels of the models, use `nulls="suppress"`, or leave out `by`.',
     )
 
 
@@ -207,7 +212,8 @@ def check_context(context: TableContext) -> None:
     Raises
     ------
     UnsupportedType : numbers exceed 2**53 and the recoding is not a mean.
-    InvalidParameter : labels of instants, whose digits depend on all classes.
+    InvalidParameter : intervals of timestamps would be released as text. The number of digits in
+        such a text depends on all classes, which no single worker knows.
     """
     policy = context.policy
     if context.wide and policy.recoding not in ("mean", "representative"):

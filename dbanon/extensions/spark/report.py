@@ -23,7 +23,7 @@ from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
 from dbanon.data.words import also_under_former_key
-from dbanon.extensions.spark.dataframe import FRAME_NAME, SOURCE_KIND
+from dbanon.extensions.spark.dataframe import FRAME_KIND, FRAME_NAME
 from dbanon.extensions.spark.layout import Layout
 from dbanon.extensions.spark.pieces import TableContext
 from dbanon.extensions.spark.workers import BlockFacts
@@ -50,6 +50,7 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     attributes = context.layout.quasi_identifiers
     column_statistics = context.record_statistics
     numbers = [column_statistics.numbers[a.name] for a in attributes if a.kind.is_numeric]
+    # A column with only NULLs is NULL in the example.
     has_values = [
         (
             column_statistics.numbers[a.name].count
@@ -75,6 +76,7 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
         Partition(np.zeros(1, np.int32)), column_statistics=column_statistics
     )
 
+    # Columns with numbers that float64 cannot represent exactly are summed as Python integers.
     def zero_totals(
         partition: Partition, wide_attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
@@ -83,7 +85,7 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     return recode(example_record, clustering, context.policy, zero_totals).columns
 
 
-def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: Layout) -> Counts:
+def count_classes(rows: DataFrame, run_plan: Plan, names: Sequence[str], layout: Layout) -> Counts:
     """Count the classes of released values within strata, and the persons in them.
 
     Parameters
@@ -108,91 +110,99 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
     recount = Recount.of_sizes((row["size"], row["has_null"], row["count"]) for row in size_counts)
     persons = {}
     for name, person_column in zip(
-        layout.internal_entity, planned.job.guarantee.entity_columns, strict=True
+        layout.internal_entity, run_plan.job.guarantee.entity_columns, strict=True
     ):
         [(n_persons,)] = rows.agg(sql.count_distinct(name)).collect()
         smallest = min((int(row["persons"]) for row in size_counts), default=0)
         persons[person_column] = EntityCount(int(n_persons), smallest, recount.histogram)
-    if not planned.sensitive:
+    if not run_plan.sensitive:
         return Counts(recount, persons)
-    cells, persons_per_class = _count_values_in_classes(rows, [*released, *strata], planned, layout)
+    value_counts, persons_per_class = _count_values_in_classes(
+        rows, [*released, *strata], run_plan, layout
+    )
     for person_column, count in persons.items():
         persons[person_column] = replace(
-            count, value_counts=cells, persons_per_class=persons_per_class
+            count, value_counts=value_counts, persons_per_class=persons_per_class
         )
-    return Counts(recount, persons, cells)
+    return Counts(recount, persons, value_counts)
 
 
 def _count_values_in_classes(
-    rows: DataFrame, classes: Sequence[str], planned: Plan, layout: Layout
+    rows: DataFrame, classes: Sequence[str], run_plan: Plan, layout: Layout
 ) -> tuple[dict[str, ClassValueCounts], NDArray[np.int64]]:
     """Count each sensitive value in each class, by column, and the persons per class, int64 (m,).
 
     The driver receives only counts and sensitive values, no other released values.
     """
     text_columns = {}
-    for index, attribute in enumerate(planned.sensitive.values()):
+    for index, attribute in enumerate(run_plan.sensitive.values()):
         text = sql.col(
             layout.internal_retained[layout.retained_columns.index(attribute.name)]
         ).cast("string")
         text_columns[attribute.name] = f"v{index}"
         rows = rows.withColumn(f"v{index}", text)
-    cells_by_column: dict[str, ClassValueCounts] = {}
+    counts_by_column: dict[str, ClassValueCounts] = {}
     persons_per_class = np.zeros(0, np.int64)
     for name, column in text_columns.items():
         counts = [sql.count(sql.lit(1)).alias("size")]
         counts += [sql.count_distinct(person).alias("persons") for person in layout.internal_entity]
         values = rows.groupBy(*classes, column).agg(*counts)
-        cell_fields = [sql.col(column).alias("value"), sql.col("size")]
-        cell_fields += [sql.col("persons") for _ in layout.internal_entity]
+        entry_fields = [sql.col(column).alias("value"), sql.col("size")]
+        entry_fields += [sql.col("persons") for _ in layout.internal_entity]
         # Order by class, so that classes have the same numbers for every column.
-        class_cells = values.groupBy(*classes).agg(
-            sql.collect_list(sql.struct(*cell_fields)).alias("cells")
+        class_entries = values.groupBy(*classes).agg(
+            sql.collect_list(sql.struct(*entry_fields)).alias("entries")
         )
-        ordered_cells = class_cells.orderBy(*classes).select("cells").collect()
-        cells_of_class = [class_row["cells"] for class_row in ordered_cells]
-        class_numbers = np.repeat(np.arange(len(cells_of_class)), list(map(len, cells_of_class)))
-        cells = [cell for class_list in cells_of_class for cell in class_list]
-        codes, texts = encode_texts(cell["value"] for cell in cells)
-        cells_by_column[name] = ClassValueCounts(
+        class_rows = class_entries.orderBy(*classes).select("entries").collect()
+        entries_by_class = [class_row["entries"] for class_row in class_rows]
+        n_entries = list(map(len, entries_by_class))
+        class_numbers = np.repeat(np.arange(len(entries_by_class)), n_entries)
+        # An entry is a value in a class, with its number of rows and persons.
+        entries = [entry for entries_of_class in entries_by_class for entry in entries_of_class]
+        codes, texts = encode_texts(entry["value"] for entry in entries)
+        counts_by_column[name] = ClassValueCounts(
             class_numbers,
-            _sort_codes(codes, texts, planned.sensitive[name]),
-            np.array([cell["size"] for cell in cells], np.int64),
-            np.array([cell["persons"] for cell in cells], np.int64) if layout.has_persons else None,
+            _sort_codes(codes, texts, run_plan.sensitive[name]),
+            np.array([entry["size"] for entry in entries], np.int64),
+            np.array([entry["persons"] for entry in entries], np.int64)
+            if layout.has_persons
+            else None,
         )
     for person in layout.internal_entity:
         class_persons = rows.groupBy(*classes).agg(sql.count_distinct(person).alias("persons"))
-        ordered = class_persons.orderBy(*classes).select("persons").collect()
-        persons_per_class = np.array([n_persons for (n_persons,) in ordered], np.int64)
-    return cells_by_column, persons_per_class
+        person_rows = class_persons.orderBy(*classes).select("persons").collect()
+        persons_per_class = np.array([n_persons for (n_persons,) in person_rows], np.int64)
+    return counts_by_column, persons_per_class
 
 
 def _sort_codes(
     codes: NDArray[np.int32], texts: tuple[str, ...], attribute: Attribute
 ) -> CodedColumn:
     """Renumber codes in the column's order, on which closeness models may depend."""
-    ordered = tuple(sort_values(texts, attribute))
-    ranks_by_text = {text: i for i, text in enumerate(ordered)}
-    # The last element is for the code -1 of NULL.
+    sorted_texts = tuple(sort_values(texts, attribute))
+    ranks_by_text = {text: i for i, text in enumerate(sorted_texts)}
+    # NULL has the code -1, which selects the last element.
     ranks = np.array([*(ranks_by_text[text] for text in texts), -1], np.int32)
-    return CodedColumn(ranks[codes], ordered)
+    return CodedColumn(ranks[codes], sorted_texts)
 
 
 def sum_losses(
-    blocks: Sequence[BlockFacts], context: TableContext, columns: Sequence[ReleasedColumn]
+    block_facts: Sequence[BlockFacts], context: TableContext, columns: Sequence[ReleasedColumn]
 ) -> tuple[ReleaseLoss, ReleaseLoss, dict[str, int]]:
     """Add up the losses and the method's counts of all blocks, in their order.
 
     Returns the loss that readers may see, the exact loss, and the counts by name.
     """
     recoding = find_recoding(str(context.policy.recoding))
+    # With the measure iloss, columns without losses are not measured.
     measured_columns = [
         column.quasi_identifier
         for column in columns
         if recoding.measure != "iloss" or column.losses is not None
     ]
+    # The losses before and after the released values are rounded.
     before, after = (
-        _total_loss([getattr(block, name) for block in blocks])
+        _total_loss([getattr(block, name) for block in block_facts])
         for name in ("losses_before", "losses_after")
     )
     losses = {
@@ -201,23 +211,35 @@ def sum_losses(
             measured_columns, before.columns, after.columns, strict=True
         )
     }
-    suppressed_in_blocks = [set(block.suppressed_columns) for block in blocks]
+    suppressed_in_blocks = [set(block.suppressed_columns) for block in block_facts]
     fully_suppressed = tuple(
         a.name
         for a in context.layout.quasi_identifiers
         if all(a.name in suppressed for suppressed in suppressed_in_blocks)
     )
     counts: Counter[str] = Counter()
-    for block in blocks:
+    for block in block_facts:
         counts.update(block.method_counts)
-    exact = ReleaseLoss(after.total, before.total, losses, recoding.measure, None, fully_suppressed)
-    public_sums = zip(*(block.public_sums for block in blocks), strict=True)
+    exact = ReleaseLoss(
+        after.total,
+        before.total,
+        losses,
+        recoding.measure,
+        levels=None,
+        lost_columns=fully_suppressed,
+    )
+    public_sums = zip(*(block.public_sums for block in block_facts), strict=True)
     sums = [reduce(add, column_sums) for column_sums in public_sums]
     return public_loss(measured_columns, sums, exact), exact, dict(counts)
 
 
 def _total_loss(block_sums: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
-    """Add up the pairs of sums of each column over all blocks; see ``loss_from_sums``."""
+    """Compute the loss of all blocks.
+
+    Parameters
+    ----------
+    block_sums : for each block, one pair per column: the sum of errors and the sum of deviations.
+    """
     totals = []
     for column_sums in zip(*block_sums, strict=True):
         errors, deviations = zip(*column_sums, strict=True)
@@ -226,7 +248,7 @@ def _total_loss(block_sums: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
 
 
 def build_report(
-    planned: Plan,
+    run_plan: Plan,
     context: TableContext,
     names: Sequence[str],
     recount: RecountResult,
@@ -237,30 +259,32 @@ def build_report(
 
     Parameters
     ----------
+    context : the policy with its hierarchies.
     names : the names of the released columns.
     recount : the result of the recount on the executors.
     losses : as returned by ``sum_losses``.
     """
     public_losses, exact_losses, method_counts = losses
     further_arguments: dict[str, Any] = {**collect_findings(recount), "engine": "spark"}
-    if planned.job.entity_normalize is not None:
-        further_arguments["entity_normalize"] = planned.job.entity_normalize
+    if run_plan.job.entity_normalize is not None:
+        further_arguments["entity_normalize"] = run_plan.job.entity_normalize
     if method_counts:
+        # Readers of earlier versions know the entry by its former key.
         further_arguments |= also_under_former_key("method_counts", method_counts)
     return Report(
-        planned.build_request(
+        run_plan.build_request(
             context.policy,
             recount.verdict,
             names,
             source=FRAME_NAME,
             output=FRAME_NAME,
-            output_kind=SOURCE_KIND,
+            output_kind=FRAME_KIND,
             further_arguments=further_arguments,
         ),
         recount,
         public_losses,
         Provenance(
-            release_id=planned.release_id,
+            release_id=run_plan.release_id,
             created_at=now(),
             dbanon_version=version(),
             relation=FRAME_NAME,

@@ -33,7 +33,7 @@ _MIN_VERSION = (4, 1)
 # Longest wait for a connection to the master.
 _CONNECT_SECONDS = 10.0
 # Settings that a run needs, which override those of the cluster.
-_REQUIRED = {
+_REQUIRED_SETTINGS = {
     # Starting slow tasks a second time gains nothing: blocks are assigned to tasks by their size.
     "spark.speculation": "false",
     # Dates and instants must not depend on the machines' time zones.
@@ -45,13 +45,13 @@ _REQUIRED = {
     "spark.executorEnv.ARROW_NUM_THREADS": "1",
 }
 # Defaults that the caller may override.
-_DEFAULTS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
+_DEFAULT_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL_DIR = "spark.local.dir"
 # The setting for the number of partitions of sorts and groupings, and Spark's default. The default
 # is replaced by a number that fits the rows; any other value is the caller's choice.
-SHUFFLE_PARTITIONS, _DEFAULT_PARTITIONS = "spark.sql.shuffle.partitions", "200"
+SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _ROWS_PER_PARTITION = 500_000
-# Settings that encrypt shuffled records and restrict access to them.
+# Settings that encrypt records on disks and networks, and restrict access to them.
 PRIVACY_SETTINGS = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -88,7 +88,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     if SparkSession.getActiveSession() is not None:
         raise InvalidParameter(
             "This process already has a Spark session, and can have only one.",
-            hint="Give that one to anonymize_table, or stop it first.",
+            hint="Pass the existing session to anonymize_table, or stop it first.",
         )
     _require_localhost()
     _require_reachable(master)
@@ -96,10 +96,10 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
         # Local workers are child processes, so they must use this Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("dbanon")
-    settings = {**_DEFAULTS, **settings, **_REQUIRED}
+    settings = {**_DEFAULT_SETTINGS, **settings, **_REQUIRED_SETTINGS}
     try:
         with translate_spark_errors("opening a session"):
-            settings[_LOCAL_DIR] = _private_directories(master, settings)
+            settings[_LOCAL_DIR] = _create_private_directories(master, settings)
             for name, value in settings.items():
                 builder = builder.config(name, value)
             session: SparkSession = builder.getOrCreate()
@@ -114,7 +114,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     return session
 
 
-def _private_directories(master: str, settings: Mapping[str, str]) -> str:
+def _create_private_directories(master: str, settings: Mapping[str, str]) -> str:
     """Create directories for Spark's files below the configured ones, for this account only.
 
     Returns them separated by commas, as the setting ``spark.local.dir`` needs them.
@@ -216,12 +216,13 @@ def require_pyspark() -> None:
 
 
 def _require_settings(settings: Mapping[Any, Any]) -> None:
+    """Check that settings are Spark's and do not conflict with required ones."""
     for name, value in settings.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name.startswith("spark."):
             raise InvalidParameter(
                 "A Spark setting needs a name that begins with spark. and a text as its value."
             )
-        required = _REQUIRED.get(name)
+        required = _REQUIRED_SETTINGS.get(name)
         if required is not None and value != required:
             raise InvalidParameter(f"A run needs {name} {required}.", hint="Leave the setting out.")
 
@@ -234,7 +235,7 @@ def require_session(session: SparkSession) -> None:
     InvalidParameter : a required setting has another value.
     WorkersDiffer : a worker has other versions, or lacks a package.
     """
-    for name, required in _REQUIRED.items():
+    for name, required in _REQUIRED_SETTINGS.items():
         if name.startswith("spark.executorEnv."):
             continue
         if session.conf.get(name, required) != required:
@@ -246,21 +247,23 @@ def require_session(session: SparkSession) -> None:
         raise WorkersDiffer(
             "Workers have different versions than this driver, or lack a package.",
             detail="; ".join(messages) + ".",
-            hint="Install the same on each, or ship it: docs/scale-out.md#workers.",
+            hint="Install the driver's versions on each worker, or ship them:"
+            " docs/scale-out.md#workers.",
         )
 
 
 def read_own_versions() -> dict[str, str]:
     """Return the version of each package in this process, or ``none``."""
     read_versions = _version_reader()
+    # On workers the function gets a row, which it ignores.
     return read_versions(None)
 
 
 def _version_reader() -> Callable[[Any], dict[str, str]]:
     """Return a function that reads the versions of a process, even if it lacks dbanon.
 
-    It is a local function, because those are pickled by value; a module's function would be
-    imported on the worker.
+    The function is local, because Spark pickles local functions by value. A worker would have to
+    import a function of this module.
     """
     names, worker_module = CHECKED_PACKAGES, WORKER_MODULE
 
@@ -332,7 +335,7 @@ def fit_shuffle_partitions(session: SparkSession, n_rows: int) -> None:
 
     At least one partition per core, and at most about 500,000 rows per partition.
     """
-    if session.conf.get(SHUFFLE_PARTITIONS) == _DEFAULT_PARTITIONS:
+    if session.conf.get(SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:
         cores = max(int(session.sparkContext.defaultParallelism), 1)
         n_partitions = max(cores, -(-n_rows // _ROWS_PER_PARTITION))
         session.conf.set(SHUFFLE_PARTITIONS, str(n_partitions))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Bytes per block of the CSV parser; a row must fit in one block.
 _CSV_BLOCK_BYTES = 1 << 23
-_SNAPSHOT = re.compile(r"[0-9A-Fa-f-]+")
+_SNAPSHOT_ID = re.compile(r"[0-9A-Fa-f-]+")
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class PinnedSource:
     Parameters
     ----------
     name : the name in the report.
-    frame : its rows, with the columns of the job and its key; each action reads them again.
+    frame : the rows, with the columns of the job and the key; each action of Spark reads the source
+        again.
     key : columns that identify each row; empty if unknown.
-    attributes : all its columns, with their types in the database or the files.
+    attributes : all columns of ``frame``, with their types in the database or the files.
     relation : the table of a database; None for files.
     require_unchanged : raises SourceChanged if the source changed; called before publishing.
     count_rows : counts the rows in the database or the files, to compare with the rows read.
-    findings : findings on its columns; None to examine the first rows of ``frame``.
+    findings : columns that look like identifiers; None to search the first rows of ``frame`` for
+        them.
     """
 
     name: str
@@ -87,7 +89,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
 
     Raises
     ------
-    DbanonError : the table cannot be read, of the class that describes why.
+    DbanonError : the table cannot be read; the class of the error says why.
     """
     store = open_postgresql_store(url)
     with store.session(write=False) as snapshot_session:
@@ -100,18 +102,20 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
         column_names = {*job.columns_to_read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.
         read_attributes = [a for a in relation.schema.attributes if a.name in column_names]
+        # Determines what a type leaves open, such as the scale of a numeric column.
         attributes = source.complete_attributes_from_values(relation, read_attributes)
         [(snapshot,)] = snapshot_session.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
         queries = pieces.range_queries(snapshot_session, relation, attributes, tasks)
         worker_url = url.render_as_string(hide_password=False)
-        reader = _make_reader(worker_url, str(snapshot), queries, schema)
+        reader = _make_query_reader(worker_url, str(snapshot), queries, schema)
         with translate_spark_errors("preparing to read a table"):
             frame = session.range(0, len(queries), 1, len(queries)).mapInArrow(
                 reader, spark_schema(schema)
             )
 
         def require_unchanged() -> None:
+            # The snapshot exists as long as this connection, which the statement needs.
             snapshot_session.rows("SELECT 1")
 
         relation = relation.with_attributes(attributes)
@@ -127,10 +131,10 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
         )
 
 
-def _make_reader(
+def _make_query_reader(
     url: str, snapshot: str, queries: Sequence[str], schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a worker function that runs the queries whose indices it receives as rows."""
+    """Return a worker function that gets rows with an index of a query each, and runs the query."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -151,7 +155,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
     """
     from sqlalchemy import make_url
 
-    if not _SNAPSHOT.fullmatch(snapshot):
+    if not _SNAPSHOT_ID.fullmatch(snapshot):
         raise InvalidParameter("There is no snapshot of this name.")
     store = open_postgresql_store(make_url(url))
     with store.session(write=False) as session:
@@ -229,7 +233,7 @@ def _parse_csv(chunks: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.Record
         raise NonFiniteValue(
             "A value of the source does not fit Spark's types: an infinite date or time, one"
             " before the year 1 or after 9999, or a number of more than 38 digits.",
-            hint="Leave such rows out, `where`, or give the column in another type in a view.",
+            hint="Leave out such rows with `where`, or cast the column to another type in a view.",
         ) from None
 
 
@@ -242,8 +246,9 @@ def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource
     Raises
     ------
     TableNotFound : the directory does not exist or has no Parquet file.
-    ColumnNotFound, UnsupportedType : it lacks the columns of the job.
-    InvalidParameter : two of its columns differ only in case.
+    ColumnNotFound, UnsupportedType : the files lack a column of the job, or it has an unsupported
+        type.
+    InvalidParameter : two columns of the files differ only in case.
     """
     from pyspark.errors import AnalysisException
 
@@ -265,6 +270,7 @@ def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource
             case_session = session.newSession()
             case_session.conf.set("spark.sql.caseSensitive", "true")
             names = case_session.read.option("basePath", directory).parquet(*files).columns
+            # Raises InvalidParameter, which names both columns.
             check_names(names, ())
             raise
 
@@ -286,7 +292,8 @@ def pin_frame(
 
     Raises
     ------
-    ColumnNotFound, UnsupportedType : it lacks the columns of the job.
+    ColumnNotFound, UnsupportedType : the DataFrame lacks a column of the job, or it has an
+        unsupported type.
     """
     relation = DataFrameSource(frame).describe(job)
     if job.where is not None:
@@ -294,6 +301,7 @@ def pin_frame(
             "A condition needs a table in PostgreSQL.",
             hint="Filter the DataFrame, or the files, and leave out `where`.",
         )
+    # Raises UnsupportedType.
     arrow_schema([relation.attribute(name) for name in job.columns_to_read])
     return PinnedSource(
         name or FRAME_NAME,
@@ -315,7 +323,8 @@ def list_files(
 
     Parameters
     ----------
-    foreign_files : how to treat other accounts' files and links on this machine's disk.
+    foreign_files : how to treat links, and files of other accounts, on this machine's disk: a value
+        of the option ``foreign_files``.
 
     Raises
     ------
@@ -324,14 +333,14 @@ def list_files(
     context: Any = session.sparkContext
     with translate_spark_errors("listing the source's files"):
         path = context._jvm.org.apache.hadoop.fs.Path(directory)
-        system = path.getFileSystem(context._jsc.hadoopConfiguration())
-        if not system.exists(path):
+        file_system = path.getFileSystem(context._jsc.hadoopConfiguration())
+        if not file_system.exists(path):
             return {}
-        root = system.getFileStatus(path).getPath().toString().rstrip("/")
-        files = system.listFiles(path, True)
+        root = file_system.getFileStatus(path).getPath().toString().rstrip("/")
+        file_iterator = file_system.listFiles(path, True)
         file_states, local_files = {}, []
-        while files.hasNext():
-            status = files.next()
+        while file_iterator.hasNext():
+            status = file_iterator.next()
             name = status.getPath().toString()
             path_parts = name.removeprefix(root).strip("/").split("/")
             # Spark treats a directory `_name=value` as a column.
@@ -344,7 +353,7 @@ def list_files(
                 if str(status.getPath().toUri().getScheme()) == "file":
                     local_files.append(Path(str(status.getPath().toUri().getPath())))
         # Only check access: workers open files by name, and later changes are detected.
-        local_root = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
+        local_root = Path(str(file_system.getFileStatus(path).getPath().toUri().getPath()))
         for local_file in local_files:
             with open_regular_file(local_file, local_root, foreign_files):
                 pass

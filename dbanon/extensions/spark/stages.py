@@ -1,4 +1,9 @@
-"""The stages of a run, as the driver starts them on the workers."""
+"""The stages of a run, as the driver starts them on the workers.
+
+A stratum is cut by a tree of cuts, which are chosen from a sample. Small leaves of the tree are
+joined to blocks. Each stage clusters, refines or merges within its blocks; the next stage cuts the
+strata differently and moves complete classes to its own blocks.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +82,7 @@ class ClusterStages:
     n_tasks: int | None = None
 
     def __post_init__(self) -> None:
+        # ``cut_strata`` sets the actual number.
         self._cores = 1
 
     @property
@@ -124,15 +130,21 @@ class ClusterStages:
                 )
             )
         counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
-        undersampled = [
+        undersampled_strata = [
             n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
         ]
-        if undersampled:
-            limits = {n: hash_limit(sample_sizes[n], strata[n].n_units) for n in undersampled}
-            samples = [sample for sample in samples if sample.stratum_number not in limits]
+        if undersampled_strata:
+            hash_limits = {
+                n: hash_limit(sample_sizes[n], strata[n].n_units) for n in undersampled_strata
+            }
+            samples = [sample for sample in samples if sample.stratum_number not in hash_limits]
             samples += collect_from(
-                rows, SampleRecords(self.context, uncut_forest, limits), self._rows_per_piece, ROWS
+                rows,
+                SampleRecords(self.context, uncut_forest, hash_limits),
+                self._rows_per_piece,
+                ROWS,
             )
+        # The axes describe the columns of coordinates; they do not depend on records.
         axes = make_space_builder(
             build_empty_microdata(self.context), self.context.clustered_statistics, self.policy
         )(np.empty(0, np.int64)).axes
@@ -147,6 +159,7 @@ class ClusterStages:
                 cuts=Cuts.fit(
                     points[sampled_rows],
                     n_blocks,
+                    # Across the direction with the largest variance.
                     direction=0,
                     keys=keys[sampled_rows],
                     axes=axes,
@@ -210,11 +223,12 @@ class ClusterStages:
     ) -> Callable[[list[int]], bool] | None:
         """Return a function that tells whether leaves, once merged, violate the privacy models.
 
-        None if no models apply.
+        The result is None if no models apply. The parameters are as in ``_finish_forest``.
         """
         if sensitive_counts is None:
             return None
         guard = build_table_guard(self.context)
+        # ``widths`` has the number of values of each sensitive column.
         no_counts = np.zeros(sum(guard.models.widths), np.int64)
         counts = np.array(
             [sensitive_counts.get((stratum_number, leaf), no_counts) for leaf in range(n_leaves)]
@@ -243,38 +257,47 @@ class ClusterStages:
         rows_per_piece = self._rows_per_piece and max(
             self._rows_per_piece, ROWS_SENT_PER_TASK * forest.n_tasks
         )
-        assigned = apply_to_pieces(
+        assigned_packets = apply_to_pieces(
             rows, AssignBlocks(self.context, forest), PACKETS, rows_per_piece, ROWS
         )
-        rows, facts = self._process_blocks(assigned, forest, stages[0], stages[1:], release_schema)
+        rows, block_facts = self._process_blocks(
+            assigned_packets, forest, stages[0], stages[1:], release_schema
+        )
         for stage_number, stage in enumerate(stages[1:], 1):
-            next_forest = self._next_forest(rows, forest, facts, stage)
-            moved = apply_to_pieces(
+            next_forest = self._cut_for_stage(rows, forest, block_facts, stage)
+            moved_packets = apply_to_pieces(
                 rows,
                 UnpackPackets(MoveClasses(forest, next_forest), has_classes=True),
                 PACKETS,
                 rows_per_piece=None,
             )
-            forest, previous_facts = next_forest, facts
-            rows, facts = self._process_blocks(
-                moved, forest, stage, stages[stage_number + 1 :], release_schema
+            forest, previous_facts = next_forest, block_facts
+            rows, block_facts = self._process_blocks(
+                moved_packets, forest, stage, stages[stage_number + 1 :], release_schema
             )
             # The method's counts are those of clustering, as on one machine.
-            for block in facts:
+            for block in block_facts:
                 block.method_counts = {}
-            facts[0].method_counts = dict(_sum_method_counts(previous_facts))
-        return rows, facts, forest
+            block_facts[0].method_counts = dict(_sum_method_counts(previous_facts))
+        return rows, block_facts, forest
 
-    def _next_forest(
+    def _cut_for_stage(
         self,
         class_rows: DataFrame,
         forest: Forest,
-        facts: Sequence[BlockFacts],
+        block_facts: Sequence[BlockFacts],
         stage: RefinementStep | str | None,
     ) -> Forest:
-        """Cut the strata into the blocks of the next stage, which contain complete classes."""
+        """Cut the strata into the blocks of the next stage, which contain complete classes.
+
+        Parameters
+        ----------
+        class_rows : packets of the classes that the previous stage made.
+        forest, block_facts : the blocks of the previous stage, and its reports about them.
+        stage : the next stage, as in ``_process_blocks``.
+        """
         n_classes, n_members = Counter[int](), Counter[int]()
-        for block in facts:
+        for block in block_facts:
             n_classes[block.stratum_number] += block.n_classes
             n_members[block.stratum_number] += (
                 block.n_rows if stage == MERGE_FOR_MODELS else block.n_units
@@ -285,11 +308,13 @@ class ClusterStages:
             for number in range(len(forest.strata))
             if block_sizes.block_count_for(n_members[number]) is not None
         }
-        limits = {
+        hash_limits = {
             n: hash_limit(sample_size(n_blocks), n_classes[n])
             for n, n_blocks in n_blocks_by_stratum.items()
         }
-        samples = collect_from(class_rows, SampleClasses(forest, limits), PIECE_RECORDS, CLASSES)
+        samples = collect_from(
+            class_rows, SampleClasses(forest, hash_limits), PIECE_RECORDS, CLASSES
+        )
         trees = [Tree() for _ in forest.trees]
         direction = stage.direction if isinstance(stage, RefinementStep) else 0
         for number, n_blocks in n_blocks_by_stratum.items():
@@ -336,7 +361,7 @@ class ClusterStages:
 
     def _process_blocks(
         self,
-        assigned: DataFrame,
+        packets: DataFrame,
         forest: Forest,
         stage: RefinementStep | str | None,
         remaining_stages: Sequence[RefinementStep | str | None],
@@ -346,37 +371,38 @@ class ClusterStages:
 
         Parameters
         ----------
-        assigned : packets of the rows, each with its task.
+        packets : packets of the rows, each with the task that works on its blocks.
         stage : the step of refinement, ``MERGE_FOR_MODELS``, or None to cluster.
+        remaining_stages : the later stages; if there is none, this one releases the rows.
         release_schema : see ``cluster_and_release``.
 
         Raises
         ------
         DbanonError : a block cannot be processed.
         """
-        release_indices, schema = None, PACKETS
+        released_column_indices, schema = None, PACKETS
         if not remaining_stages:
             schema = _make_nullable(release_schema())
             # Columns r0, r1, … are those of the quasi-identifiers.
-            release_indices = tuple(
+            released_column_indices = tuple(
                 (field.name, int(field.name[1:])) for field in schema.fields if field.name[0] == "r"
             )
         work = ClusterBlocks(
             self.context,
             forest,
-            schema=None if release_indices is None else to_arrow_schema(schema),
+            schema=None if released_column_indices is None else to_arrow_schema(schema),
             refinement_step=stage if isinstance(stage, RefinementStep) else None,
-            release_indices=release_indices,
+            released_column_indices=released_column_indices,
             merges_for_models=stage == MERGE_FOR_MODELS,
             precedes_merge=remaining_stages[:1] == (MERGE_FOR_MODELS,),
         )
-        shuffled = shuffle(assigned, forest.n_tasks)
+        shuffled_packets = shuffle(packets, forest.n_tasks)
         rows_and_facts = self.disk_cache.keep(
-            apply_to_pieces(shuffled, UnpackPackets(work), schema, rows_per_piece=None)
+            apply_to_pieces(shuffled_packets, UnpackPackets(work), schema, rows_per_piece=None)
         )
-        facts = collect_facts(rows_and_facts)
+        block_facts = collect_facts(rows_and_facts)
         rows = rows_and_facts.where(sql.col(FACTS).isNull())
-        return rows, sorted(facts, key=lambda block: block.number)
+        return rows, sorted(block_facts, key=lambda block: block.number)
 
 
 def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
@@ -389,10 +415,12 @@ def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
 
 
 def _make_nullable(schema: StructType) -> StructType:
+    """Allow NULL in all columns, because rows with facts have no other value."""
     return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
 
 
 def _require_block_sizes(policy: Policy) -> BlockSizes:
+    """Return the block sizes of a policy; ``check_job`` refuses policies without blocks."""
     block_sizes = BlockSizes.of(policy)
     assert block_sizes is not None
     return block_sizes

@@ -34,11 +34,11 @@ class ReleaseTarget(Protocol):
         Parameters
         ----------
         attributes : the columns of the source.
-        relation : the source, if it is in a database.
+        relation : the source; None if it is not a table of a database.
 
         Raises
         ------
-        DbanonError : the destination cannot be used, of the class that describes why.
+        DbanonError : the destination cannot be used; the class of the error says why.
         """
 
     def publish(
@@ -67,7 +67,7 @@ def count_combinations(
 
     Parameters
     ----------
-    nullable_columns : the columns whose NULLs are counted.
+    nullable_columns : the number of rows with a NULL in any of these columns is counted, too.
     """
     has_null = functions.lit(False)
     for name in nullable_columns:
@@ -82,7 +82,7 @@ def count_combinations(
         return Recount.of_sizes(classes.groupBy("size", "has_null").count().collect())
 
 
-def require_staged(
+def require_staged_counts(
     job: Job,
     rows: DataFrame,
     report: Report,
@@ -115,9 +115,12 @@ def require_same_counts(written: Recount, expected: Recount, k: int = 1) -> None
 
     Raises
     ------
-    RecountFailed : they are not.
+    RecountFailed : they have not.
     """
-    hint = "The earlier release stays as it was. Nothing but this run may write to its staging."
+    hint = (
+        "An earlier release stays as it was. No other program may write to the tables or files in"
+        " which this run stages its rows."
+    )
     if written.rows != expected.rows:
         raise RecountFailed(
             f"{expected.rows} rows were to be released, and {written.rows} were written; nothing"
@@ -138,7 +141,11 @@ def require_same_counts(written: Recount, expected: Recount, k: int = 1) -> None
 
 
 def pair_released_columns(job: Job, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pair released columns with their quasi-identifiers, of which bounds have two columns."""
+    """Return pairs of a released column and its quasi-identifier.
+
+    If intervals are released as bounds, a quasi-identifier has two columns: its name, ``_`` and a
+    suffix.
+    """
     pairs = []
     for name in names:
         if name in job.quasi_identifiers:

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import JobOptions
 
+# Schemes of URLs of PostgreSQL, and of other databases, which workers cannot share.
 _POSTGRESQL = ("postgresql", "postgres")
 _DATABASES = (*_POSTGRESQL, "duckdb", "sqlite", "mysql", "mariadb", "oracle", "mssql")
-# Number of reading tasks per core.
+# Number of tasks per core that read a PostgreSQL table.
 _TASKS_PER_CORE = 4
 
 
@@ -79,7 +80,7 @@ def anonymize_table(
 
     Raises
     ------
-    DbanonError : of the class that describes the problem. Nothing was published, unless it is an
+    DbanonError : its class says what went wrong. Nothing was published, unless it is an
         OutcomeUnknown.
     """
     check_method(options)
@@ -123,7 +124,7 @@ def run_on_spark(
 
     Raises
     ------
-    DbanonError : of the class that describes the problem. Nothing was published, unless it is an
+    DbanonError : its class says what went wrong. Nothing was published, unless it is an
         OutcomeUnknown.
     """
     start_seconds = time.perf_counter()
@@ -135,6 +136,7 @@ def run_on_spark(
     if url is None:
         release_target = ParquetTarget(session, str(target), job, release_id)
     else:
+        # Both only raise errors: the name is malformed, or the database cannot be used.
         parse_relation(job.output)
         open_postgresql_store(url)
         # Import lazily: only this target needs psycopg.
@@ -144,10 +146,10 @@ def run_on_spark(
     try:
         with (
             restoring_shuffle_partitions(session),
-            _pin_source(session, job, source, tasks) as pinned,
+            _pin_source(session, job, source, tasks) as pinned_source,
         ):
-            release_target.prepare(pinned.attributes, pinned.relation)
-            return _release(job, pinned, release_target, tasks, start_seconds)
+            release_target.prepare(pinned_source.attributes, pinned_source.relation)
+            return _release(job, pinned_source, release_target, tasks, start_seconds)
     except (Exception, KeyboardInterrupt) as error:
         with suppress(Exception):
             release_target.record_failure(time.perf_counter() - start_seconds, error)
@@ -170,34 +172,39 @@ def with_default_blocks(job: Job, source: Any, target: str) -> Job:
     # Ignore `where`, which the source applies before Spark reads its rows.
     check_job(replace(job, where=None))
     for location in (source, target):
+        # Raises InvalidParameter.
         _postgresql_url(location)
     return job
 
 
 def _release(
     job: Job,
-    pinned: PinnedSource,
+    pinned_source: PinnedSource,
     release_target: ReleaseTarget,
     tasks: int | None,
     start_seconds: float,
 ) -> Report:
-    """Compute, check and publish a release of a pinned source."""
+    """Compute, check and publish a release of a pinned_source source."""
     # A memory limit applies to a single process, not to workers.
-    spark_job = replace(job, key=pinned.key, where=None, memory_limit=None)
+    spark_job = replace(job, key=pinned_source.key, where=None, memory_limit=None)
     with translate_spark_errors("computing the release"):
-        rows, report, disk_cache = release_frame(spark_job, pinned.frame, tasks, pinned.findings)
+        rows, report, disk_cache = release_frame(
+            spark_job, pinned_source.frame, tasks, pinned_source.findings
+        )
     try:
-        pinned.require_unchanged()
+        pinned_source.require_unchanged()
         with translate_spark_errors("counting the source's rows"):
-            n_rows = pinned.count_rows()
+            n_rows = pinned_source.count_rows()
         if n_rows != report.rows_in:
             raise SourceChanged(
                 f"The source has {n_rows} rows, and {report.rows_in} were read; nothing was"
                 " published.",
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
-        not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named_columns)
-        report = report.with_request(source=pinned.name, not_copied=not_copied)
+        not_copied = tuple(
+            a.name for a in pinned_source.attributes if a.name not in job.named_columns
+        )
+        report = report.with_request(source=pinned_source.name, not_copied=not_copied)
         if job.where is not None:
             report = report.with_arguments(where=job.where)
         if job.reading.non_default_options:
@@ -212,6 +219,7 @@ def _release(
 def _pin_source(
     session: SparkSession, job: Job, source: Any, tasks: int | None
 ) -> Iterator[PinnedSource]:
+    """Open the source such that its rows cannot change during the block."""
     if isinstance(source, DataFrame):
         job.reading.require_no_file_options()
         yield pin_frame(source, job)
@@ -223,8 +231,8 @@ def _pin_source(
         yield pin_parquet(session, str(source), job)
         return
     cores = max(int(session.sparkContext.defaultParallelism), 1)
-    with pin_postgresql(session, url, job, tasks or _TASKS_PER_CORE * cores) as pinned:
-        yield pinned
+    with pin_postgresql(session, url, job, tasks or _TASKS_PER_CORE * cores) as pinned_source:
+        yield pinned_source
 
 
 def _postgresql_url(location: Any) -> URL | None:
@@ -249,7 +257,7 @@ def _postgresql_url(location: Any) -> URL | None:
         return read_url(location)
     if kind in _DATABASES:
         raise InvalidParameter(
-            f"Workers of a cluster cannot read or write {kind} together.",
+            f"The workers of a cluster cannot share a {kind} database.",
             hint="Spark reads and writes PostgreSQL and Parquet files.",
         )
     return None

@@ -1,5 +1,7 @@
 """Run work on Arrow rows in Spark's tasks, and return rows, facts and errors.
 
+Facts are whatever a task returns besides rows: pickled objects in a column of their own.
+
 A traceback can carry values into the logs of the driver and the executors. So a task returns an
 error of dbanon as its class, message, detail and hint, and any other error only as its class and
 the piece or block it occurred in. Errors are returned as data among the rows of a stage or, where
@@ -249,8 +251,9 @@ class UnpackPackets:
 
     Parameters
     ----------
-    work : a function of the rows or, if ``has_classes``, of the rows and the classes.
-    has_classes : whether packets also contain classes.
+    work : a function of the unpacked rows or, if ``has_classes``, of the rows and the rows of their
+        classes.
+    has_classes : whether packets also contain rows of classes.
     """
 
     work: Callable[..., Iterable[Any]]

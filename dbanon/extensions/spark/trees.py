@@ -30,13 +30,13 @@ class Stratum:
 
     Parameters
     ----------
-    values_number : the number of its values of the strata columns, a value of
-        ``TableContext.values_numbers``.
-    null_pattern : which quasi-identifiers are present in its records.
-    n_rows, n_units : number of its records, and of its clustered units: records or persons.
+    combination_number : stands for the values that the records have in the strata columns; see
+        ``TableContext.combination_numbers``.
+    null_pattern : which quasi-identifiers are present in the records.
+    n_rows, n_units : number of records, and of clustered units: records or persons.
     """
 
-    values_number: int
+    combination_number: int
     null_pattern: NullPattern
     n_rows: int
     n_units: int
@@ -50,10 +50,10 @@ class Tree:
 
     Parameters
     ----------
-    first_block : the number of its first block.
+    first_block : the number of the stratum's first block.
     cuts : the cuts; None if the stratum is one block.
-    block_of_leaf : int64 (n_leaves,), the index in the stratum of each leaf's block, after small
-        leaves are merged; None before leaves are counted.
+    block_of_leaf : int64 (n_leaves,), the block of each leaf after small leaves are merged, from 0
+        for the first block of the stratum; None before leaves are counted.
     """
 
     first_block: int = 0
@@ -62,7 +62,7 @@ class Tree:
 
     @property
     def n_blocks(self) -> int:
-        """The number of its blocks."""
+        """The number of blocks of the stratum."""
         return 1 if self.block_of_leaf is None else int(self.block_of_leaf.max()) + 1
 
     def blocks_of_leaves(self, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -88,9 +88,9 @@ class Forest:
 
     @property
     def stratum_numbers(self) -> Mapping[tuple[int, NullPattern], int]:
-        """The number of each stratum, by ``values_number`` and ``null_pattern``."""
+        """The number of each stratum, by ``combination_number`` and ``null_pattern``."""
         return {
-            (stratum.values_number, stratum.null_pattern): i
+            (stratum.combination_number, stratum.null_pattern): i
             for i, stratum in enumerate(self.strata)
         }
 
@@ -105,7 +105,10 @@ class Forest:
         return sum(tree.n_blocks for tree in self.trees)
 
     def locate_block(self, block: int) -> tuple[int, int | None]:
-        """Return a block's stratum and its index in the stratum; None if the stratum is not cut."""
+        """Return the number of a block's stratum, and the block's index in the stratum.
+
+        The index is None if the stratum is not cut.
+        """
         first_blocks = [tree.first_block for tree in self.trees]
         stratum_number = int(np.searchsorted(first_blocks, block, "right")) - 1
         tree = self.trees[stratum_number]
@@ -121,11 +124,11 @@ def group_by_stratum(
     all_present = (True,) * len(microdata.attributes)
     for records in find_strata(microdata, policy):
         first_record = int(records[0])
-        values_number = 0 if microdata.strata is None else int(microdata.strata[first_record])
+        combination_number = 0 if microdata.strata is None else int(microdata.strata[first_record])
         null_pattern = all_present
         if microdata.valid is not None:
             null_pattern = tuple(microdata.valid[first_record].tolist())
-        groups.append((stratum_numbers[values_number, null_pattern], records))
+        groups.append((stratum_numbers[combination_number, null_pattern], records))
     return groups
 
 
@@ -153,7 +156,12 @@ def assign_leaves(
 
 
 def hash_limit(sample_size: int, n_keys: int) -> int:
-    """Return a limit: almost certainly, at least ``sample_size`` keys have a hash up to it."""
+    """Return a limit such that almost certainly ``sample_size`` keys or more have a hash up to it.
+
+    Parameters
+    ----------
+    n_keys : number of keys, with random hashes.
+    """
     if sample_size >= n_keys:
         return MAX_HASH
     # Eight standard deviations more than needed, and a few keys for small samples.
@@ -167,11 +175,11 @@ def has_hash_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
 
 
 def assign_tasks(block_sizes: Sequence[int], n_tasks: int) -> NDArray[np.int32]:
-    """Return each block's task, int32: the largest block first, to the least loaded task."""
-    load = np.zeros(max(n_tasks, 1), np.int64)
+    """Assign the largest block first, each to the least loaded task; return the tasks, int32."""
+    task_loads = np.zeros(max(n_tasks, 1), np.int64)
     task_of_block = np.zeros(len(block_sizes), np.int32)
     for block in np.argsort(-np.asarray(block_sizes, np.int64), kind="stable").tolist():
-        task = int(load.argmin())
+        task = int(task_loads.argmin())
         task_of_block[block] = task
-        load[task] += int(block_sizes[block])
+        task_loads[task] += int(block_sizes[block])
     return task_of_block

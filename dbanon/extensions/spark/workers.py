@@ -83,8 +83,8 @@ class StratumSample(NamedTuple):
     Parameters
     ----------
     stratum_number : the index of the stratum in its forest.
-    keys : int64 (n,), ascending.
-    coordinates : float64 (n, p).
+    keys : int64 (n,), the keys of the records, ascending.
+    coordinates : float64 (n, p), the records in the space of the method.
     """
 
     stratum_number: int
@@ -94,10 +94,11 @@ class StratumSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleRecords:
-    """Sample records of a piece to cut strata by; yields a ``StratumSample`` for each stratum.
+    """Sample records of a piece to choose cuts; yields a ``StratumSample`` for each stratum.
 
     Parameters
     ----------
+    forest : the strata; their cuts are not used.
     hash_limits : by stratum number, the largest key hash to sample.
     """
 
@@ -192,9 +193,9 @@ class BlockFacts:
     n_classes, n_units : number of its classes, and of its clustered records or persons.
     method_counts : counts that the clustering method reports, by name.
     n_rows : number of its records.
-    losses_before, losses_after : information loss by column, before and after rounding; see
-        ``Release.sums``.
-    public_sums : for each column, see ``Release.public_sums``.
+    losses_before, losses_after : for each column, the sum of errors and the sum of deviations,
+        before and after released values are rounded; see ``Release.sums``.
+    public_sums : for each column, the sums for the loss that readers may see.
     suppressed_columns : quasi-identifiers of which every class has the same label.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
         empty if no column is retained.
@@ -221,8 +222,8 @@ class ClusterBlocks:
     ----------
     schema : the schema of the released rows; None if another stage follows.
     refinement_step : the step of refinement; None in other stages.
-    release_indices : names of the quasi-identifiers' columns in ``schema``, each with the index of
-        the released column; None if another stage follows.
+    released_column_indices : the names of the quasi-identifiers' columns in ``schema``, each with
+        the index of the released column; None if another stage follows.
     merges_for_models : whether to merge classes until they satisfy privacy models.
     precedes_merge : whether the next stage merges classes for privacy models.
     """
@@ -231,7 +232,7 @@ class ClusterBlocks:
     forest: Forest
     schema: pa.Schema | None = None
     refinement_step: RefinementStep | None = None
-    release_indices: tuple[tuple[str, int], ...] | None = None
+    released_column_indices: tuple[tuple[str, int], ...] | None = None
     merges_for_models: bool = False
     precedes_merge: bool = False
 
@@ -266,8 +267,9 @@ class ClusterBlocks:
         stratum_number, index_in_stratum = self.forest.locate_block(number)
         if self.merges_for_models:
             return self._merge_for_models(piece, number, stratum_number)
-        [(number_by_records, records)] = group_by_stratum(clustered, policy, self.forest)
-        assert number_by_records == stratum_number
+        # All records of a block are in one stratum.
+        [(stratum_of_records, records)] = group_by_stratum(clustered, policy, self.forest)
+        assert stratum_of_records == stratum_number
         space = make_space_builder(clustered, context.clustered_statistics, policy)(records)
         keys = clustered.keys[:, 0]
         if self.refinement_step is None:
@@ -283,14 +285,16 @@ class ClusterBlocks:
             method_counts=dict(classes.method_counts),
             n_rows=piece.microdata.n_records,
         )
-        if self.release_indices is not None:
+        if self.released_column_indices is not None:
             return self._build_release(piece, record_classes, facts), facts
         if self.precedes_merge:
             # Models apply to records, and the cost of a merge is the loss of the records' labels.
-            space = make_cost_space_builder(piece.microdata, context.record_statistics, policy)
-            positions = space(np.arange(piece.microdata.n_records))
+            build_space = make_cost_space_builder(
+                piece.microdata, context.record_statistics, policy
+            )
+            record_space = build_space(np.arange(piece.microdata.n_records))
             return self._pack_classes(
-                piece, record_classes, record_classes, positions, piece.keys
+                piece, record_classes, record_classes, record_space, piece.keys
             ), facts
         return self._pack_classes(piece, record_classes, classes, space, keys), facts
 
@@ -301,20 +305,22 @@ class ClusterBlocks:
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
-        space = make_cost_space_builder(microdata, context.record_statistics, context.policy)
-        positions = space(np.arange(microdata.n_records))
+        build_space = make_cost_space_builder(microdata, context.record_statistics, context.policy)
+        record_space = build_space(np.arange(microdata.n_records))
         guard = build_class_guard(microdata, classes, context)
-        merged = protect_block(positions, classes, guard, context.policy, _ignore_progress)
+        merged_classes = protect_block(
+            record_space, classes, guard, context.policy, _ignore_progress
+        )
         n = microdata.n_records
         facts = BlockFacts(
             number,
             stratum_number,
-            n_classes=merged.n_classes,
+            n_classes=merged_classes.n_classes,
             n_units=n,
             method_counts={},
             n_rows=n,
         )
-        return self._build_release(piece, merged, facts), facts
+        return self._build_release(piece, merged_classes, facts), facts
 
     def _refine_classes(
         self,
@@ -324,7 +330,10 @@ class ClusterBlocks:
         stratum_number: int,
         index_in_stratum: int | None,
     ) -> Partition:
-        """Refine the classes that were moved into this block, unless their stratum is not cut."""
+        """Refine the classes that were moved into this block.
+
+        If the stratum is not cut, the first stage has refined them already.
+        """
         class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
             first_record_of_unit = np.unique(units.unit_of_record, return_index=True)[1]
@@ -357,7 +366,14 @@ class ClusterBlocks:
         space: Any,
         keys: NDArray[np.int64],
     ) -> list[Packet]:
-        """Pack the rows with their classes, and the classes with their coordinates and sizes."""
+        """Pack the rows with their classes, and the classes with their coordinates and sizes.
+
+        Parameters
+        ----------
+        record_classes : the classes of the records.
+        classes, space, keys : the classes, the space and the keys (int64) of what the next stage
+            moves and counts: clustered units, or records if it merges for models.
+        """
         coordinates = compute_class_means(space, classes)
         n_classes, n_axes = coordinates.shape
         columns = {
@@ -398,10 +414,12 @@ class ClusterBlocks:
             originals = Originals(piece.microdata, partition, release.columns)
             facts.hidden_rows = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
+        # The columns in the order of the schema.
         arrays: list[Any] = []
-        assert self.release_indices is not None
+        assert self.released_column_indices is not None
         assert self.schema is not None
-        column_indices = dict(self.release_indices)
+        column_indices = dict(self.released_column_indices)
+        # A column of intervals can have two parts: the lower and the upper bounds.
         columns = [part for column in release.columns for part in column.parts]
         for schema_field in self.schema:
             if schema_field.name == FACTS:

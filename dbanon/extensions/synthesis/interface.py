@@ -64,7 +64,7 @@ def create_budget(
         differential privacy), which Gaussian noise requires.
     unit : the unit of protection: a ``row``, or a ``person`` with ``entity``.
     entity : the column that identifies the person of a row.
-    raises : name of the open budget that this one replaces, with a larger total.
+    raises : name of an open budget with a smaller total, which the new budget replaces.
 
     Raises
     ------
@@ -161,6 +161,7 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
             raise UnsupportedType(
                 f'Column "{attribute.name}" is not a number, and dcmdp needs numbers.'
             )
+    # ``valid`` is None if no value is NULL.
     if microdata.valid is not None:
         raise UnsupportedType(
             "Method dcmdp does not accept NULLs.",
@@ -171,6 +172,7 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
     rng = np.random.default_rng(request.seed)
     classes = cluster_with_dbscan(microdata.numbers, request.k, request.radius)
+    # ``reading`` selects one of two interpretations of the noise in the paper.
     rows = dcmdp(
         microdata.numbers,
         request.k,

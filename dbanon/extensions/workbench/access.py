@@ -42,7 +42,7 @@ def _create_secret() -> str:
 
 @dataclass(frozen=True)
 class Access:
-    """The secrets of one workbench, and the checks of its requests.
+    """The secrets of one workbench, and the checks of requests to it.
 
     Parameters
     ----------

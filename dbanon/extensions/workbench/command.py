@@ -51,13 +51,13 @@ def workbench(
         from dbanon.doors.cli.run import write_job_report
         from dbanon.extensions.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.extensions.workbench.program import run_workbench
-        from dbanon.extensions.workbench.state import JobFileCommands, WorkbenchArguments
+        from dbanon.extensions.workbench.state import JobFileFunctions, WorkbenchArguments
 
         def print_address(address: str) -> None:
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
-        commands = JobFileCommands(
+        job_file_functions = JobFileFunctions(
             partial(open_jobs, allow_inline_password=False), write_job_report
         )
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
@@ -67,21 +67,21 @@ def workbench(
                     "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."
                 )
-            start = open_job_file(Path(url), commands, half_of_memory())
+            arguments = open_job_file(Path(url), job_file_functions, half_of_memory())
         elif not table:
             raise click.UsageError("Name the table to read: --table app.people.")
         else:
-            start = WorkbenchArguments(
+            arguments = WorkbenchArguments(
                 url,
                 table,
-                commands,
+                job_file_functions,
                 key=key,
                 reading=reading_options,
                 target=target,
                 memory_bytes=half_of_memory(),
             )
         if (
-            run_workbench(start, port=port, on_ready=print_address)
+            run_workbench(arguments, port=port, on_ready=print_address)
             or signal.SIGTERM in received_signals
         ):
             # A task was rolled back, or another program ended the workbench.

@@ -1,4 +1,7 @@
-"""The page that compares two releases, which are trials or published."""
+"""The page that compares two releases, which are trials or published.
+
+A ``Point`` is a trial release of a sweep, and its curve the method with its refinement.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.figures import format_figure
 from dbanon.doors.html.view import PictureNumbers, describe_distribution, mask_small_count
 from dbanon.extensions.workbench.state import Workbench
-from dbanon.extensions.workbench.view import TemplateValues, is_same_point
+from dbanon.extensions.workbench.view import TemplateValues, is_same_trial
 from dbanon.release.distribution import Distribution
 from dbanon.run.inspect_release import ReleaseInspection
 
-# In a page, a trial release has this prefix, its curve (method and refinement) and k. A published
-# release has the other prefix and its output.
+# Names of releases in the form of the page: ``t/``, the curve and k of a trial release, such as
+# ``t/mdav+fast/5``; or ``r/`` and the output of a published release.
 TRIAL_PREFIX, RELEASE_PREFIX = "t/", "r/"
 
 
@@ -24,8 +27,8 @@ def describe_comparison(bench: Workbench, left: str, right: str) -> TemplateValu
 
     Parameters
     ----------
-    left, right : the releases to compare, each with its prefix; for any other text, a release that
-        the page offers is chosen.
+    left, right : the names of the releases to compare, with ``TRIAL_PREFIX`` or
+        ``RELEASE_PREFIX``. If there is no such release, the page shows another one.
     """
     sweep = bench.current_sweep
     points = sorted([] if sweep is None else sweep.points, key=lambda point: (point.curve, point.k))
@@ -40,12 +43,13 @@ def describe_comparison(bench: Workbench, left: str, right: str) -> TemplateValu
     ]
     choice_names = [name for name, _ in choices]
     chosen_names = [
-        name for name, point in trials.items() if is_same_point(point, bench.chosen_point)
+        name for name, point in trials.items() if is_same_trial(point, bench.chosen_trial)
     ]
     if left not in choice_names:
         left = next((name for name in (*chosen_names, *choice_names) if name != right), "")
     if right not in choice_names:
         right = next((name for name in choice_names if name != left), "")
+    # The pictures of a page need different ids.
     picture_numbers = PictureNumbers()
     descriptions = [
         _describe_trial(trials[name])

@@ -1,4 +1,7 @@
-"""The functions that a workbench's tasks run; they call those that dbanon's commands call."""
+"""The functions that a workbench's tasks run; they call those that dbanon's commands call.
+
+A tree is the hierarchy of a column.
+"""
 
 from __future__ import annotations
 
@@ -59,24 +62,29 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @contextmanager
-def open_source(start: WorkbenchArguments) -> Iterator[SqlSource]:
+def open_source(arguments: WorkbenchArguments) -> Iterator[SqlSource]:
     """Open the table's database for reading."""
     store = open_store(
-        start.url, reading=start.reading, table=start.table, memory=start.memory_bytes
+        arguments.url,
+        reading=arguments.reading,
+        table=arguments.table,
+        memory=arguments.memory_bytes,
     )
+    # ``staging`` allows temporary tables, to which some databases copy the source.
     with store.planning(staging=True) as session:
         yield SqlSource(session)
 
 
-def require_table(start: WorkbenchArguments) -> None:
+def require_table(arguments: WorkbenchArguments) -> None:
     """Check, before a page is opened, that the table can be read.
 
     Raises
     ------
     DbanonError : the database or the table does not exist, or cannot be reached.
     """
-    with open_source(start) as source:
-        source.session.find_source(parse_relation(start.table))
+    with open_source(arguments) as source:
+        # Raises TableNotFound.
+        source.session.find_source(parse_relation(arguments.table))
 
 
 def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
@@ -86,16 +94,18 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
     ------
     DbanonError : an error of ``dbanon init``.
     """
-    start = bench.start
+    arguments = bench.arguments
     task.report_progress("columns", 0.0)
-    with open_source(start) as source:
-        table_proposal = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
+    with open_source(arguments) as source:
+        table_proposal = propose_roles(
+            AdviceRequest(table=arguments.table, key=arguments.key), source
+        )
         free_name = None
-        if start.output_kinds[0] == VIEW and start.target is None:
-            free_name = find_free_output_name(source.session, parse_relation(start.table))
+        if arguments.output_kinds[0] == VIEW and arguments.target is None:
+            free_name = find_free_output_name(source.session, parse_relation(arguments.table))
     stored_names: tuple[str, ...] = ()
-    if not is_row_file_url(start.url):
-        stored_names = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
+    if not is_row_file_url(arguments.url):
+        stored_names = tuple(hierarchy.name for hierarchy in list_hierarchies(arguments.url))
     is_first_profile = bench.role_proposals is None
     with bench.lock:
         bench.role_proposals, bench.stored_hierarchies = table_proposal, stored_names
@@ -105,36 +115,33 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
             for column in table_proposal.profile.columns
         }
         bench.record_change("columns", task.request.page_id)
-    if is_first_profile and start.opened_decisions is not None:
-        _apply_decisions(bench, start.opened_decisions, task)
+    if is_first_profile and arguments.opened_decisions is not None:
+        _apply_decisions(bench, arguments.opened_decisions, task)
 
 
-def _apply_decisions(
-    bench: Workbench, decisions_of_file: JobDecisions, task: BackgroundTask
-) -> None:
+def _apply_decisions(bench: Workbench, file_decisions: JobDecisions, task: BackgroundTask) -> None:
     """Apply the decisions of a job file, building its trees from the table's current values."""
-    path = bench.start.directory / decisions_of_file.choice.file
+    path = bench.arguments.directory / file_decisions.choice.file
     with bench.lock:
-        roles = {
-            name: role for name, role in decisions_of_file.roles.items() if name in bench.roles
-        }
+        roles = {name: role for name, role in file_decisions.roles.items() if name in bench.roles}
         bench.roles = bench.roles | roles
         bench.reasons = {
-            name: text for name, text in decisions_of_file.reasons.items() if name in roles
+            name: text for name, text in file_decisions.reasons.items() if name in roles
         }
-        bench.job_choice = decisions_of_file.choice
-        bench.file_digests[path] = _compute_digest(decisions_of_file.text)
+        bench.job_choice = file_decisions.choice
+        bench.file_digests[path] = _compute_digest(file_decisions.text)
         bench.saved_file = SavedJobFile(
-            decisions_of_file.choice, decisions_of_file.text, decision_revision=-1
+            # Until the trees are built, the file does not have the current decisions.
+            file_decisions.choice,
+            file_decisions.text,
+            decision_revision=-1,
         )
     trees = {
-        name: tree
-        for name, tree in decisions_of_file.trees.items()
-        if name in bench.quasi_identifiers
+        name: tree for name, tree in file_decisions.trees.items() if name in bench.quasi_identifiers
     }
     build_trees(bench, trees, task)
     with bench.lock:
-        bench.opened_decisions = decisions_of_file
+        bench.opened_decisions = file_decisions
         bench.saved_file.decision_revision = bench.decision_revision
 
 
@@ -146,18 +153,19 @@ def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: Backg
     DbanonError : a tree cannot be read, or not be built from the column's values.
     """
     trees = {}
-    with open_source(bench.start) as source:
-        relation = source.session.find_source(parse_relation(bench.start.table))
+    with open_source(bench.arguments) as source:
+        relation = source.session.find_source(parse_relation(bench.arguments.table))
         for index, (column, choice) in enumerate(choices.items()):
             task.report_progress("trees", index / len(choices))
+            # If the tree cannot be built, the page shows the error at this field.
             task.field_name = f"tree-{list(bench.roles).index(column)}"
             trial_hierarchy, tree, reason = _build_tree(
-                source, relation, column, choice, bench.start.directory
+                source, relation, column, choice, bench.arguments.directory
             )
             counts = count_tree(source.session, relation, column, tree, bench.k, bench.entity)
             trees[column] = ColumnTree(choice, trial_hierarchy, tree, counts, reason)
     with bench.lock:
-        bench.trees, bench.chosen_point = trees, None
+        bench.trees, bench.chosen_trial = trees, None
         bench.record_decision("trees", task.request.page_id)
 
 
@@ -168,8 +176,8 @@ def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
     ------
     DbanonError : the column cannot be read, or has a value that its tree does not have.
     """
-    with open_source(bench.start) as source:
-        relation = source.session.find_source(parse_relation(bench.start.table))
+    with open_source(bench.arguments) as source:
+        relation = source.session.find_source(parse_relation(bench.arguments.table))
         names, k = bench.trees_to_recount, bench.k
         for index, name in enumerate(names):
             task.report_progress("trees", index / len(names))
@@ -193,10 +201,12 @@ def _build_tree(
     if choice.kind == "file":
         spec = parse(directory / choice.argument, files=True)
     else:
+        # The argument would be the file of a suggested tree, which this is not.
         spec = parse(choice.to_job_file(""), files=False)
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
     if spec.kind in DATABASE_KINDS:
+        # The last argument would be called regularly; a task needs no such call to be cancelled.
         return spec, source.load_hierarchy(column, spec, lambda: None), ""
     return spec, build(spec, source.list_distinct_values(relation, attribute), column), ""
 
@@ -208,36 +218,39 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
     ------
     DbanonError : an error of ``dbanon advise``.
     """
-    start = bench.start
+    arguments = bench.arguments
     # The fields of ``SweepChoice`` are options of ``AdviceRequest``.
     request = AdviceRequest(
-        table=start.table,
-        key=start.key,
+        table=arguments.table,
+        key=arguments.key,
         quasi_identifiers=bench.quasi_identifiers,
         sensitive=bench.sensitive,
         hierarchies=bench.hierarchies,
-        memory_limit=start.memory_bytes,
+        memory_limit=arguments.memory_bytes,
         **vars(choice),
     )
     with bench.lock:
+        # The page shows the trial releases of the result while the sweep adds them.
         result = bench.sweeps[bench.build_sweep_key(choice)] = SweepResult(choice)
-        bench.sweep_choice, bench.chosen_point = choice, None
+        bench.sweep_choice, bench.chosen_trial = choice, None
         bench.record_decision("sweep", task.request.page_id)
-    with open_source(start) as source:
+    with open_source(arguments) as source:
         result.advice = advise(request, source, task.report_progress, on_tried=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
-            bench.chosen_point = result.advice.recommendation.point
+            bench.chosen_trial = result.advice.recommendation.point
         bench.record_decision("sweep", task.request.page_id)
 
 
 def find_releases_url(bench: Workbench) -> str | None:
     """Return the URL of the database for releases; None if it is a file that does not exist yet."""
-    start = bench.start
-    if not start.needs_database_file:
-        return start.target or start.url
+    arguments = bench.arguments
+    if not arguments.needs_database_file:
+        return arguments.target or arguments.url
     path = (
-        None if bench.job_choice is None else bench.start.directory / bench.job_choice.database_file
+        None
+        if bench.job_choice is None
+        else bench.arguments.directory / bench.job_choice.database_file
     )
     return f"duckdb:///{path}" if path is not None and path.exists() else None
 
@@ -299,7 +312,7 @@ def save_job_file(
         trees = {
             name: tree for name, tree in bench.trees.items() if name in bench.quasi_identifiers
         }
-    start = bench.start
+    arguments = bench.arguments
     files = name_tree_files(bench, choice)
     decisions = UserDecisions(
         roles=bench.roles,
@@ -315,10 +328,17 @@ def save_job_file(
         further_keys=build_further_keys(choice),
     )
     text = render_job_file(
-        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decisions=decisions
+        arguments.url,
+        arguments.table,
+        k=bench.k,
+        key=arguments.key,
+        reading=arguments.reading,
+        decisions=decisions,
     )
-    path = start.directory / choice.file
-    tree_texts = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
+    path = arguments.directory / choice.file
+    tree_texts = {
+        arguments.directory / file: trees[name].tree.to_csv() for name, file in files.items()
+    }
     # The form's checkbox to replace a file applies to the job file, not to files of trees.
     for tree_path in tree_texts:
         _require_replaceable(tree_path, bench)
@@ -332,6 +352,7 @@ def save_job_file(
             choice, text, decision_revision, tree_files=tuple(files.values())
         )
         bench.record_change("saved", task.request.page_id)
+    # Raises JobFileInvalid.
     read_job_file(path)
 
 
@@ -365,9 +386,9 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     """
     task.report_progress("plan", 0.0)
     saved_file = _require_saved_file(bench)
-    [job] = bench.start.commands.open_job_file(_job_file_path(bench, saved_file)).select_jobs(
-        [saved_file.choice.name]
-    )
+    [job] = bench.arguments.job_file_functions.open_job_file(
+        _job_file_path(bench, saved_file)
+    ).select_jobs([saved_file.choice.name])
     preview = plan_file_job(job)
     rows = f"{preview.rows:,}"
     if preview.withheld:
@@ -386,8 +407,8 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
     DbanonError : an error of ``dbanon run``.
     """
     saved_file = _require_saved_file(bench)
-    commands = bench.start.commands
-    file = commands.open_job_file(_job_file_path(bench, saved_file))
+    job_file_functions = bench.arguments.job_file_functions
+    file = job_file_functions.open_job_file(_job_file_path(bench, saved_file))
     [job] = file.select_jobs([saved_file.choice.name])
 
     def record_release(completed_job: CompletedJob) -> None:
@@ -405,7 +426,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
 
     result = run_job_from_file(file, job, progress=task.report_progress, on_commit=record_release)
     assert not isinstance(result, SkippedJob)
-    commands.save_report(job, result.report)
+    job_file_functions.save_report(job, result.report)
     if isinstance(result.report, Report):
         _render_report(bench, result.report, job.target or job.source)
 
@@ -415,10 +436,10 @@ def _render_report(bench: Workbench, report: Report, url: str) -> None:
     store, name = open_store(url), parse_relation(report.output)
     inspection, recount = inspect_release(store, name), verify(store, name)
     assert isinstance(recount, Verification)
-    sweep_result, chosen_point = bench.current_sweep, bench.chosen_point
+    sweep_result, chosen_trial = bench.current_sweep, bench.chosen_trial
     tradeoff = None
-    if sweep_result is not None and chosen_point is not None:
-        tradeoff = describe_sweep_map(sweep_result, chosen_point)
+    if sweep_result is not None and chosen_trial is not None:
+        tradeoff = describe_sweep_map(sweep_result, chosen_trial)
     report_html = render_page(report, inspection=inspection, recount=recount, tradeoff=tradeoff)
     headline = describe_report(report, (), tradeoff=None, inspection=None)["headline"]
     with bench.lock:
@@ -439,4 +460,4 @@ def _require_saved_file(bench: Workbench) -> SavedJobFile:
 
 
 def _job_file_path(bench: Workbench, saved_file: SavedJobFile) -> Path:
-    return bench.start.directory / saved_file.choice.file
+    return bench.arguments.directory / saved_file.choice.file

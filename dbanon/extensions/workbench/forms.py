@@ -38,7 +38,7 @@ from dbanon.stores.folders import is_row_file_url
 MAX_FIELDS = 5_000
 # Allowed file names: not hidden, without a directory, and without special characters of shells.
 _FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
-# Maximum number of files to offer as hierarchies.
+# Maximum number of files that the page offers as hierarchies.
 _MAX_FILES = 50
 # The empty text stands for no export.
 EXPORT_FORMATS = ("", "csv", "parquet")
@@ -52,7 +52,8 @@ class FormError(Exception):
 
     Parameters
     ----------
-    errors : from field name to error, in the order of the form; an empty name stands for the form.
+    errors : from field name to error, in the order of the form; the empty name is for errors that
+        concern the whole form.
     """
 
     def __init__(self, errors: Mapping[str, DbanonError]) -> None:
@@ -185,7 +186,7 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
 def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
     """List the roles that a column may have."""
     entity = None if bench.role_proposals is None else bench.role_proposals.entity
-    # The proposed entity column identifies persons, or else it is released like other columns.
+    # The column that identifies persons is never copied unchanged for a reason, or dropped.
     return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
 
 
@@ -248,13 +249,14 @@ def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -
         raise InvalidParameter(f'Column "{name}" cannot have a hierarchy of this kind.')
     existing_names = {
         "name": bench.stored_hierarchies,
-        "file": list_tree_files(bench.start.directory),
+        "file": list_tree_files(bench.arguments.directory),
     }
     argument = get_first_value(fields, f"{kind}-{index}")
     choice = TreeChoice(kind, argument if kind in ("intervals", *existing_names) else "")
     if kind in existing_names and choice.argument not in existing_names[kind]:
         raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
     try:
+        # Raises one of these errors if a width is not a number.
         choice.to_job_file("")
     except (ValueError, OverflowError):
         raise InvalidParameter(
@@ -321,7 +323,7 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
     ------
     FormError : a file, job or view cannot have this name.
     """
-    kinds = bench.start.output_kinds
+    kinds = bench.arguments.output_kinds
     choice = JobChoice(
         file=get_first_value(fields, "file"),
         name=get_first_value(fields, "name"),
@@ -361,7 +363,7 @@ def _require_schedule(schedule: str) -> None:
     """Check the schedule; unlike in job files, it may be empty."""
     problem = schedule_problem(schedule) if schedule else None
     if problem is not None:
-        raise InvalidParameter(f"The schedule is wrong: {problem}.")
+        raise InvalidParameter(f"The schedule is invalid: {problem}.")
 
 
 def _require_name(name: str) -> None:
@@ -374,7 +376,7 @@ def _require_output(name: str) -> None:
     if parse_relation(name).schema is not None:
         raise InvalidParameter(
             "The release's name must not have a schema.",
-            hint="Leave out the schema: the release goes into the schema release.",
+            hint="Leave out the schema: the release is written to the schema named release.",
         )
 
 
@@ -390,11 +392,11 @@ def _require_file(name: str, suffixes: tuple[str, ...], description: str) -> Non
 
 def propose_job_choice(bench: Workbench) -> JobChoice:
     """Propose values for the form of the job file."""
-    table = parse_relation(bench.start.table).name
+    table = parse_relation(bench.arguments.table).name
     base_name = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
-    export = "csv" if is_row_file_url(bench.start.url) else ""
+    export = "csv" if is_row_file_url(bench.arguments.url) else ""
     output = str(RelationName(None, bench.free_output_name or table))
-    kind = bench.start.output_kinds[0]
+    kind = bench.arguments.output_kinds[0]
     return JobChoice(
         file=f"{base_name}.yaml",
         name=base_name,

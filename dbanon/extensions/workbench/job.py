@@ -18,13 +18,16 @@ from dbanon.sessions.names import RelationName, parse_relation
 if TYPE_CHECKING:
     from dbanon.extensions.workbench.state import JobChoice, TreeChoice
 
-# The number of exports that the job file keeps: a year of monthly releases.
-_KEPT_EXPORTS = 12
+# The number of exported files that the job keeps: a year of monthly releases.
+_N_KEPT_EXPORTS = 12
 
 
 def build_job_options(bench: Workbench) -> dict[str, Any]:
-    """Build the options of the chosen release for a job file."""
-    point, sweep = bench.chosen_point, bench.current_sweep
+    """Build the options of the chosen trial release for a job file.
+
+    Without one, these are the options of the job file that was opened, if any.
+    """
+    point, sweep = bench.chosen_trial, bench.current_sweep
     if point is None:
         return {} if bench.opened_decisions is None else dict(bench.opened_decisions.options)
     policy = None if sweep is None else sweep.policies.get(point.k)
@@ -40,11 +43,11 @@ def build_job_options(bench: Workbench) -> dict[str, Any]:
 
 
 def build_further_keys(choice: JobChoice) -> dict[str, Any]:
-    """Build the job's keys for exports, the report and the schedule."""
+    """Build the keys of a job file for exports, the report and the schedule."""
     keys: dict[str, Any] = {}
     if choice.export:
         path = f"out/{{job}}/{{release}}.{choice.export}"
-        keys["export"] = [{"format": choice.export, "path": path, "keep_last": _KEPT_EXPORTS}]
+        keys["export"] = [{"format": choice.export, "path": path, "keep_last": _N_KEPT_EXPORTS}]
     if choice.report:
         keys["report"] = "out/{job}/{release}.html"
     if choice.schedule:
@@ -64,8 +67,10 @@ def name_tree_files(bench: Workbench, choice: JobChoice) -> dict[str, str]:
 
 def find_target_url(bench: Workbench, choice: JobChoice) -> str | None:
     """Return the URL of the database that the job writes to; None for the source's."""
-    start = bench.start
-    return f"duckdb:///{choice.database_file}" if start.needs_database_file else start.target
+    arguments = bench.arguments
+    return (
+        f"duckdb:///{choice.database_file}" if arguments.needs_database_file else arguments.target
+    )
 
 
 def render_chosen_command(bench: Workbench) -> str:
@@ -73,8 +78,8 @@ def render_chosen_command(bench: Workbench) -> str:
     sweep = bench.current_sweep
     policy = (
         None
-        if sweep is None or bench.chosen_point is None
-        else sweep.policies.get(bench.chosen_point.k)
+        if sweep is None or bench.chosen_trial is None
+        else sweep.policies.get(bench.chosen_trial.k)
     )
     if policy is None:
         return ""
@@ -95,17 +100,18 @@ def _build_job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
     ----------
     policy : the policy of the chosen release, without method, refinement and recoding.
     """
+    # A job file leaves out these two options if they have these values.
     options: dict[str, Any] = {"nulls": "error", "max_suppression": 0.0} | build_job_options(bench)
     policy = replace(policy, k=bench.k, hierarchies={}, **options)
     return Job(
-        table=bench.start.table,
+        table=bench.arguments.table,
         output=str(RelationName(SCHEMA, parse_relation(choice.output).name)),
         quasi_identifiers=bench.quasi_identifiers,
         sensitive=bench.sensitive,
         keep=tuple(name for name, role in bench.roles.items() if role == KEEP),
         entity=bench.entity,
-        key=bench.start.key,
-        reading=bench.start.reading,
+        key=bench.arguments.key,
+        reading=bench.arguments.reading,
         policy=policy,
         hierarchies=dict(bench.hierarchies),
         output_kind=choice.kind,

@@ -21,7 +21,7 @@ from dbanon.extensions.workbench.state import (
     ROLES,
     JobChoice,
     JobDecisions,
-    JobFileCommands,
+    JobFileFunctions,
     TreeChoice,
     WorkbenchArguments,
 )
@@ -30,6 +30,7 @@ from dbanon.job.reading import Reading
 from dbanon.stores.folders import is_row_file_url
 
 JOB_FILE_SUFFIXES = (".yaml", ".yml")
+# Options of a release, which the workbench writes under ``defaults`` or in the job.
 _RELEASE_OPTIONS = ("method", "refine", "recoding", "nulls", "max_suppression")
 # The keys that the workbench writes, by the section of the file.
 _KNOWN_KEYS: Mapping[str, frozenset[str]] = {
@@ -57,16 +58,19 @@ _KNOWN_KEYS: Mapping[str, frozenset[str]] = {
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
 }
+# How many releases of a view are kept, as ``dbanon init`` writes it into job files.
 _KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> WorkbenchArguments:
+def open_job_file(
+    file: Path, job_file_functions: JobFileFunctions, memory_bytes: int
+) -> WorkbenchArguments:
     """Return the arguments for a workbench that continues with a job file.
 
     Parameters
     ----------
-    commands : the command line's functions for job files.
+    job_file_functions : the command line's functions for job files.
     memory_bytes : memory limit of trial releases.
 
     Raises
@@ -98,7 +102,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> W
     return WorkbenchArguments(
         url=job.source,
         table=job.job.table,
-        commands=commands,
+        job_file_functions=job_file_functions,
         key=job.job.key,
         reading=job.job.reading,
         target=None if reads_file else job.target,
@@ -133,7 +137,7 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> 
 
     Parameters
     ----------
-    job_keys : the job as it is written in the file.
+    job_keys : the keys and values of the job, as they are written in the file.
     """
     kind = "view" if "view" in job_keys["output"] else "table"
     database = (job.target or "").removeprefix(_DUCKDB)
@@ -151,7 +155,10 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> 
 
 
 def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
-    """Convert a hierarchy to a value of the form; None if missing, or if no form can show it."""
+    """Convert a hierarchy of a job file to a choice in the form.
+
+    The result is None if there is no hierarchy, or if the form cannot show it.
+    """
     if not hierarchy:
         return None
     kind = next(iter(hierarchy))

@@ -15,11 +15,14 @@ from dbanon.extensions.workbench.server import HOST, Server
 from dbanon.extensions.workbench.state import Workbench, WorkbenchArguments
 
 
-def run_workbench(start: WorkbenchArguments, *, port: int, on_ready: Callable[[str], None]) -> bool:
+def run_workbench(
+    arguments: WorkbenchArguments, *, port: int, on_ready: Callable[[str], None]
+) -> bool:
     """Answer requests until a signal arrives; return whether a task was running then.
 
     Parameters
     ----------
+    arguments : the arguments of ``dbanon workbench``.
     port : the port to listen on; 0 for any free one.
     on_ready : called with the address to open, which contains the key.
 
@@ -28,12 +31,12 @@ def run_workbench(start: WorkbenchArguments, *, port: int, on_ready: Callable[[s
     InvalidParameter : the port is in use.
     DbanonError : the table does not exist, or cannot be reached.
     """
-    for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
+    for name, url in (("DBANON_URL", arguments.url), ("DBANON_TARGET", arguments.target)):
         if url is not None and has_written_password(url):
             # The job file contains this variable instead of the URL.
             os.environ[name] = url
-    database.require_table(start)
-    bench = Workbench(start)
+    database.require_table(arguments)
+    bench = Workbench(arguments)
     try:
         server = Server(port)
     except OSError:

@@ -41,8 +41,9 @@ _MAX_PAGE_ID_LENGTH = 32
 _STEP_NAMES = tuple(step.name for step in view.STEPS)
 
 
-# The section of the workbench's state that a form replaces or uses. The form is in conflict if
-# another page has changed the section in the meantime. Other forms cannot be in conflict.
+# By form, the section of the workbench's state that it replaces or uses. The form is in conflict if
+# another page has changed the section in the meantime. Forms without a section have no conflicts.
+# The form ``look`` reads the columns of the table again; ``saved`` is the saved job file.
 _REPLACED_SECTIONS = {
     "columns": "columns",
     "look": "columns",
@@ -170,7 +171,7 @@ class Routes:
                 step=step,
                 steps=view.STEPS,
                 index=_STEP_NAMES.index(step),
-                table=bench.start.table,
+                table=bench.arguments.table,
                 form_key=self.access.form_key,
                 form_name=FORM_KEY_PARAMETER,
                 revision=get_first_value(sent_fields, "revision", str(bench.revision)),
@@ -190,6 +191,7 @@ class Routes:
             != "application/x-www-form-urlencoded"
         ):
             return HttpResponse(415, "Only forms are accepted.")
+        # The page to show if the form is refused.
         step = {
             "choose": "sweep",
             "cancel": "columns",
@@ -288,7 +290,7 @@ class Routes:
         with bench.lock:
             if (roles, reasons) != (bench.roles, bench.reasons):
                 self._require_current(request)
-                bench.roles, bench.reasons, bench.chosen_point = roles, reasons, None
+                bench.roles, bench.reasons, bench.chosen_trial = roles, reasons, None
                 bench.record_decision("columns", request.page_id)
         return "trees"
 
@@ -321,7 +323,7 @@ class Routes:
             bench.sweep_choice = choice
             advice = None if bench.current_sweep is None else bench.current_sweep.advice
             recommendation = None if advice is None else advice.recommendation
-            bench.chosen_point = None if recommendation is None else recommendation.point
+            bench.chosen_trial = None if recommendation is None else recommendation.point
             bench.record_decision("sweep", page_id)
 
     def _submit_choice(self, request: FormRequest) -> str:
@@ -364,6 +366,7 @@ class Routes:
 
     def _submit_listing(self, request: FormRequest) -> str:
         self._require_current(request)
+        # Read the releases again, too.
         self.bench.inspections.clear()
         self._begin_task("List the releases", "compare", database.list_releases)
         return "compare"
@@ -373,16 +376,17 @@ class Routes:
         self.bench.tasks.cancel()
         if task is None:
             return "columns"
+        # So that the next page usually shows the end of the task.
         task.end_event.wait(5.0)
         return task.step
 
     def _begin_tree_recount(self) -> None:
-        """Recount the trees for a larger k in a task, unless a task is running or this failed."""
+        """Recount the trees for a larger k, unless a task is running or the last recount failed."""
         tasks = self.bench.tasks
         has_failed = (
             tasks.current is not None
             and tasks.current.step == "trees"
-            and (tasks.current.state != "done")
+            and tasks.current.state != "done"
         )
         if self.bench.trees_to_recount and not tasks.is_busy and not has_failed:
             with contextlib.suppress(BusyError):

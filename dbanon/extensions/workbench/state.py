@@ -1,4 +1,8 @@
-"""The decisions and results of a workbench, which are kept in memory only."""
+"""The decisions and results of a workbench, which are kept in memory only.
+
+A sweep makes trial releases; a ``Point`` is one of them, with its loss and risk. A tree is the
+hierarchy of a column.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,21 @@ if TYPE_CHECKING:
     from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.tree_counts import TreeCounts
 
+# Roles of columns that are released unchanged, or not at all.
 KEEP, DROP = "keep", "drop"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
-# Kinds of hierarchy in job files; the tree of ``suggest`` becomes a file next to the job file.
+# Kinds of hierarchy that a page offers. All but ``suggest`` are also kinds in job files: calendar
+# steps, intervals, masked codes, a hierarchy stored in the database, a file. The suggested tree
+# becomes a file next to the job file.
 TREE_KINDS = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
 
 
 @dataclass(frozen=True)
-class JobFileCommands:
-    """The command line's functions for job files, so that the workbench behaves like it.
+class JobFileFunctions:
+    """The functions of the command line for job files.
+
+    The workbench calls them to treat job files as ``dbanon run`` does.
 
     Parameters
     ----------
@@ -82,7 +91,7 @@ class WorkbenchArguments:
     ----------
     url : the URL of the table's database.
     table : the name of the table.
-    commands : the command line's functions for job files.
+    job_file_functions : the command line's functions for job files.
     key : columns whose values identify a row; needed if the source is a view.
     reading : the format of a CSV file.
     target : URL of the database for releases; None for the source's.
@@ -93,7 +102,7 @@ class WorkbenchArguments:
 
     url: str
     table: str
-    commands: JobFileCommands
+    job_file_functions: JobFileFunctions
     key: tuple[str, ...] = ()
     reading: Reading = DEFAULT_READING
     target: str | None = None
@@ -154,7 +163,8 @@ class ColumnTree:
 
     Parameters
     ----------
-    trial_hierarchy : the hierarchy for trial releases: a builder, or the tree if it has none.
+    trial_hierarchy : the hierarchy for trial releases: a specification, from which the tree of the
+        sampled rows is built, or the tree itself.
     tree : the tree over the table's current values.
     counts : the rows below each node of the tree.
     reason : why a suggested tree was suggested; empty for others.
@@ -167,7 +177,7 @@ class ColumnTree:
     reason: str = ""
 
     def is_outgrown(self, k: int) -> bool:
-        """Whether the counts are for a smaller k, so that labels of too few rows would be shown."""
+        """Whether the counts are for a smaller k, so that they show labels with too few rows."""
         return self.counts.bound < least_displayed_rows(k)
 
 
@@ -181,7 +191,7 @@ class SweepChoice:
     methods : empty for the usual ones.
     sample : maximum number of rows to sample.
     time_limit : seconds after which no further release is tried.
-    max_seconds : methods whose forecast for all rows exceeds this, in CPU seconds, are not tried.
+    max_seconds : CPU seconds; methods that are forecast to need more for all rows are not tried.
     nulls : the treatment of NULLs; None for the one with the least loss.
     """
 
@@ -246,9 +256,10 @@ class SavedJobFile:
 
     Parameters
     ----------
-    text : its content.
-    decision_revision : the revision of the decisions that it contains.
-    tree_files : the names of the files with its trees.
+    choice : the values of the form from which the file was written.
+    text : the content of the file.
+    decision_revision : the revision of the decisions in the file; see ``Workbench``.
+    tree_files : the names of the files with suggested trees.
     plan : pairs of label and text that describe a run; None until it was planned.
     """
 
@@ -266,7 +277,7 @@ class PublishedRelease:
     Parameters
     ----------
     headline : tuples of label, value, unit or detail, and meaning.
-    report_html : its report; empty if there is none.
+    report_html : the report as an HTML page; empty if there is none.
     """
 
     output: str
@@ -283,7 +294,8 @@ class Workbench:
     ----------
     history : pairs of a changed section and the id of the page whose form changed it. A form
         contains the length that the history had when its page was rendered.
-    decision_revision : number of decisions so far that affect a job file.
+    decision_revision : number of decisions so far that affect a job file; a file with a smaller
+        number is outdated.
     stored_hierarchies : the names of the hierarchies that are stored in the database.
     roles, reasons, trees : from column name to its role, reason or tree.
     sweeps : from ``build_sweep_key`` to the trial releases of a sweep.
@@ -291,10 +303,12 @@ class Workbench:
     inspections : from the name of a release's table or view to the data for comparing it.
     """
 
-    def __init__(self, start: WorkbenchArguments) -> None:
-        self.start = start
-        # The pages show this URL, which contains no password.
-        self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
+    def __init__(self, arguments: WorkbenchArguments) -> None:
+        self.arguments = arguments
+        # The URL of the source without a password, for pages.
+        self.shown_url = open_store(
+            arguments.url, reading=arguments.reading, table=arguments.table
+        ).url
         self.lock = threading.RLock()
         self.tasks = BackgroundTasks()
         self.decision_revision = 0
@@ -308,7 +322,7 @@ class Workbench:
         self.trees: dict[str, ColumnTree] = {}
         self.sweeps: dict[tuple[Any, ...], SweepResult] = {}
         self.sweep_choice = SweepChoice()
-        self.chosen_point: Point | None = None
+        self.chosen_trial: Point | None = None
         # The options of the opened job file apply until the next decision.
         self.opened_decisions: JobDecisions | None = None
         self.listed_releases: list[Listed] | None = None
@@ -322,7 +336,7 @@ class Workbench:
 
     @property
     def revision(self) -> int:
-        """The number of changes."""
+        """The number of changes so far."""
         return len(self.history)
 
     def record_change(self, section: str, page_id: str = "") -> None:
@@ -351,9 +365,9 @@ class Workbench:
     @property
     def k(self) -> int:
         """The k of the chosen release; if none is chosen, that of the opened job file, or 5."""
-        if self.chosen_point is None:
+        if self.chosen_trial is None:
             return 5 if self.opened_decisions is None else self.opened_decisions.k
-        return self.chosen_point.k
+        return self.chosen_trial.k
 
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:
@@ -410,7 +424,7 @@ class Workbench:
                     continue
                 for point in sweep.points:
                     if f"{point.curve}/{point.k}" == name:
-                        self.sweep_choice, self.chosen_point = choice, point
+                        self.sweep_choice, self.chosen_trial = choice, point
                         self.record_decision("sweep", page_id)
                         return True
             return False

@@ -27,7 +27,7 @@ from dbanon.errors import (
 
 # Seconds that a page waits for a quick task before it shows progress.
 QUICK_TASK_SECONDS = 0.4
-# A signal within this many seconds after ``cancel`` was called is taken for the one that it sent.
+# A signal within this many seconds after ``cancel`` is taken for the signal that ``cancel`` sent.
 _LATE_SIGNAL_SECONDS = 2.0
 
 
@@ -61,14 +61,14 @@ class BackgroundTask:
     Parameters
     ----------
     name : what the task does, as pages show it.
-    step : the name of the page that began it.
+    step : the name of the page that shows the task.
     work : the function to run, which gets the task.
-    request : the form that began it.
+    request : the form that began the task.
     field_name : the field of that form whose value is being processed; empty for none.
     phase : the name of the current phase.
     fraction : the completed share of the phase, 0 to 1.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
-    error : why it failed.
+    error : why the task failed; None if it did not.
     end_event : is set when the task has ended.
     """
 
@@ -168,6 +168,7 @@ class BackgroundTasks:
         task.state = "running"
         try:
             with warnings.catch_warnings():
+                # The pages show what these warnings say, from the report.
                 warnings.simplefilter("ignore", PrivacyWarning)
                 warnings.simplefilter("ignore", ColumnLost)
                 warnings.simplefilter("ignore", CodesAveraged)

@@ -1,5 +1,7 @@
 """The content of a workbench's pages, for its templates.
 
+A tree is the hierarchy of a column. A sweep makes trial releases; a ``Point`` is one of them.
+
 Counts are rounded or masked as in ``dbanon advise``.
 """
 
@@ -47,7 +49,8 @@ class WorkbenchStep(NamedTuple):
 
     Parameters
     ----------
-    name : the page's name in its address.
+    name : the last part of the page's address.
+    title, description : texts of the navigation.
     """
 
     name: str
@@ -82,8 +85,9 @@ TREE_TEXTS = {
 
 # A table with this many columns or more has a filter.
 _MANY_COLUMNS = 10
-# Maximum numbers of an error's problems, and of sets of columns that make rows unique, on a page.
+# Maximum number of an error's problems on a page.
 _LISTED_PROBLEMS = 10
+# Maximum number of sets of columns that make rows unique on a page.
 _LISTED_SETS = 5
 
 
@@ -234,7 +238,7 @@ def describe_trees(bench: Workbench, state: FormState) -> TemplateValues:
         )
     return {
         "rows": rows,
-        "files": forms.list_tree_files(bench.start.directory),
+        "files": forms.list_tree_files(bench.arguments.directory),
         "stored": bench.stored_hierarchies,
         "saved": {
             field: TREE_TEXTS.get(text, text) or "none"
@@ -246,6 +250,7 @@ def describe_trees(bench: Workbench, state: FormState) -> TemplateValues:
 def _describe_tree(tree: ColumnTree, k: int) -> TemplateValues:
     """Describe a tree with its labels and counts."""
     counts = tree.counts
+    # ``max_rows`` is the length of the longest bar.
     max_rows, unit = 1, "persons" if counts.counts_persons else "rows"
 
     def describe_node(node: TreeNode) -> TemplateValues:
@@ -278,7 +283,7 @@ def _is_numeric(bench: Workbench) -> bool:
     return are_numbers(attributes, bench.hierarchies)
 
 
-def describe_sweep_map(sweep_result: SweepResult, chosen_point: Point | None) -> dict[str, Any]:
+def describe_sweep_map(sweep_result: SweepResult, chosen_trial: Point | None) -> dict[str, Any]:
     """Return the points of a sweep, in the form that ``describe_map`` expects."""
     points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
@@ -292,14 +297,14 @@ def describe_sweep_map(sweep_result: SweepResult, chosen_point: Point | None) ->
                 "label": f"k = {point.k}",
                 "risk": point.risk,
                 "loss": point.loss,
-                "chosen": is_same_point(point, chosen_point),
+                "chosen": is_same_trial(point, chosen_trial),
             }
             for point in points
         ],
     }
 
 
-def is_same_point(point: Point, other: Point | None) -> bool:
+def is_same_trial(point: Point, other: Point | None) -> bool:
     """Whether two trial releases have the same curve and k."""
     return other is not None and (point.curve, point.k) == (other.curve, other.k)
 
@@ -341,10 +346,10 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
     )
     content["sweep"] = {
         "is_complete": advice is not None,
-        "map": describe_map(describe_sweep_map(sweep_result, bench.chosen_point), PictureNumbers())
+        "map": describe_map(describe_sweep_map(sweep_result, bench.chosen_trial), PictureNumbers())
         if points
         else None,
-        "has_chosen_point": bench.chosen_point is not None,
+        "has_chosen_trial": bench.chosen_trial is not None,
         "points": [
             {
                 "id": f"{point.curve}/{point.k}",
@@ -356,7 +361,7 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
                 "class_risk": format_figure(point.class_risk),
                 "withheld": str(point.suppressed),
                 "is_on_frontier": (point.curve, point.k) in frontier_points,
-                "is_chosen": is_same_point(point, bench.chosen_point),
+                "is_chosen": is_same_trial(point, bench.chosen_trial),
             }
             for point in points
         ],
@@ -388,7 +393,7 @@ def describe_job(bench: Workbench, state: FormState) -> TemplateValues:
     state = state.for_form("job")
     choice = bench.job_choice or forms.propose_job_choice(bench)
     saved_file = bench.saved_file
-    point = bench.chosen_point
+    point = bench.chosen_trial
     texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
     return {
         "fields": {name: state.find_shown_value(name, text) for name, text in texts.items()},
@@ -397,9 +402,9 @@ def describe_job(bench: Workbench, state: FormState) -> TemplateValues:
         "saved_values": {
             name: text or "none" for name, text in state.find_conflicting_values(texts).items()
         },
-        "kinds": bench.start.output_kinds,
-        "needs_database_file": bench.start.needs_database_file,
-        "directory": str(bench.start.directory),
+        "kinds": bench.arguments.output_kinds,
+        "needs_database_file": bench.arguments.needs_database_file,
+        "directory": str(bench.arguments.directory),
         "point": None if point is None else str(point),
         "opened": ""
         if bench.opened_decisions is None
@@ -430,7 +435,7 @@ def describe_run(bench: Workbench, state: FormState) -> TemplateValues:
         "saved": None if saved_file is None else saved_file.choice.file,
         "command": ""
         if saved_file is None
-        else _render_cron_command(bench.start.directory, saved_file.choice.file),
+        else _render_cron_command(bench.arguments.directory, saved_file.choice.file),
         "schedule": "" if saved_file is None else saved_file.choice.schedule or "0 3 1 * *",
         "release": None
         if release is None

@@ -17,7 +17,7 @@ from dbanon.doors.cli.run import write_job_report
 from dbanon.extensions.workbench.access import Access
 from dbanon.extensions.workbench.routes import Routes
 from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
-from dbanon.extensions.workbench.state import JobFileCommands, Workbench, WorkbenchArguments
+from dbanon.extensions.workbench.state import JobFileFunctions, Workbench, WorkbenchArguments
 
 PORT = 4711
 STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
@@ -117,7 +117,7 @@ def text_of(page: str) -> str:
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in the test's thread."""
-    commands = JobFileCommands(lambda path: open_jobs(path, False), write_job_report)
+    commands = JobFileFunctions(lambda path: open_jobs(path, False), write_job_report)
     bench = Workbench(WorkbenchArguments(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
@@ -130,7 +130,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
 
 def idle(directory: Path) -> Client:
     """A workbench without a database, to test who has access."""
-    commands = JobFileCommands(_none, _none)
+    commands = JobFileFunctions(_none, _none)
     bench = Workbench(
         WorkbenchArguments("sqlite:///none.db", "people", commands, directory=directory)
     )

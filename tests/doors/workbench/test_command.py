@@ -103,7 +103,7 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     ):
         assert option in line
     report = run(line)
-    point = client.routes.bench.chosen_point
+    point = client.routes.bench.chosen_trial
     assert point is not None
     assert format_figure(report["information_loss"]) == format_figure(point.loss)
     assert f'<td class="number">{format_figure(point.loss)}</td>' in page

@@ -134,7 +134,7 @@ def test_back_and_save_again(client: Client) -> None:
     [digest] = re.findall(r'name="tried" value="(\w+)"', sweep_page)
     swept(client, to=4, **tried)
     client.sent("choose", keys_of(sweep_page) | {"tried": digest, "point": "gaa_cp/5"})
-    assert client.routes.bench.chosen_point.k == 5
+    assert client.routes.bench.chosen_trial.k == 5
     page = client.page("job")
     written = client.form(page, "job") | keys_of(page)
     for name in ("one", "two", "one"):

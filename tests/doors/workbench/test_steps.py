@@ -37,7 +37,7 @@ def test_known_points_are_not_tried_again(client: Client) -> None:
     # Other roles make another sweep.
     decide_roles(client, pay="drop")
     assert bench.current_sweep is None
-    assert bench.chosen_point is None
+    assert bench.chosen_trial is None
 
 
 ELSEWHERE = (
@@ -143,7 +143,7 @@ def test_a_release_withholds_the_same_as_its_trial(
 def test_pages_show_no_password(client: Client) -> None:
     url = "postgresql://anna:zyxomma@127.0.0.1:9/none"
     bench = client.routes.bench
-    visible_url = Workbench(replace(bench.start, url=url)).shown_url
+    visible_url = Workbench(replace(bench.arguments, url=url)).shown_url
     assert "anna" in visible_url
     assert "zyxomma" not in visible_url
     bench.shown_url = visible_url
