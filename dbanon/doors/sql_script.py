@@ -37,7 +37,7 @@ from dbanon.methods.registry import Method
 from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
-from dbanon.stores.postgresql.foreign import HINT, foreign_code
+from dbanon.stores.postgresql.foreign import FOREIGN_CODE_HINT, foreign_code_query
 from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
 from dbanon.version import share_path, version
@@ -133,8 +133,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     scripts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
-    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
-        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    text = text.replace("@FOREIGN_CODE@", foreign_code_query("checked::oid")).replace(
+        "@FOREIGN_HINT@", FOREIGN_CODE_HINT.replace("'", "''")
     )
     text = text.replace("@TYPES@", METHOD_ARGUMENT_TYPES)
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
@@ -175,7 +175,7 @@ def _build_digest_marks() -> dict[str, str]:
         "@DIGEST_WAY@": digest.DIGEST_METHOD,
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
-        "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),
+        "@DIGEST_STATEMENT@": fill(digest.DIGEST_STATEMENT_QUERY, "relation_salt", *name_variables),
         "@DISPLAY_TEMPLATES@": fill(
             DISPLAY_TEMPLATES, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),

@@ -29,7 +29,7 @@ from dbanon.errors import (
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
-from dbanon.extensions.mariadb.foreign import require_own_code
+from dbanon.extensions.mariadb.foreign import require_no_foreign_code
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
@@ -164,7 +164,7 @@ class MariadbCatalog(Session):
         [(table_type, _, _)] = rows
         kind = "view" if "VIEW" in table_type else "table"
         if kind == "view":
-            require_own_code(self.rows, resolved, self.current_user())
+            require_no_foreign_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
 
     def read_column_comments(self, source: RelationName) -> dict[str, str]:

@@ -61,7 +61,7 @@ class _Program:
         return other.name.lower() in words and other.schema.lower() in schemas
 
 
-def require_own_code(run_query: RunQuery, view: RelationName, account: str | None) -> None:
+def require_no_foreign_code(run_query: RunQuery, view: RelationName, account: str | None) -> None:
     """Refuse a view that runs code of another account with the rights of this one.
 
     Parameters

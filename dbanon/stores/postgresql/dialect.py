@@ -1,4 +1,8 @@
-"""SQL and types of columns on PostgreSQL, also for columns from and for other databases."""
+"""SQL and types of columns on PostgreSQL, also for columns that come from or go to other databases.
+
+Several functions return SQL of a value that is computed for each class. Such values are staged in
+columns that are named by their position.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +105,8 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
     bounds : arrays of the lower and the upper bounds of the ranges, (n_classes,) each.
     """
     if attribute.kind is Kind.INTEGER:
+        # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
+        # largest integer.
         needs_bigint = attribute.bits > 32 or any(
             len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
             for values in bounds

@@ -139,7 +139,8 @@ def _query_until_known(
             terminate_after_seconds = TERMINATE_AFTER_SECONDS
             give_up_after_seconds = OUTCOME_SECONDS
             if connections.is_ending:
-                # After a request to end, there is less time for queries.
+                # After a request to end, all work must stop within END_SECONDS, and stalled
+                # connections are only cut after the first CUT_SECONDS.
                 terminate_after_seconds = ENDING_TERMINATE_AFTER_SECONDS
                 give_up_after_seconds = END_SECONDS - CUT_SECONDS
             try:
