@@ -18,12 +18,12 @@ from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, des
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import OWNER, REVOKE_INTERNAL, UNTRUSTED
-from dbanon.ledger.postgresql_persons import joint_histories_plpgsql
+from dbanon.ledger.postgresql import LEDGER_OWNER, REVOKE_INTERNAL, UNTRUSTED_OBJECTS
+from dbanon.ledger.postgresql_persons import build_joint_histories_plpgsql
 from dbanon.ledger.postgresql_releases import (
-    ATTACH,
-    CANDIDATES,
+    ATTACH_RELEASE,
     RECORD_OIDS,
+    REPAIR_CANDIDATES,
     SUMMARY_COLUMNS,
     entry_of_output,
     entry_of_table,
@@ -43,7 +43,7 @@ from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
-LEDGER_EXTENSION = OWNER
+LEDGER_EXTENSION = LEDGER_OWNER
 
 # Argument types of the methods' SQL functions.
 METHOD_ARGUMENT_TYPES = (
@@ -184,7 +184,7 @@ def _build_digest_marks() -> dict[str, str]:
 
 def _build_attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
-    beginning, *fragments = ATTACH.strip().split("?")
+    beginning, *fragments = ATTACH_RELEASE.strip().split("?")
     fields = (
         "table_oid",
         "shown_oid",
@@ -286,11 +286,13 @@ def _fill_marks(text: str) -> str:
     table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
     for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
-    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", table_names)
+    text = text.replace("@UNTRUSTED@", UNTRUSTED_OBJECTS).replace("@TABLES@", table_names)
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
-    text = text.replace("@JOINT_HISTORIES@", joint_histories_plpgsql())
-    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _build_attach_statement())
+    text = text.replace("@JOINT_HISTORIES@", build_joint_histories_plpgsql())
+    text = text.replace("@CANDIDATES@", REPAIR_CANDIDATES).replace(
+        "@ATTACH@", _build_attach_statement()
+    )
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)

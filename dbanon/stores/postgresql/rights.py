@@ -149,7 +149,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     InsufficientRights : a right is missing; the hint says what to grant.
     """
     # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
-    missing_privileges = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
+    missing_privileges = [name for (name,) in look_up(ledger.MISSING_RIGHTS)]
     if missing_privileges:
         [(user,)] = look_up("SELECT current_user::text")
         raise InsufficientRights(
@@ -167,7 +167,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
     ------
     LedgerNotTrusted : it could run such code.
     """
-    untrusted = look_up(ledger.UNTRUSTED)
+    untrusted = look_up(ledger.UNTRUSTED_OBJECTS)
     if untrusted:
         subject, owner, _ = untrusted[0]
         raise LedgerNotTrusted(
@@ -217,7 +217,7 @@ def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     if privileges and not all(privileges[0]):
         statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
     # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
-    missing_privileges = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
+    missing_privileges = [name for (name,) in session.rows(ledger.MISSING_RIGHTS)]
     if any(name.endswith("the database") for name in missing_privileges):
         statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")
     elif missing_privileges:

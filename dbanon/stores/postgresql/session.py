@@ -26,7 +26,7 @@ from dbanon.errors import (
 )
 from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
-from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
+from dbanon.ledger.postgresql_persons import build_joint_histories_query, pack_persons
 from dbanon.ledger.postgresql_releases import RECORD_OIDS
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions import statements
@@ -112,7 +112,7 @@ class PostgresqlPersons(Session):
             rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
-            query = joint_histories(ids, persons, str(int(k)))
+            query = build_joint_histories_query(ids, persons, str(int(k)))
             rows = self.rows(
                 f"SELECT counts::text FROM ({query}) AS q(counts)", (json.dumps(list(releases)),)
             )
