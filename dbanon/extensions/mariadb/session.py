@@ -242,7 +242,7 @@ class MariadbSession(MariadbStaging):
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         # By column: SQL condition for invalid values, and two phrases for messages, which describe
-        # the type and what is wrong with these values.
+        # the type and these values.
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"

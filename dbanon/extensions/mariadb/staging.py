@@ -1,8 +1,8 @@
 """Read the source on MariaDB, stage labels and classes, and join them.
 
 The session copies the source to a temporary table first, so that all statements read the same rows
-(``MariadbSession.pin``). A column of the copy identifies its rows: by the source's key if that is an
-integer, or else by numbers.
+(``MariadbSession.pin``). A column of the copy identifies its rows: by the source's key if that is
+an integer, or else by numbers.
 
 Rows are sent to the server in packets: the bytes of many rows as one value. The server unpacks a
 packet by a join with a table of row indexes. Public methods without a docstring override documented
