@@ -432,6 +432,7 @@ def plan_output(
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)
+    # The table behind a view keeps the name under which it is written.
     staging_name = session.staging_name_of(name, kind, release_id)
     relation = staging_name if kind == "view" else name
     output = Output(

@@ -219,6 +219,7 @@ class MariadbCatalog(Session):
             return None
         [(table_type, _, comment)] = rows
         if "VIEW" in table_type:
+            # Views have no comments.
             return ExistingRelation("view", mark=None)
         return ExistingRelation("table", mark=comment or None)
 

@@ -45,7 +45,7 @@ _BATCH_ROWS = 20_000
 # An INSERT is sent once it has this many characters, which take at most four bytes each.
 _STATEMENT_CHARACTERS = 500_000
 # Staging table of the numbers from 0, the indexes of the rows of a packet.
-_ROW_INDEXES = "dbanon_places"
+_ROW_INDEXES = "dbanon_row_indexes"
 # Staging table of the key that encrypts labels. The server generates the key and the client reads
 # it, so no log contains it.
 _LABEL_KEY = "dbanon_secret"

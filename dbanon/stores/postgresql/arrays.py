@@ -34,7 +34,7 @@ from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 # Staging table with a single row, in which each column is one of the arrays.
-RELEASE_ARRAYS = "dbanon_places"
+RELEASE_ARRAYS = "dbanon_arrays"
 
 # Maximum elements of an array; the server needs about 24 bytes per element while reading it.
 MAX_ELEMENTS = 2**23

@@ -4,6 +4,9 @@ At READ COMMITTED, the default of psql and pg_cron, each statement of a function
 So the first statement copies the needed columns, in record order, into a temporary table, which no
 other session can change. Later statements read the copy and identify its rows by ctid.
 
+The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
+column, or by their number in a *key map*, a staging table that numbers all other keys.
+
 This module never commits. Settings come from the SET clauses of the calling SQL function, and end
 with the call.
 """
@@ -175,6 +178,7 @@ class PlpySession(PostgresqlSession):
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
+        # Copy the source, and return it with the copy as the relation to read.
         self.require_no_staging()
         self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())

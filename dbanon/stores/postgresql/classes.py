@@ -1,4 +1,8 @@
-"""The store and read-only sources for SQL functions, which run in a server process."""
+"""The store and read-only sources for SQL functions, which run in a server process.
+
+The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
+column, or by their number in a *key map*, which other stores stage for all other keys.
+"""
 
 from __future__ import annotations
 

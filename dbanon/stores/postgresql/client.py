@@ -1,6 +1,7 @@
 """PostgreSQL through a client: SQLAlchemy for connections, psycopg for bulk data.
 
 A session is one REPEATABLE READ transaction, so reading, joining and recounting see one snapshot.
+The *locator* of a source has the SQL and types of the key that identifies its rows.
 """
 
 from __future__ import annotations

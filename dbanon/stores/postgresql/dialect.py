@@ -40,6 +40,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     The staging table of classes has the alias c.
     """
     if column.upper is not None:
+        # The column is released as ranges; these are their upper bounds.
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.INTEGER:
@@ -60,6 +61,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
         value = name
     value = f"({value})::{attribute.sql_type}"
     if column.missing is None:
+        # No class is released with NULL.
         return value
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
 

@@ -6,7 +6,7 @@ piece, the mark, records its release and time of creation. The Spark driver crea
 workers only fill them, so a worker that starts after the cleanup finds no table.
 
 Workers also share the reading of the source: each runs one query, and together these queries return
-every row once.
+every row once. A relation's *locator* has the SQL of the key or the address that identifies rows.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class PostgresqlPublication(Session):
         """Keep a statement for ``publish``, which runs it with those that replace the output."""
         self._publication_statements.append(statement)
 
-    # These wait in short attempts for the lock, as publishing does.
+    # Both wait for the lock in short attempts, which do not block readers for long.
 
     def drop_view(self, relation: RelationName) -> None:
         run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)

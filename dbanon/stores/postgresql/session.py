@@ -61,6 +61,7 @@ from dbanon.stores.postgresql.settings import (
     set_lock_timeout,
 )
 
+# SQL of the persons of the release in progress, packed as the ledger stores them.
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
 # Counts persons by joint history: the classes that they have in these releases. ``{persons}`` is
 # SQL of the persons of a release in progress, an array that stays on the server.
@@ -88,6 +89,7 @@ class PostgresqlPersons(Session):
 
     def salted_hash(self, text: str) -> str:
         salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
+        # The ledger stores 8 bytes per person.
         return f"substr(sha256({salted}), 1, 8)"
 
     def joint_histories(
@@ -471,6 +473,8 @@ class PostgresqlSession(
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
     def update_release_oids(self) -> None:
+        # Complete entries of earlier versions, and give rules the oids of the tables that they
+        # apply to.
         self.run(RECORD_OIDS)
         self.run(tie_rules())
 

@@ -275,9 +275,10 @@ class PostgresqlStore:
 
         The caller only reads in it unless ``write`` is set.
         """
+        # All users of an engine with a StaticPool share one connection.
         _require_idle(find_shared_connection(self._engine))
         with (
-            interruptible_until_commit() as hold_interrupts,
+            interruptible_until_commit() as defer_signals,
             self._open_connection("REPEATABLE READ") as connection,
         ):
             # A caller's engine may have only one connection, so never open a second one through it.
@@ -285,7 +286,8 @@ class PostgresqlStore:
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
-                commit(connection, self._connect, session.release_id, hold_interrupts)
+                # Once this is committed, signals no longer interrupt the run.
+                commit(connection, self._connect, session.release_id, defer_signals)
             else:
                 connection.commit()
 
