@@ -135,7 +135,7 @@ class MariadbStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open one transaction; a release written in it is published when the block ends."""
-        with interruptible_until_commit() as defer_signals, self._open_connection() as connection:
+        with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
                 publication.resolve_interrupted_publications(session)
@@ -144,7 +144,7 @@ class MariadbStore:
                 yield session
                 if session.unpublished_release is None:
                     if write:
-                        defer_signals()
+                        hold_interrupts()
                     session.run("COMMIT")
             except BaseException:
                 if session.unpublished_release is not None:
@@ -152,7 +152,7 @@ class MariadbStore:
                 raise
             if session.unpublished_release is not None:
                 self._publish(session, session.unpublished_release)
-                defer_signals()
+                hold_interrupts()
 
     def _publish(
         self, session: MariadbSession, unpublished_release: publication.UnpublishedRelease

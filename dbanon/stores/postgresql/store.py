@@ -278,7 +278,7 @@ class PostgresqlStore:
         # All users of an engine with a StaticPool share one connection.
         _require_idle(find_shared_connection(self._engine))
         with (
-            interruptible_until_commit() as defer_signals,
+            interruptible_until_commit() as hold_interrupts,
             self._open_connection("REPEATABLE READ") as connection,
         ):
             # A caller's engine may have only one connection, so never open a second one through it.
@@ -287,7 +287,7 @@ class PostgresqlStore:
             yield session
             if write:
                 # Once this is committed, signals no longer interrupt the run.
-                commit(connection, self._connect, session.release_id, defer_signals)
+                commit(connection, self._connect, session.release_id, hold_interrupts)
             else:
                 connection.commit()
 
