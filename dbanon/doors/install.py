@@ -25,7 +25,7 @@ from dbanon.errors import (
     MissingDependency,
     PythonNotUsable,
 )
-from dbanon.ledger.postgresql import INTERNAL_VIEW, OWNER
+from dbanon.ledger.postgresql import INTERNAL_VIEW, LEDGER_OWNER
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
 from dbanon.run.repair import Repair
@@ -175,9 +175,9 @@ def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repa
     # after it.
     grant_statements = (
         (
-            f"GRANT {OWNER} TO CURRENT_USER",
+            f"GRANT {LEDGER_OWNER} TO CURRENT_USER",
             "{} UPDATE ON dbanon.release {} CURRENT_USER",
-            f"REVOKE {OWNER} FROM CURRENT_USER",
+            f"REVOKE {LEDGER_OWNER} FROM CURRENT_USER",
         )
         if needs_owner_role(connection)
         else ()
@@ -284,7 +284,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             lock_ledger(connection, lock_timeout)
         needs_grant = needs_owner_role(connection)
         if needs_grant:
-            connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
+            connection.execute(f"GRANT {LEDGER_OWNER} TO CURRENT_USER")
         if _has_extension(connection, "dbanon"):
             # The extension of version 0.1.0 includes the ledger.
             for table in _extension_tables(connection, "dbanon"):
@@ -305,7 +305,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
                 connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
             connection.execute("DROP SCHEMA dbanon")
         if needs_grant:
-            connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
+            connection.execute(f"REVOKE {LEDGER_OWNER} FROM CURRENT_USER")
 
 
 def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
@@ -445,10 +445,10 @@ def lock_ledger(connection: Any, seconds: float) -> None:
         with transaction.savepoint():
             needs_grant = needs_owner_role(connection)
             if needs_grant:
-                transaction.run(f"GRANT {OWNER} TO CURRENT_USER")
+                transaction.run(f"GRANT {LEDGER_OWNER} TO CURRENT_USER")
             lock_schema(transaction, "dbanon", seconds)
             if needs_grant:
-                transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
+                transaction.run(f"REVOKE {LEDGER_OWNER} FROM CURRENT_USER")
     except InsufficientRights:
         # This role cannot lock the tables. The next statement on them fails, with an error that
         # names their owner.
@@ -466,7 +466,7 @@ def needs_owner_role(connection: Any) -> bool:
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
         fetch_rows(connection, query)
-        and fetch_rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
+        and fetch_rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", LEDGER_OWNER)
     )
 
 

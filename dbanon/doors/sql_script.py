@@ -18,12 +18,17 @@ from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, des
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import LEDGER_TYPES, OWNER, REVOKE_INTERNAL, UNTRUSTED
-from dbanon.ledger.postgresql_persons import joint_histories_plpgsql
+from dbanon.ledger.postgresql import (
+    LEDGER_OWNER,
+    LEDGER_TYPES,
+    REVOKE_INTERNAL,
+    UNTRUSTED_OBJECTS,
+)
+from dbanon.ledger.postgresql_persons import build_joint_histories_plpgsql
 from dbanon.ledger.postgresql_releases import (
-    ATTACH,
-    CANDIDATES,
+    ATTACH_RELEASE,
     RECORD_OIDS,
+    REPAIR_CANDIDATES,
     SUMMARY_COLUMNS,
     entry_of_output,
     entry_of_table,
@@ -37,13 +42,13 @@ from dbanon.methods.registry import Method
 from dbanon.sessions.names import RelationName, literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
-from dbanon.stores.postgresql.foreign import HINT, foreign_code
+from dbanon.stores.postgresql.foreign import FOREIGN_CODE_HINT, foreign_code_query
 from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
-LEDGER_EXTENSION = OWNER
+LEDGER_EXTENSION = LEDGER_OWNER
 
 # Argument types of the methods' SQL functions.
 METHOD_ARGUMENT_TYPES = (
@@ -135,8 +140,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
     # Code of other roles that reading a relation would run, such as functions in views.
-    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
-        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    text = text.replace("@FOREIGN_CODE@", foreign_code_query("checked::oid")).replace(
+        "@FOREIGN_HINT@", FOREIGN_CODE_HINT.replace("'", "''")
     )
     text = text.replace("@TYPES@", METHOD_ARGUMENT_TYPES)
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
@@ -178,7 +183,7 @@ def _build_digest_marks() -> dict[str, str]:
         "@DIGEST_METHOD@": digest.DIGEST_METHOD,
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
-        "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),
+        "@DIGEST_STATEMENT@": fill(digest.DIGEST_STATEMENT_QUERY, "relation_salt", *name_variables),
         "@DISPLAY_TEMPLATES@": fill(
             DISPLAY_TEMPLATES, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
@@ -187,7 +192,7 @@ def _build_digest_marks() -> dict[str, str]:
 
 def _build_attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
-    beginning, *fragments = ATTACH.strip().split("?")
+    beginning, *fragments = ATTACH_RELEASE.strip().split("?")
     fields = (
         "table_oid",
         "shown_oid",
@@ -288,11 +293,13 @@ def _fill_marks(text: str) -> str:
     table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
     for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
-    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", table_names)
+    text = text.replace("@UNTRUSTED@", UNTRUSTED_OBJECTS).replace("@TABLES@", table_names)
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
-    text = text.replace("@JOINT_HISTORIES@", joint_histories_plpgsql())
-    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _build_attach_statement())
+    text = text.replace("@JOINT_HISTORIES@", build_joint_histories_plpgsql())
+    text = text.replace("@CANDIDATES@", REPAIR_CANDIDATES).replace(
+        "@ATTACH@", _build_attach_statement()
+    )
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)

@@ -67,7 +67,8 @@ class RecordedBudget:
     total : the amount that the budget started with.
     spent : the amount spent so far.
     created_by : the role that created it, if the database has roles.
-    raises : the budget that this one replaces, if any; the amount spent from it carries over.
+    raises : name of the smaller budget that this one replaces; None if there is none. The amount
+        spent from that budget carries over.
     closed : whether another budget replaces this one.
     delta : the delta of the guarantee, if amounts are values of rho; None if they are values of
         epsilon.
@@ -164,8 +165,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
             or (replaced_budget.unit, replaced_budget.entity, replaced_budget.delta) != terms
         ):
             raise BudgetNotFound(
-                f"There is no open budget {new_budget.raises} of {source},"
-                f" unit {new_budget.unit} and this delta.",
+                f"There is no open budget {new_budget.raises} of {source} with the unit"
+                f" {new_budget.unit} and the same person identifier and delta.",
                 hint=nearest_names(new_budget.raises, [b.name for b in budgets]),
             )
         spent = replaced_budget.spent
@@ -235,13 +236,13 @@ def _find_former_budgets(
     return former_budgets
 
 
-def _renamed_table_error(former: RecordedBudget, source: RelationName) -> BudgetExists:
-    """Build the error for a source that may be the renamed table of the budget ``former``."""
+def _renamed_table_error(budget: RecordedBudget, source: RelationName) -> BudgetExists:
+    """Build the error for a source that may be the renamed table of another budget."""
     return BudgetExists(
-        f"Budget {former.name} belongs to {former.source}, which no longer exists. {source} has all"
+        f"Budget {budget.name} belongs to {budget.source}, which no longer exists. {source} has all"
         " columns of its releases, so it may be that table under another name.",
-        hint=f"Create one that raises {former.name}, with a total of {format_amount(former.total)}"
-        f" or more (dbanon budget create). It carries over the amount spent from {former.name}.",
+        hint=f"Create one that raises {budget.name}, with a total of {format_amount(budget.total)}"
+        f" or more (dbanon budget create). It carries over the amount spent from {budget.name}.",
     )
 
 
@@ -270,8 +271,8 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
     table : the name of the table, as in ``TABLES``.
     row : the values, by column.
     """
-    amounts = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
-    placeholders = ", ".join(_AMOUNT_PARAMETER if name in amounts else "?" for name in row)
+    amount_columns = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
+    placeholders = ", ".join(_AMOUNT_PARAMETER if name in amount_columns else "?" for name in row)
     relation = session.ledger_name(table).quoted
     try:
         session.run(
@@ -409,12 +410,12 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
     """
     table = session.ledger_name("budget").quoted
     new_spent = f"round(spent + {_AMOUNT_PARAMETER}, 9)"
-    updated = session.rows(
+    updated_rows = session.rows(
         f"UPDATE {table} SET spent = {new_spent}"
         f" WHERE name = ? AND closed = 0 AND {new_spent} <= epsilon_total RETURNING name",
         (str(amount), name, str(amount)),
     )
-    if not updated:
+    if not updated_rows:
         return False
     row = {
         "spending_id": spending_id,
@@ -448,7 +449,10 @@ def require_spent(session: Session, spending_id: str) -> None:
 
 
 def record_publication(session: Session, release_id: str) -> None:
-    """Record that a release was published with its spending, with this session's rights."""
+    """Record that a release was published, with this session's rights.
+
+    The amount for a release was spent under the id of the release.
+    """
     table = session.ledger_name("spending").quoted
     session.run(
         f"UPDATE {table} SET state = 'published', release_id = spending_id"

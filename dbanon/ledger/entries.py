@@ -38,10 +38,11 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
 
+# Role of the source's columns that the release does not have.
 NOT_COPIED = "not_copied"
 # Key in recorded requests for the oid of the publishing role, if roles have oids.
 PUBLISHER_OID_KEY = "publisher"
-# How long recording a failed run may take.
+# Maximum seconds to record a failed run.
 _FAILURE_TIMEOUT_SECONDS = 15.0
 REPAIR_HINT = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
@@ -188,8 +189,8 @@ def record(
     request : the options from which the release can be repeated; None if it cannot be repeated.
     identity : values of the ledger columns that identify the source relation, and the salt of the
         recorded persons.
-    internal : exact figures for the publisher alone; None if the originals are not in the ledger's
-        database.
+    internal : exact figures that only the publisher may read; None if the originals are not in the
+        ledger's database.
     """
     row = build_release_row(report, output.name, output.relation, recount.histogram)
     request_text = json_text(request, sort_keys=True)
@@ -217,10 +218,12 @@ def record_row(
     columns : the rows of its columns, from ``build_column_rows``.
     output : the names of the release and of the table that holds its rows.
     """
+    # The table that holds the rows, and the view or the same table; both have the same owner.
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         existing = session.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
+    # None if the database has no function that writes with the ledger owner's rights.
     recorded_at = session.record_release_as_owner(
         row,
         columns,
@@ -294,7 +297,7 @@ def insert_run(session: Session, run: Run) -> None:
         if row.get(name) is not None:
             row[name] = json_text(row[name])
     relation = session.ledger_name("run")
-    # Failed runs do not migrate the ledger.
+    # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
     ledger_columns = dict(session.columns_of(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
     session.insert_rows(relation, list(row), [tuple(row.values())])
@@ -306,6 +309,7 @@ def record_failure(store: Store, run: Run) -> None:
     Errors of this function are suppressed, since they would hide why the run failed.
     """
     if thread_connections().is_server_silent:
+        # A server that no longer answers would only delay the error of the run.
         return
     with (
         suppress(Exception),
@@ -393,6 +397,7 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
     ------
     LedgerEntryBroken : the entry is malformed.
     """
+    # The caller found the id in the ledger, where it is the primary key, so there is one row.
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {optional_column(session, 'epsilon')}"

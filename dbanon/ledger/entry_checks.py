@@ -29,7 +29,12 @@ MALFORMED_ERRORS = (
 
 @contextmanager
 def reading_entry(name: object) -> Iterator[None]:
-    """Raise LedgerEntryBroken if the entry of this name is malformed."""
+    """Raise LedgerEntryBroken if the block fails because the entry is malformed.
+
+    Parameters
+    ----------
+    name : the output of the entry, or another phrase for messages.
+    """
     try:
         yield
     except MALFORMED_ERRORS as error:
@@ -137,10 +142,11 @@ def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
 def is_model(recorded_model: Mapping[str, Any]) -> bool:
     """Return True for a privacy model in the form that reports write."""
     field_names = ("kind", "attribute", "level", "l")
-    known_fields = {name: recorded_model[name] for name in field_names if name in recorded_model}
+    model_fields = {name: recorded_model[name] for name in field_names if name in recorded_model}
     try:
-        if "kind" in known_fields:
-            Model.from_plain(known_fields)
+        # Entries of earlier versions have no kind; they describe a model only by its text.
+        if "kind" in model_fields:
+            Model.from_plain(model_fields)
     except InvalidParameter:
         return False
     return isinstance(recorded_model["model"], str) and isinstance(

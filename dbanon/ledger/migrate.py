@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def create_or_migrate(
-    session: Session, connection: Connection, revokes: Sequence[str] = ()
+    session: Session, connection: Connection, revoke_statements: Sequence[str] = ()
 ) -> None:
     """Create or migrate the ledger of ``session`` in the transaction of ``connection``.
 
@@ -24,7 +24,7 @@ def create_or_migrate(
 
     Parameters
     ----------
-    revokes : SQL statements that revoke the rights of everyone but the owner on a new ledger.
+    revoke_statements : SQL that revokes the rights of everyone but the owner on a new ledger.
     """
     version = session.ledger_name(VERSION_TABLE)
     if session.has_ledger() or session.find_existing(version) is not None:
@@ -37,7 +37,7 @@ def create_or_migrate(
         f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
         f"INSERT INTO {version.quoted} VALUES ('{HEAD}')",
     ]
-    for statement in (*statements, *revokes):
+    for statement in (*statements, *revoke_statements):
         connection.exec_driver_sql(statement)
 
 

@@ -23,7 +23,8 @@ from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# A record of a person: eight bytes of the hash, and a class number.
+# A person's class in a release, as the ledger stores it: eight bytes of the person's salted hash,
+# and the class number.
 PERSON_DTYPE = np.dtype([("person", ">u8"), ("class", ">i4")])
 # A report counts joint histories over at most this many earlier releases (five years of monthly
 # ones), to limit the time.
@@ -124,6 +125,7 @@ class RecordedPersons:
 
 def find_recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     """Return the releases whose persons are recorded, by id, oldest first."""
+    # Older ledgers have no column for the salt, and record no persons.
     if (
         not entries.has_trusted_ledger(session)
         or entries.optional_column(session, "person_salt") == "NULL"
@@ -176,16 +178,21 @@ def count_joint_histories_of_records(
     after_each_release : True for counts after each release, False for those after the last one.
     """
     # Comparisons are several times as fast in native byte order.
-    persons = [record["person"].astype(np.uint64) for record in records]
+    persons = [release_records["person"].astype(np.uint64) for release_records in records]
     all_persons = np.unique(np.concatenate(persons))
-    # The hash of a class is a random number, and that of a history the sum of its classes' hashes.
+    # Each class gets a random number as its hash. The hash of a history is the sum of the hashes of
+    # its classes, modulo 2**64.
     history_hashes = np.zeros(len(all_persons), np.uint64)
     is_seen = np.zeros(len(all_persons), np.bool_)
     rng = np.random.default_rng()
     counts = []
-    for n_releases, (record, release_persons) in enumerate(zip(records, persons, strict=True), 1):
+    for n_releases, (release_records, release_persons) in enumerate(
+        zip(records, persons, strict=True), 1
+    ):
         positions = np.searchsorted(all_persons, release_persons)
-        classes, class_indices = np.unique(record["class"].astype(np.int32), return_inverse=True)
+        classes, class_indices = np.unique(
+            release_records["class"].astype(np.int32), return_inverse=True
+        )
         class_hashes = rng.integers(0, 2**64, len(classes), np.uint64)
         np.add.at(history_hashes, positions, class_hashes[class_indices.reshape(-1)])
         is_seen[positions] = True
@@ -204,7 +211,7 @@ def _read_persons(session: Session, release: str) -> NDArray[Any]:
         " WHERE CAST(release_id AS VARCHAR(36)) = ? ORDER BY part",
         (release,),
     )
-    # Another writer may have stored parts of any length.
+    # Cut incomplete records, which only another program can have written.
     parts = [
         bytes(part)[: len(part) // PERSON_DTYPE.itemsize * PERSON_DTYPE.itemsize]
         for (part,) in rows

@@ -1,8 +1,10 @@
 """Ownership of the ledger on PostgreSQL, and the functions that write it.
 
-If dbanon is installed, the ledger belongs to a role without login, and functions of that role write
-it; otherwise it belongs to the role that made the first release. Code on the ledger's tables would
-run as the caller, so dbanon refuses ledgers of any other role.
+If dbanon's SQL functions are installed in the database (``dbanon install``), the ledger belongs to
+a role without login, and functions of that role write it. Otherwise it belongs to the role that
+made the first release. Code on the ledger's tables, such as triggers, would run with the rights of
+the caller. So dbanon uses a ledger only if it belongs to that role without login, to the caller or
+to a superuser.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ LEDGER_TYPES: Mapping[str, str] = {
 }
 
 # The owner of an installed ledger. It cannot log in, and only superusers may be members.
-OWNER = "dbanon_ledger"
+LEDGER_OWNER = "dbanon_ledger"
 
-# The following queries find the oid of a function that writes the ledger; they return no row if
-# dbanon is not installed. They avoid to_regprocedure, which fails for roles without rights on the
-# schema.
+# The queries below whose names begin with FIND return the oid of a function that writes the ledger;
+# they return no row if dbanon's functions are not installed. They avoid to_regprocedure, which
+# fails for roles without rights on the schema.
+
 # The function that records a release.
 FIND_RELEASE_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -124,12 +127,12 @@ _OWN_CHECKS = ", ".join(
 # them is untrusted. Check constraints must have the text of dbanon's own, and only use built-in
 # operators, which pg_depend does not record. The right to create such objects later is untrusted,
 # too (kind 'grant').
-UNTRUSTED = f"""
+UNTRUSTED_OBJECTS = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
     WHERE r.rolname = current_user
-       OR r.rolname <> '{OWNER}' AND r.rolsuper
-       OR r.rolname = '{OWNER}' AND NOT r.rolsuper AND NOT r.rolcanlogin AND NOT EXISTS (
+       OR r.rolname <> '{LEDGER_OWNER}' AND r.rolsuper
+       OR r.rolname = '{LEDGER_OWNER}' AND NOT r.rolsuper AND NOT r.rolcanlogin AND NOT EXISTS (
             -- Since version 16 a membership may give neither the role's rights nor SET ROLE.
             SELECT FROM pg_catalog.pg_auth_members AS m
             JOIN pg_catalog.pg_roles AS member ON member.oid = m.member
@@ -234,13 +237,14 @@ SELECT DISTINCT u.object, CASE u.owner WHEN 0 THEN 'PUBLIC'
 FROM untrusted AS u ORDER BY 1, 2"""
 
 NOT_TRUSTED_HINT = (
-    "Its owner's code would run as this role. A ledger that a client made is for that role alone;"
-    " for several roles an administrator runs once: dbanon install, or dbanon install --sql-only."
+    "Its owner's code would run as this role. A ledger that a client made is for the client's role"
+    " alone; for several roles an administrator runs once: dbanon install, or dbanon install"
+    " --sql-only."
 )
 
 # Query for the rights that the current role lacks to use the ledger, or to create it if there is
 # none.
-RIGHTS_MISSING = f"""
+MISSING_RIGHTS = f"""
 WITH writer AS (
 {FIND_RELEASE_WRITER}
 )

@@ -1,7 +1,11 @@
 """Build SQL that packs and counts the persons and classes of releases on PostgreSQL.
 
-If dbanon is installed, only the ledger's owner can read these records; two functions of that role
-write and count them. Otherwise the ledger belongs to the publishing role.
+If dbanon's SQL functions are installed in the database (``dbanon install``), only the ledger's
+owner can read these records; two functions of that role write and count them. Otherwise the ledger
+belongs to the publishing role.
+
+A record of a person has 12 bytes: 8 of the salted hash, and 4 of the class number. A *history* is
+the set of a person's classes over all releases.
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ def pack_persons(staging_table: str) -> str:
     )
 
 
-def joint_histories(releases: str, persons: str, k: str) -> str:
+def build_joint_histories_query(releases: str, persons: str, k: str) -> str:
     """Return SQL that counts persons by joint history, as JSON.
 
-    A history is the set of a person's classes over all releases. The JSON object has three counts:
+    The JSON object has three counts:
     ``persons``, of all persons; ``below``, of those whose history fewer than k persons share; and
     ``alone``, of those whose history is unique.
 
@@ -68,23 +72,29 @@ FROM (
 ) AS sizes"""
 
 
-def joint_histories_plpgsql() -> str:
-    """Return the query of ``joint_histories`` as a statement of the SQL function of that name.
+def build_joint_histories_plpgsql() -> str:
+    """Return the query that counts joint histories as a statement of ``dbanon._joint_histories``.
 
-    It reads the plpgsql variables of ``dbanon._joint_histories``, and writes to one of them.
+    It reads the plpgsql variables of this SQL function, and writes to ``counted``.
     """
-    query = joint_histories("ids", "persons", "least").strip()
+    query = build_joint_histories_query("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"
 
 
-# Query for the earlier releases of a source. An entry matches if its source is this relation, or
-# was a relation with a present or former name of this one that belonged to its owner or to a member
-# of that role, since some tables are recreated each night. Tables of other roles with such a name
-# do not match. Entries without the oid of a source, such as those of a cluster, match by name; if
-# they count persons, their publisher must also be able to read the table. Entries of earlier
-# versions, or of a database that was dumped and restored, match by name. ``is_counted`` is true for
-# entries of this relation, or of one with a matching name and the same owner: joint histories are
-# counted over these. Parameters: full name of the source; its schema and name.
+# Query for the earlier releases of a relation. Its *names* are the present one, and those under
+# which the ledger recorded the same oid. Whether an entry matches depends on the recorded source,
+# in the order of the last CASE:
+# - Oid 0, in entries of earlier versions, or after a dump was restored and repaired: its name must
+#   be one of the names, or the recorded request must have the relation's oid.
+# - No oid, as in releases by Spark: its name must be one of the names. If the release counts
+#   persons, its publisher must also be able to read the relation.
+# - An oid of another database, after a dump was restored: its name must be one of the names.
+# - An oid of this database: it must be the relation's. Or, since some tables are recreated each
+#   night, its name must be one of the names, and its owner the relation's owner or a role that may
+#   act as that owner.
+# ``is_counted`` is true for entries whose source is this relation, or has a matching name and the
+# same owner: joint histories are counted over these. Parameters: full name of the relation; its
+# schema and name.
 EARLIER_RELEASES = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid

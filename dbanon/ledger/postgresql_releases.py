@@ -5,8 +5,8 @@ An entry names its relations by oid. Oids are valid only in the database that re
 owner, which no other role can fake. A renamed relation must also have the recorded columns.
 Comments are not evidence: anyone may change or copy them.
 
-Restoring a dump changes the oids. ``CANDIDATES`` then finds relations by name, owner and columns,
-and ``dbanon repair`` compares their rows with the recorded digest.
+Restoring a dump changes the oids. ``REPAIR_CANDIDATES`` then finds relations by name, owner and
+columns, and ``dbanon repair`` compares their rows with the recorded digest.
 """
 
 from __future__ import annotations
@@ -195,11 +195,12 @@ FROM (
 WHERE r.release_id = t.release_id"""
 
 # Query for renamed releases, and for relations that may belong to entries without a relation in
-# this database. ``verdict`` is the action: ``rename`` updates the entry; ``attach`` attaches the
-# relation to it if the rows match the digest. Other verdicts are reasons for no action: another
+# this database. In the result, ``shown`` means the relation that readers use: the view, or the
+# table itself. ``verdict`` says what to do: ``rename`` updates the entry; ``attach`` attaches the
+# relation to it if the rows match the digest. Other verdicts are reasons to do nothing: another
 # role owns the relation (``owner``), its columns differ (``columns``), or the view is missing or
 # shows another table (``view``).
-CANDIDATES = f"""
+REPAIR_CANDIDATES = f"""
 WITH match AS (
     SELECT r.release_id, {HAS_VALID_OIDS} AS has_valid_oids,
            c.oid, n.nspname, c.relname, c.relowner,
@@ -285,8 +286,8 @@ WHERE NOT (p.is_same AND p.relname = p.relation_name
       WHERE m.nspname = p.output_schema AND v.relname = p.output_name))
 ORDER BY 2, 3, p.superseded_at NULLS FIRST, 1"""
 
-# The columns of ``CANDIDATES``, in order.
-CANDIDATE_COLUMNS: tuple[str, ...] = (
+# The columns of ``REPAIR_CANDIDATES``, in order.
+REPAIR_CANDIDATE_COLUMNS: tuple[str, ...] = (
     "release_id",
     "output_schema",
     "output_name",
@@ -308,7 +309,7 @@ CANDIDATE_COLUMNS: tuple[str, ...] = (
 # Statement that attaches a release to its relations. Parameters: oids of table, output and owner;
 # schema and name of the output; name of the table; id of the release. If the entry is from another
 # database, the publisher is found by name.
-ATTACH = """
+ATTACH_RELEASE = """
 UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,
     output_schema = ?::text, output_name = ?::text, relation_name = ?::text,

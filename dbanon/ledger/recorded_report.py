@@ -39,6 +39,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
+# SQL types to which columns are cast when read, by abstract type: amounts are read as numbers.
 _CASTS = TEXT_CASTS | {"amount": "DOUBLE PRECISION"}
 
 

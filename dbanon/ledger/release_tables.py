@@ -16,7 +16,7 @@ from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+RELEASE_ID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 
 _ROWS_MISSING_HINT = (
     "Its rows are in no relation of this database. `dbanon verify FILE --ledger URL` compares an"
@@ -50,7 +50,7 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     LedgerEntryBroken : the entry is malformed.
     InsufficientRights : this role may not read the ledger.
     """
-    if isinstance(release, str) and RELEASE_ID.fullmatch(release):
+    if isinstance(release, str) and RELEASE_ID_PATTERN.fullmatch(release):
         return _find_by_id(session, release.lower())
     name = parse_relation(release) if isinstance(release, str) else release
     try:

@@ -25,7 +25,7 @@ from dbanon.ledger.entry_checks import MALFORMED_ERRORS, reading_entry
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.relation_entries import own_entries_condition
-from dbanon.ledger.release_tables import RELEASE_ID, find_release_table
+from dbanon.ledger.release_tables import RELEASE_ID_PATTERN, find_release_table
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, parse_relation, require_length
@@ -188,8 +188,9 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
 
     Parameters
     ----------
-    before, after : the earlier and the later state, each with the oid of the table and its write
-        counters, from ``Session.summarize_table_state``; empty if unknown.
+    before, after : the earlier and the later state, from ``Session.summarize_table_state``; empty
+        if unknown. Each has the ``oid`` of the table, the number of ``writes`` that the server has
+        counted ``since`` a time, and a digest of the names of its data files (``file``).
     """
     if "oid" not in before or "oid" not in after:
         return None
@@ -212,11 +213,13 @@ def _find_state(
     publisher: str | None,
     superseded: bool,
 ) -> str:
-    """Return the state of an entry whose output name now belongs to another or the same relation.
+    """Return the state of an entry, by the relation that has its output name now.
 
     Parameters
     ----------
-    existing : the relation that has the output name now; None if there is none.
+    name : the output name of the entry.
+    existing : the relation that has this name now; None if there is none.
+    release_id, kind, publisher, superseded : the columns of the entry.
     """
     is_candidate = existing is not None and (existing.mark, existing.kind) == (
         MARK + release_id,
@@ -244,10 +247,9 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     ------
     ReleaseNotFound : the ledger has no such release.
     """
-    name = (
-        None if RELEASE_ID.fullmatch(release) else session.resolve_output(parse_relation(release))
-    )
-    summary = next(
+    is_id = RELEASE_ID_PATTERN.fullmatch(release) is not None
+    name = None if is_id else session.resolve_output(parse_relation(release))
+    listed_release = next(
         (
             listed
             for listed in list_releases(session)
@@ -256,9 +258,9 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
         ),
         None,
     )
-    if summary is None:
+    if listed_release is None:
         raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LIST_HINT)
-    release_id = summary.release_id
+    release_id = listed_release.release_id
     [entry] = rows_of_release(session, "release", release_id)
     columns = rows_of_release(session, "release_column", release_id)
     runs = rows_of_release(session, "run", release_id)
@@ -266,7 +268,7 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
         del column["release_id"]
     return {
         **{name: value for name, value in entry.items() if name not in _HIDDEN_COLUMNS},
-        "state": summary.state,
+        "state": listed_release.state,
         "columns": columns,
         "run": {name: runs[0][name] for name in _RUN_COLUMNS if name in runs[0]} if runs else None,
         **({"internal": _internal_figures(session, release_id)} if internal else {}),
@@ -416,7 +418,8 @@ def plan_output(
     ReadOnly : the database is read-only.
     """
     name = session.resolve_output(name)
-    # The names of all ledger tables start with the name for an empty string.
+    # This returns the beginning of the names of all ledger tables; it is empty if they have their
+    # own schema.
     prefix = session.ledger_name("").name
     if name.schema == session.ledger_schema and name.name.startswith(prefix):
         raise InvalidName(
@@ -429,6 +432,7 @@ def plan_output(
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)
+    # The table behind a view keeps the name under which it is written.
     staging_name = session.staging_name_of(name, kind, release_id)
     relation = staging_name if kind == "view" else name
     output = Output(

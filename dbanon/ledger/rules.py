@@ -15,8 +15,11 @@ from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# The states of rules.
+# The states of rules. A current rule applies to its column. A column has no rule, or a rule has no
+# column if the column was dropped or renamed.
 CURRENT, NO_RULE, NO_COLUMN = "current", "no rule", "no column"
+# The rule was declared for another table, which had this name; its table was dropped; the role that
+# declared it could not declare it now.
 ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted"
 
 
@@ -59,6 +62,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
     """List the rules of all tables or of one, including those that do not apply."""
     if not _has_rules(session):
         return []
+    # None if the database has no roles, so that only names identify tables.
     rows_with_state = session.rules_with_state(source)
     if rows_with_state is not None:
         return [_stored_rule(row) for row in rows_with_state]
@@ -177,6 +181,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     InvalidParameter : two columns would be person identifiers.
     """
     _prepare_ledger(session, source)
+    # False if the database has no function that writes with the ledger owner's rights.
     if session.write_rules_as_owner(source, {"set": dict(rules.by_column)}):
         return
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
@@ -212,6 +217,8 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
 
 def _prepare_ledger(session: Session, source: RelationName) -> None:
     """Create the ledger if needed, and check that this role owns the table."""
+    # Migrating a ledger could run code on its tables, so check it first. Check again afterwards:
+    # the ledger may be new, or another session's.
     session.require_trusted_ledger()
     session.ensure_ledger()
     session.require_trusted_ledger()

@@ -90,7 +90,8 @@ def earlier_releases(
     """
     if not entries.has_trusted_ledger(session):
         return ()
-    # Joint histories are counted only over the releases that satisfy the second condition.
+    # ``condition`` selects the releases, and ``counted_condition`` those among them over which
+    # joint histories are counted. Other releases are returned without their salt.
     condition, parameters, counted_condition = "source = ?", [source], "true"
     oid = source_state.get("oid")
     request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
@@ -100,8 +101,10 @@ def earlier_releases(
         query = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
         counted_condition = f"release_id IN ({query} WHERE e.is_counted)"
         condition = f"release_id IN ({query})"
+        # Each condition contains the query once.
         parameters = [source, str(name.schema), name.name] * 2
     elif oid is not None:
+        # The pattern also matches longer numbers; such rows are left out below.
         condition += f" OR {request} LIKE ?"
         parameters.append(f'%"oid": {int(oid)}%')
     rows = session.rows(

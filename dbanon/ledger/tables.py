@@ -41,7 +41,8 @@ RELEASE_COLUMNS = _columns(
     "seconds json, guarantee text, seed_policy text, earlier_releases text",
     "published_by text?, superseded_at timestamp?",
     # PostgreSQL oids of the released table and of the relation that readers use (the view or the
-    # same table); unlike marks, they cannot be copied.
+    # same table). They identify a release, since its mark, a comment on the relation with the
+    # release id, can be copied.
     "relation_oid bigint?, output_oid bigint?",
     # A digest of the written rows, independent of their order.
     "digest text?",
@@ -78,8 +79,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("release_id", "position"),
     ),
     # Salted hashes of the persons in a release with their class numbers, to count joint histories.
-    # A row packs many persons (``person_record``). On PostgreSQL only the ledger's owner can read
-    # them if dbanon is installed.
+    # The bytes of a row are the records of many persons, each of ``person_record.PERSON_DTYPE``. On
+    # PostgreSQL only the ledger's owner can read them if dbanon's SQL functions are installed.
     "release_person": (
         _columns("release_id uuid, part integer, persons bytes"),
         ("release_id", "part"),
@@ -137,8 +138,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("chain_id", "cell"),
     ),
     # Persons under keyed tags: their cell, and the release at which they left it. ``missed``: the
-    # last release at which they were absent; ``excluded_rows``: an upper bound, never lowered, on
-    # the rows of the cell that cannot be theirs because they changed during an absence.
+    # last release at which the person was absent. ``excluded_rows``: how many rows of the cell
+    # cannot be the person's, since they changed while the person was absent. It is an upper bound,
+    # which later releases only raise.
     "chain_member": (
         _columns(
             "chain_id integer, tag bytes, cell integer, left_at_release integer?",
@@ -199,8 +201,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
 LONG_TEXT = "VARCHAR(10000000)"
 TEXT_CASTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
-# Further constraints, by table and then by name. The upper limits of amounts exclude NaN, which
-# exceeds all numbers in PostgreSQL.
+# Further constraints, by table and then by name; existing ledgers have these names. The upper
+# limits of amounts exclude NaN, which exceeds all numbers in PostgreSQL.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
 CHECKS = {
     "budget": {

@@ -7,7 +7,12 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DbanonError
-from dbanon.ledger.postgresql_releases import ATTACH, CANDIDATE_COLUMNS, CANDIDATES, has_oids
+from dbanon.ledger.postgresql_releases import (
+    ATTACH_RELEASE,
+    REPAIR_CANDIDATE_COLUMNS,
+    REPAIR_CANDIDATES,
+    has_oids,
+)
 from dbanon.ledger.recorded_report import released_columns
 from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
@@ -54,8 +59,8 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     if not has_oids(session):
         return []
     repairs = []
-    for row in session.rows(CANDIDATES):
-        candidate = dict(zip(CANDIDATE_COLUMNS, row, strict=True))
+    for row in session.rows(REPAIR_CANDIDATES):
+        candidate = dict(zip(REPAIR_CANDIDATE_COLUMNS, row, strict=True))
         repairs.append(_repair_entry(session, candidate, accept_owners))
     return repairs
 
@@ -98,7 +103,7 @@ def _repair_entry(
     if refusal_reason is not None:
         return Repair(release_id, str(output), UNCHANGED, refusal_reason)
     session.run(
-        ATTACH,
+        ATTACH_RELEASE,
         (
             *(candidate[name] for name in ("table_oid", "shown_oid", "owner_oid")),
             *(output.schema, output.name, table.name, release_id),

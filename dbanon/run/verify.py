@@ -21,7 +21,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
 from dbanon.ledger.recorded_report import require_classes
-from dbanon.ledger.release_tables import RELEASE_ID, ReleaseRelation, find_release_relation
+from dbanon.ledger.release_tables import RELEASE_ID_PATTERN, ReleaseRelation, find_release_relation
 from dbanon.run.comparison import RELEASE_AGAIN_HINT, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -314,7 +314,7 @@ def _require_name(relation: RelationName | str) -> RelationName:
     """Convert to the name of a relation; raise InvalidParameter for the id of a release."""
     if isinstance(relation, RelationName):
         return relation
-    if RELEASE_ID.fullmatch(relation):
+    if RELEASE_ID_PATTERN.fullmatch(relation):
         raise InvalidParameter(
             "A release named by its id is always counted by its own quasi-identifiers.",
             hint="Leave out `quasi_identifiers`, or name the table instead of the id.",

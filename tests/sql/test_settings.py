@@ -16,7 +16,7 @@ from dbanon.methods import METHODS
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.postgresql.foreign import foreign_code
+from dbanon.stores.postgresql.foreign import foreign_code_query
 from dbanon.stores.postgresql.settings import CLIENT_STATEMENTS, PIN_STATEMENTS
 from dbanon.version import share_path
 from tests.conftest import CAMPAIGN
@@ -218,7 +218,7 @@ def test_no_plain_literal_has_a_backslash() -> None:
     ]
     for text in (
         sql_script.install_script(None),
-        foreign_code("1::oid"),
+        foreign_code_query("1::oid"),
         PIN_STATEMENTS,
         CLIENT_STATEMENTS,
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from dbanon.stores.postgresql.catalog import COLUMNS, PLAIN_COLUMNS
-from dbanon.stores.postgresql.foreign import foreign_code, has_no_attached_code
+from dbanon.stores.postgresql.foreign import foreign_code_query, no_attached_code_query
 from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.postgresql
@@ -46,11 +46,11 @@ def test_what_is_searched(postgresql: PostgresqlDatabase, case: str) -> None:
         "CREATE TABLE t (a integer, b integer)",
         *(PLAIN | OTHERS)[case],
     )
-    rows = postgresql.rows(has_no_attached_code("'t'::regclass"))
+    rows = postgresql.rows(no_attached_code_query("'t'::regclass"))
     assert rows == [(case in PLAIN,)]
     if case in PLAIN:
         # Regardless of the role that created all this.
-        everybodys = foreign_code("'t'::regclass").replace("NOT o.rolsuper AND", "true OR")
+        everybodys = foreign_code_query("'t'::regclass").replace("NOT o.rolsuper AND", "true OR")
         assert postgresql.rows(everybodys) == []
 
 

@@ -162,7 +162,7 @@ def test_plain_values_are_not_staged(postgresql: PostgresqlDatabase) -> None:
             postgresql, statements, quasi_identifiers=names, keep=["word"], if_exists="replace"
         )
         assert any("dbanon_classes" in sql for sql in statements) == staged
-        assert not any("dbanon_places" in sql or "dbanon_labels" in sql for sql in statements)
+        assert not any("dbanon_arrays" in sql or "dbanon_labels" in sql for sql in statements)
 
 
 def test_no_kept_columns(postgresql: PostgresqlDatabase) -> None:

@@ -29,7 +29,7 @@ from dbanon.errors import (
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
-from dbanon.extensions.mariadb.foreign import require_own_code
+from dbanon.extensions.mariadb.foreign import require_no_foreign_code
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
@@ -81,6 +81,7 @@ class MariadbCatalog(Session):
         "double": "DOUBLE",
         "bytes": "LONGBLOB",
         "amount": "DECIMAL(30,18)",
+        # Types of the columns of keys, which need a length.
         "text key": "VARCHAR(190)",
         "bytes key": "VARBINARY(64)",
     }
@@ -132,23 +133,23 @@ class MariadbCatalog(Session):
         )
 
     def find_source(self, name: RelationName) -> Relation:
-        resolved = self.resolve_output(name)
-        rows = self._look_up(resolved)
+        full_name = self.resolve_output(name)
+        rows = self._look_up(full_name)
         if not rows:
             tables = self.rows(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
-                (resolved.schema,),
+                (full_name.schema,),
             )
             raise TableNotFound(
-                f"There is no table {resolved}, or this account may not see it.",
-                hint=nearest_names(resolved.name, [table for (table,) in tables]),
+                f"There is no table {full_name}, or this account may not see it.",
+                hint=nearest_names(full_name.name, [table for (table,) in tables]),
             )
         columns = self.rows(
             "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
             " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
             " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
             " AND BINARY table_name = ? ORDER BY ordinal_position",
-            (resolved.schema, resolved.name, resolved.name),
+            (full_name.schema, full_name.name, full_name.name),
         )
         attributes = tuple(
             mariadb_dialect.build_attribute(
@@ -164,8 +165,8 @@ class MariadbCatalog(Session):
         [(table_type, _, _)] = rows
         kind = "view" if "VIEW" in table_type else "table"
         if kind == "view":
-            require_own_code(self.rows, resolved, self.current_user())
-        return Relation(resolved, Schema(attributes), kind)
+            require_no_foreign_code(self.rows, full_name, self.current_user())
+        return Relation(full_name, Schema(attributes), kind)
 
     def read_column_comments(self, source: RelationName) -> dict[str, str]:
         rows = self.rows(
@@ -218,6 +219,7 @@ class MariadbCatalog(Session):
             return None
         [(table_type, _, comment)] = rows
         if "VIEW" in table_type:
+            # Views have no comments.
             return ExistingRelation("view", mark=None)
         return ExistingRelation("table", mark=comment or None)
 
@@ -278,6 +280,8 @@ class MariadbCatalog(Session):
             "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
         )
         is_server_read_only = str(server_setting) not in ("0", "OFF")
+        # Accounts with this right may write even on a read-only server. It is granted for the whole
+        # server; the empty name stands for no schema.
         is_exempt = bool({"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights(""))
         if is_transaction_read_only or (is_server_read_only and not is_exempt):
             raise ReadOnly(hint=READ_ONLY_HINT)
@@ -302,7 +306,7 @@ class MariadbCatalog(Session):
         return grants
 
     def _granted_rights(self, schema: str) -> frozenset[str]:
-        """Return the rights of this account and its roles on all tables of a schema."""
+        """Return the rights of this account and its roles on the server and on a whole schema."""
         return frozenset(
             privilege
             for (privilege,) in self.rows(
@@ -397,7 +401,7 @@ class MariadbCatalog(Session):
 
     def record_persons_in_database(self, release_id: str) -> bool:
         # The server copies the persons from a staging table: values sent by a client would appear
-        # in its general log.
+        # in its general log. A packed person has 12 bytes.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"

@@ -97,6 +97,7 @@ def build_attribute(
     elif type_name in _INTEGER_BITS:
         kind, bits = Kind.INTEGER, _INTEGER_BITS[type_name]
         if "unsigned" in declared_type:
+            # As a signed number, an unsigned one needs twice the bits; but a tinyint fits into 16.
             bits = min(2 * bits, 128) if bits > 16 or type_name == "smallint" else 16
     elif type_name == "year":
         kind, bits = Kind.INTEGER, 16
@@ -177,6 +178,7 @@ def bounded_number(attribute: Attribute, low: str, high: str) -> str:
 
     The bounds are ignored, since the cast cannot overflow.
     """
+    # Only numbers, dates and timestamps have bounds; for these the position has no effect.
     return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
 

@@ -61,7 +61,7 @@ class _Program:
         return other.name.lower() in words and other.schema.lower() in schemas
 
 
-def require_own_code(run_query: RunQuery, view: RelationName, account: str | None) -> None:
+def require_no_foreign_code(run_query: RunQuery, view: RelationName, account: str | None) -> None:
     """Refuse a view that runs code of another account with the rights of this one.
 
     Parameters
@@ -75,10 +75,10 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
     """
     programs = [_Program(*row) for row in run_query(_PROGRAMS_QUERY)]
     view_key = ("view", view.schema, view.name)
-    pending = [p for p in programs if (p.kind, p.schema, p.name) == view_key]
-    visited = set(pending)
-    while pending:
-        program = pending.pop()
+    unchecked_programs = [p for p in programs if (p.kind, p.schema, p.name) == view_key]
+    visited_programs = set(unchecked_programs)
+    while unchecked_programs:
+        program = unchecked_programs.pop()
         if program.definer != account:
             if program.security == "INVOKER":
                 raise _foreign_code_error(view, program)
@@ -91,9 +91,9 @@ def require_own_code(run_query: RunQuery, view: RelationName, account: str | Non
                 hint=f"Run GRANT SHOW VIEW ON {name} TO {sql_for_hint(quote_account(account))}, or"
                 " release from a table.",
             )
-        used_programs = [p for p in programs if p not in visited and program.mentions(p)]
-        visited.update(used_programs)
-        pending += used_programs
+        used_programs = [p for p in programs if p not in visited_programs and program.mentions(p)]
+        visited_programs.update(used_programs)
+        unchecked_programs += used_programs
 
 
 def _words(text: str) -> frozenset[str]:

@@ -30,7 +30,8 @@ from dbanon.release.words import now
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName
 
-# States of a release in the ledger table of publications.
+# States of a release in the ledger table of publications: its run goes on or was interrupted; it
+# was published; it was not published and never will be.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 # Time limits of successive attempts to swap tables; the last one applies to all further attempts.
 # They are short, since a waiting RENAME blocks all new readers.
@@ -83,7 +84,7 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
         )
 
 
-def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
+def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) -> None:
     """Publish a counted release under the output's name, and write its ledger entry.
 
     Raises
@@ -91,10 +92,10 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     OutputBusy : readers used the output until the timeout.
     SourceChanged, OutputExists : another session has created or replaced a table of this name.
     """
-    output, table = pending.output, session.ledger_name(PUBLICATION_TABLE)
+    output, publications = unpublished_release.output, session.ledger_name(PUBLICATION_TABLE)
     session.run(
-        f"UPDATE {table.quoted} SET entry = ? WHERE release_id = ?",
-        (json.dumps(pending.entry), output.release_id),
+        f"UPDATE {publications.quoted} SET entry = ? WHERE release_id = ?",
+        (json.dumps(unpublished_release.entry), output.release_id),
     )
     session.run("COMMIT")
     session.make_database(output.name)
@@ -102,20 +103,25 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     _require_replaceable(session, output, existing)
     renames = [(output.staging_name, output.name)]
     if existing is not None:
-        renames.insert(0, (output.name, pending.replaced_name))
+        renames.insert(0, (output.name, unpublished_release.replaced_name))
     _swap(session, output, renames)
-    replaced = None if existing is None else session.find_existing(pending.replaced_name)
-    if replaced is not None and replaced.mark != (existing and existing.mark):
+    replaced_table = (
+        None if existing is None else session.find_existing(unpublished_release.replaced_name)
+    )
+    if replaced_table is not None and replaced_table.mark != (existing and existing.mark):
         # Another session replaced the table just before the swap, so undo the swap.
-        reverse_renames = [(output.name, output.staging_name), (pending.replaced_name, output.name)]
+        reverse_renames = [
+            (output.name, output.staging_name),
+            (unpublished_release.replaced_name, output.name),
+        ]
         _swap(session, output, reverse_renames)
         raise SourceChanged(
             f"Another session replaced {output.name} in the meantime; nothing was published.",
             hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))} to see what it"
             " is now, then run it again.",
         )
-    record_published(session, output.release_id, pending.entry)
-    session.run(f"DROP TABLE IF EXISTS {pending.replaced_name.quoted}")
+    record_published(session, output.release_id, unpublished_release.entry)
+    session.run(f"DROP TABLE IF EXISTS {unpublished_release.replaced_name.quoted}")
 
 
 def _require_replaceable(
@@ -224,10 +230,10 @@ def record_published(
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Record that a planned release was not published; remove its table and internal measures."""
+    """Record that a planned release was not published; remove its table and exact figures."""
     _set_state(session, release_id, REFUSED)
-    internal = session.ledger_name(INTERNAL_TABLE).quoted
-    session.run(f"DELETE FROM {internal} WHERE release_id = ?", (release_id,))
+    figures_table = session.ledger_name(INTERNAL_TABLE).quoted
+    session.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))
     session.run("COMMIT")
     session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
 
@@ -250,14 +256,14 @@ def resolve_interrupted_publications(session: MariadbCatalog) -> None:
     table = session.ledger_name(PUBLICATION_TABLE)
     if session.find_existing(table) is None:
         return
-    planned = session.rows(
+    planned_releases = session.rows(
         f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
         (PLANNED,),
     )
-    if planned:
+    if planned_releases:
         # Ledgers of earlier versions lack the secret for lock names.
         session.ensure_ledger()
-    for release_id, schema, name in planned:
+    for release_id, schema, name in planned_releases:
         output = RelationName(schema, name)
         try:
             _lock(session, output)
@@ -312,10 +318,10 @@ def _replaced_name(release_id: str) -> RelationName:
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 
-def is_published(session: MariadbCatalog, pending: UnpublishedRelease) -> bool:
+def is_published(session: MariadbCatalog, unpublished_release: UnpublishedRelease) -> bool:
     """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
         f"SELECT state FROM {session.ledger_name(PUBLICATION_TABLE).quoted} WHERE release_id = ?",
-        (pending.output.release_id,),
+        (unpublished_release.output.release_id,),
     )
     return bool(state == PUBLISHED)

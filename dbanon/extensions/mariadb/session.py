@@ -71,6 +71,7 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
+    # One statement swaps the released table in; the ledger entry follows.
     publication_mode = "swap"
     digest_method = mariadb_dialect.DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
@@ -85,7 +86,7 @@ class MariadbSession(MariadbStaging):
         # Key columns by source, for the copy that ``pin`` makes.
         self._keys: dict[RelationName, tuple[str, ...]] = {}
         # The release to publish when the session ends.
-        self.pending: publication.UnpublishedRelease | None = None
+        self.unpublished_release: publication.UnpublishedRelease | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -165,16 +166,16 @@ class MariadbSession(MariadbStaging):
         )
         self.run(_SET_ISOLATION_LEVEL.format("REPEATABLE READ"))
         self.run(BEGIN_SNAPSHOT)
-        pinned = replace(
+        pinned_source = replace(
             source,
             copy=copy,
             selected_rows=None,
             locator=replace(source.required_locator, expressions=(f"s.{row_column}",)),
         )
-        self._require_values(pinned, attributes)
-        return pinned
+        self._require_valid_values(pinned_source, attributes)
+        return pinned_source
 
-    def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
+    def _require_valid_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
         """Check that dates are valid, and that enum values belong to their enum."""
         invalid_conditions = {}
         for attribute in attributes:
@@ -240,6 +241,8 @@ class MariadbSession(MariadbStaging):
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
+        # By column: SQL condition for invalid values, and two phrases for messages, which describe
+        # the type and these values.
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
@@ -252,20 +255,20 @@ class MariadbSession(MariadbStaging):
                 )
             if attribute.kind is Kind.BOOLEAN:
                 type_description, problem = "tinyint(1), which is BOOLEAN", "not 0 or 1"
-                is_invalid = f"{column} NOT IN (0, 1)"
+                invalid_condition = f"{column} NOT IN (0, 1)"
             elif attribute.sql_type in ("mediumtext", "longtext"):
                 # The server sorts texts by this many bytes only.
                 problem = f"longer than {_SORTED_BYTES} bytes"
                 type_description = attribute.sql_type
-                is_invalid = (
+                invalid_condition = (
                     f"octet_length({mariadb_dialect.as_text(attribute, column)}) > {_SORTED_BYTES}"
                 )
             else:
                 continue
-            checks[attribute.name] = is_invalid, type_description, problem
+            checks[attribute.name] = invalid_condition, type_description, problem
         if checks:
             sums = ", ".join(
-                f"coalesce(sum({is_invalid}), 0)" for is_invalid, _, _ in checks.values()
+                f"coalesce(sum({condition}), 0)" for condition, _, _ in checks.values()
             )
             [counts] = self.rows(
                 f"SELECT {sums} FROM {source.relation_to_read.quoted} AS s{source.where_clause}"
@@ -286,8 +289,8 @@ class MariadbSession(MariadbStaging):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         # Only copies have row numbers. Output tables are read in storage order, with 0 as the key.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
-        selected = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
-        query = f"SELECT {selected} FROM {source.from_clause}{source.where_clause}"
+        select_list = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
+        query = f"SELECT {select_list} FROM {source.from_clause}{source.where_clause}"
         for rows in self._fetch_chunks(query, chunk_rows):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
@@ -312,7 +315,7 @@ class MariadbSession(MariadbStaging):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         self.ensure_ledger()
-        self.pending = publication.plan(self, output)
+        self.unpublished_release = publication.plan(self, output)
         body = ", ".join(
             f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
         )
@@ -324,7 +327,7 @@ class MariadbSession(MariadbStaging):
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Check that the release can be published; the store does that when the session ends."""
-        assert self.pending is not None
+        assert self.unpublished_release is not None
         if output.replaced_kind is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
         self.require_trusted_ledger()
@@ -332,14 +335,19 @@ class MariadbSession(MariadbStaging):
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        """Keep the ledger entry in the pending release, to be written after publication."""
-        assert self.pending is not None
-        internal = row.get("internal")
+        """Keep the ledger entry in the unpublished release, to be written after publication."""
+        assert self.unpublished_release is not None
+        exact_figures = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
-        if internal is not None:
+        if exact_figures is not None:
             # If the release is not published, ``publication.refuse`` deletes these figures.
-            self.insert_encrypted(self.ledger_name(INTERNAL_TABLE), row["release_id"], internal)
-        self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
+            figures_table = self.ledger_name(INTERNAL_TABLE)
+            self.insert_encrypted(figures_table, row["release_id"], exact_figures)
+        self.unpublished_release.entry = {
+            "row": dict(row),
+            "columns": [*map(dict, columns)],
+            "run": dict(run),
+        }
         return str(row["created_at"])
 
     def declared_type(self, sql_type: str) -> str:

@@ -1,4 +1,8 @@
-"""Read the copied source on MariaDB, stage labels and classes, and join them.
+"""Read the source on MariaDB, stage labels and classes, and join them.
+
+The session copies the source to a temporary table first, so that all statements read the same rows
+(``MariadbSession.pin``). A column of the copy identifies its rows: by the source's key if that is
+an integer, or else by numbers.
 
 Rows are sent to the server in packets: the bytes of many rows as one value. The server unpacks a
 packet by a join with a table of row indexes. Public methods without a docstring override documented
@@ -31,7 +35,8 @@ from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 
-# Names of columns in staging tables: row numbers and class numbers.
+# Names of columns. The first one has the number or integer key of each row in the copy of a source.
+# The join that writes a release has columns of both names, for the position and the class number.
 ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
 # Options of CREATE TABLE for staging tables.
 STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
@@ -40,7 +45,7 @@ _BATCH_ROWS = 20_000
 # An INSERT is sent once it has this many characters, which take at most four bytes each.
 _STATEMENT_CHARACTERS = 500_000
 # Staging table of the numbers from 0, the indexes of the rows of a packet.
-_ROW_INDEXES = "dbanon_places"
+_ROW_INDEXES = "dbanon_row_indexes"
 # Staging table of the key that encrypts labels. The server generates the key and the client reads
 # it, so no log contains it.
 _LABEL_KEY = "dbanon_secret"
@@ -49,8 +54,8 @@ _CREATE_LABEL_KEY = (
     f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {STAGING_OPTIONS} AS"
     " SELECT random_bytes(16) AS secret"
 )
-# SQL of the row key, the class and the position in a row of a decrypted packet. A row takes 16
-# bytes.
+# SQL that reads three numbers from the 16 bytes of a row in a decrypted packet: the row key, the
+# class, and the position of the released row within the class.
 _UNPACKED_LABELS = ", ".join(
     f"CONV(hex(substr(packet, 16 * row_index + {start}, {n_bytes})), 16, -10)"
     for start, n_bytes in ((1, 8), (9, 4), (13, 4))
@@ -88,6 +93,7 @@ class MariadbStaging(MariadbCatalog):
         # The first and last key of a chunk stay on the server, in variables: keys may identify
         # persons, so statements, which appear in logs, must not contain them.
         self._n_reads += 1
+        # Names of the variables with the last key of this chunk and of the previous one.
         last, previous = (f"@dbanon_{word}_{self._n_reads}" for word in ("last", "previous"))
         condition = "TRUE"
         # Fetch the rows of a chunk as a single packed value; row by row would take ten times as
@@ -185,6 +191,8 @@ class MariadbStaging(MariadbCatalog):
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
         self.report_sql(f"{insert}…")
         packed = mariadb_dialect.pack_arrays(arrays)
+        # A packed byte takes two characters of one byte each. So a statement has at most as many
+        # bytes as one of ``_STATEMENT_CHARACTERS`` with four bytes each.
         n_packet_rows = max(
             min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1
         )
@@ -288,7 +296,7 @@ class MariadbStaging(MariadbCatalog):
         # Sort rows by class and position, as in the release: the order of INSERT statements in the
         # general log must not reveal which source row became which released row.
         by_class_and_position = itemgetter(0, 1)
-        # An empty batch is the end.
+        # ``iter`` calls the function until it returns an empty batch.
         sorted_batches = iter(
             lambda: sorted(islice(rows, _BATCH_ROWS), key=by_class_and_position), []
         )

@@ -142,31 +142,34 @@ class MariadbStore:
             session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
-                if session.pending is None:
+                if session.unpublished_release is None:
                     if write:
                         hold_interrupts()
                     session.run("COMMIT")
             except BaseException:
-                if session.pending is not None:
-                    self._resolve_failed_publication(connection, session.pending)
+                if session.unpublished_release is not None:
+                    self._resolve_failed_publication(connection, session.unpublished_release)
                 raise
-            if session.pending is not None:
-                self._publish(session, session.pending)
+            if session.unpublished_release is not None:
+                self._publish(session, session.unpublished_release)
                 hold_interrupts()
 
-    def _publish(self, session: MariadbSession, pending: publication.UnpublishedRelease) -> None:
-        """Publish the pending release; if that is interrupted, find out whether it succeeded."""
+    def _publish(
+        self, session: MariadbSession, unpublished_release: publication.UnpublishedRelease
+    ) -> None:
+        """Publish a release; if that is interrupted, find out whether it succeeded."""
+        output = unpublished_release.output
         try:
-            publication.publish(session, pending)
+            publication.publish(session, unpublished_release)
         except BaseException as error:
-            is_published = self._resolve_failed_publication(session.connection, pending)
+            is_published = self._resolve_failed_publication(session.connection, unpublished_release)
             if is_published is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being published. The next run"
                     " that writes here will determine whether it was published, and record that.",
                     detail=getattr(error, "detail", None),
-                    hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(pending.output.name))}:"
-                    f" if its comment is dbanon release {pending.output.release_id}, it was"
+                    hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))}:"
+                    f" if its comment is dbanon release {output.release_id}, it was"
                     " published.",
                 ) from None
             if not is_published:
@@ -179,7 +182,7 @@ class MariadbStore:
             )
 
     def _resolve_failed_publication(
-        self, connection: Any, pending: publication.UnpublishedRelease
+        self, connection: Any, unpublished_release: publication.UnpublishedRelease
     ) -> bool | None:
         """Close a failed connection, find out whether its release was published, and record that.
 
@@ -195,11 +198,11 @@ class MariadbStore:
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(thread_id)}")
                 # The server holds the lock until the old connection has ended.
-                lock_name = publication.output_lock_name(session, pending.output.name)
+                lock_name = publication.output_lock_name(session, unpublished_release.output.name)
                 session.rows("SELECT get_lock(?, 5)", (lock_name,))
                 session.rows("SELECT release_lock(?)", (lock_name,))
                 publication.resolve_interrupted_publications(session)
-                return publication.is_published(session, pending)
+                return publication.is_published(session, unpublished_release)
         except DbanonError:
             return None
 

@@ -97,7 +97,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
         relation = source.describe(job)
         require_roles(job, relation)
         relation = source.with_row_locator(relation, job, job.columns_to_read)
-        key = job.key or pieces.primary_key_columns(relation)
+        key = job.key or pieces.row_key_columns(relation)
         findings = SourceFindings.of(source, relation, job)
         column_names = {*job.columns_to_read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.

@@ -34,7 +34,7 @@ from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 # Staging table with a single row, in which each column is one of the arrays.
-RELEASE_ARRAYS = "dbanon_places"
+RELEASE_ARRAYS = "dbanon_arrays"
 
 # Maximum elements of an array; the server needs about 24 bytes per element while reading it.
 MAX_ELEMENTS = 2**23
@@ -155,7 +155,8 @@ def assign_slots(
 
     Parameters
     ----------
-    keys : int64 (n, m), the keys of the records.
+    source : the relation of the records; its locator has the SQL of the key that identifies a row.
+    keys : int64 (n, m), the keys of the records. A row address is block * 65536 + row.
     """
     locator = source.required_locator
     # With a key map, the keys are ordinals in a staging table, which array statements do not join.
@@ -168,7 +169,8 @@ def assign_slots(
     )
     if locator.types == ("tid",):
         block, row = record_keys >> 16, record_keys & 0xFFFF
-        # The last element of each block is for rows that were not read.
+        # The last element of each block is for rows that were not read. The server counts the rows
+        # of a block from 1.
         n_blocks, block_elements = int(block.max()) + 1, int(row.max()) + 1
         if n_blocks * block_elements > max_elements:
             return None
@@ -298,7 +300,7 @@ def insert_statement(
         f"{column.element(array_sql(i, column), class_number)} AS {column.name}"
         for i, column in enumerate(arrays.values, 1)
     )
-    # Without value columns, select the class itself.
+    # Without value columns, as in a chain, select the class itself, which counts from 0.
     class_values = class_values or f"{class_number} - 1 AS class"
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
@@ -328,7 +330,10 @@ def create_statements(arrays: ReleaseArrays, suffix: str) -> list[str]:
 
 
 def array_query(column: ArrayColumn) -> str:
-    """SQL of an array in the staging table; appending an empty array keeps it in memory."""
+    """SQL of an array in the staging table.
+
+    Appending an empty array makes the server read the stored array once, not once per element.
+    """
     return f"(SELECT {quote(column.name)} || {column.empty_array} FROM {quote(RELEASE_ARRAYS)})"
 
 
@@ -370,6 +375,7 @@ class PostgresqlArraySession(Session):
         columns: Sequence[ReleasedColumn],
     ) -> None:
         self._arrays = None
+        # If the labels of this partition are in a staging table already, use that table.
         if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, columns)
         if self._arrays is None:

@@ -4,6 +4,9 @@ At READ COMMITTED, the default of psql and pg_cron, each statement of a function
 So the first statement copies the needed columns, in record order, into a temporary table, which no
 other session can change. Later statements read the copy and identify its rows by ctid.
 
+The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
+column, or by their number in a *key map*, a staging table that numbers all other keys.
+
 This module never commits. Settings come from the SET clauses of the calling SQL function, and end
 with the call.
 """
@@ -40,11 +43,12 @@ from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provi
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
-# Number of rows to convert between two checks whether the query was cancelled.
+# Results with at most this many rows are converted without a check whether the query was cancelled.
 _ROWS_PER_CANCEL_CHECK = 100
 
 # Maximum number of rows or classes that are passed to one statement in an array.
 _ELEMENTS_PER_ARRAY = 65_536
+# The temporary table with the source's rows, which all statements but the first read.
 SOURCE_COPY = RelationName("pg_temp", "dbanon_source")
 # Settings to copy rows in the order of a query: no parallel workers.
 _QUERY_ORDER_SETTINGS = ("max_parallel_workers_per_gather = 0",)
@@ -93,6 +97,7 @@ class PlpySession(PostgresqlSession):
         query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
         records = self._execute(query, values, cache_plan)
         if len(records) > _ROWS_PER_CANCEL_CHECK:
+            # Yields the same records, and checks for a cancel every few rows.
             records = with_pulses(records, self._check_for_cancel)
         return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
 
@@ -173,16 +178,21 @@ class PlpySession(PostgresqlSession):
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
+        # Copy the source, and return it with the copy as the relation to read.
         self.require_no_staging()
         self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
+        # The columns of the key, unless it is a row address, or an integer column that the database
+        # keeps unique.
         key_columns = (
             source.required_locator.key_map_columns or source.required_locator.columns_to_check
         )
         source = replace(source, copy=SOURCE_COPY)
         if key_columns:
             self._require_unique_keys(source, key_columns)
+        # ``stage_labels`` numbers the rows of the copy that were read as records: those that are
+        # not withheld for a NULL.
         self._and_condition = source.and_not_null_condition
         return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
@@ -263,6 +273,7 @@ class PlpySession(PostgresqlSession):
         self.unstage_labels()
         self._staged_partition = partition
         n = microdata.n_records
+        # The label -1 of withheld records selects the last element, -1.
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         positions = random_order(n).astype(np.int32)
         table = quote(statements.LABELS)

@@ -1,4 +1,8 @@
-"""Read relations, columns and rights from PostgreSQL's catalog."""
+"""Read relations, columns and rights from PostgreSQL's catalog.
+
+A *foreign* type or domain belongs to a role that is neither the caller nor a superuser, so its code
+is not trusted. A foreign table, in contrast, is PostgreSQL's term for a table on another server.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relh
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
-# Two kinds of types prevent that a column's values are sent as bytes and read back. The type may be
-# the column's own, or one that it is made of:
+# Passthrough sends a column's values to the client as bytes, and back. Two kinds of types prevent
+# it, as the type of the column or as one that this type is made of:
 # - types without binary functions;
 # - domains inside another type, because their checks could be another role's code.
 # Parameters: oid and column names. Returns the first column with such a type, the type, and whether
@@ -63,16 +67,16 @@ WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 # followed to their base type, and types to the types that they are made of: the owners of all of
 # these decide how a column can be read and released.
 COLUMNS = f"""
-WITH RECURSIVE chain(attnum, oid, typmod, depth) AS (
+WITH RECURSIVE unwrapped_types(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
     WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
     UNION ALL
     SELECT c.attnum, t.typbasetype, CASE WHEN c.typmod < 0 THEN t.typtypmod ELSE c.typmod END,
            c.depth + 1
-    FROM chain AS c JOIN pg_type AS t ON t.oid = c.oid WHERE t.typtype = 'd'
+    FROM unwrapped_types AS c JOIN pg_type AS t ON t.oid = c.oid WHERE t.typtype = 'd'
 ),
 parts(attnum, oid) AS (
-    SELECT c.attnum, c.oid FROM chain AS c JOIN pg_type AS t ON t.oid = c.oid
+    SELECT c.attnum, c.oid FROM unwrapped_types AS c JOIN pg_type AS t ON t.oid = c.oid
     WHERE t.typtype <> 'd'
     UNION
     SELECT s.attnum, n.oid FROM parts AS s
@@ -104,12 +108,13 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(b.oid, base.
 FROM pg_attribute AS a
 JOIN pg_class AS c ON c.oid = a.attrelid
 JOIN pg_type AS t ON t.oid = a.atttypid
-JOIN chain AS base ON base.attnum = a.attnum
+JOIN unwrapped_types AS base ON base.attnum = a.attnum
 JOIN pg_type AS b ON b.oid = base.oid AND b.typtype <> 'd'
--- A domain is foreign if a domain in the chain, or a function in one of its checks, is.
+-- A domain is foreign if it, a domain that it is based on, or a function in a check of any of them
+-- is.
 CROSS JOIN LATERAL (
     SELECT EXISTS (
-        SELECT FROM chain AS h
+        SELECT FROM unwrapped_types AS h
         JOIN pg_type AS y ON y.oid = h.oid AND y.typtype = 'd'
         LEFT JOIN pg_constraint AS k ON k.contypid = y.oid
         LEFT JOIN pg_depend AS g ON g.classid = 'pg_constraint'::regclass AND g.objid = k.oid
@@ -157,7 +162,7 @@ ORDER BY k.position"""
 
 # Parameter: oid. Returns whether a foreign table is among the descendants of a relation: foreign
 # tables often give all rows the same ctid.
-FOREIGN_CHILDREN = """
+HAS_FOREIGN_TABLES = """
 WITH RECURSIVE below(oid) AS (
     SELECT ?::oid
     UNION SELECT i.inhrelid FROM below AS b JOIN pg_inherits AS i ON i.inhparent = b.oid
@@ -165,14 +170,14 @@ WITH RECURSIVE below(oid) AS (
 SELECT EXISTS (SELECT FROM below AS b JOIN pg_class AS c USING (oid) WHERE c.relkind = 'f')"""
 
 # Parameters: column names, and twice the oid. Returns the columns that this role may not read.
-UNREADABLE = """
+UNREADABLE_COLUMNS = """
 SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')
   AND NOT has_column_privilege(?::oid, name, 'SELECT')"""
 
 # Parameters: schemas and the name of a table. Returns oid and schema of the first such table. The
 # catalog is readable even without rights on the schema.
-FIRST_OF_SCHEMAS = """
+FIRST_RELATION_IN_SCHEMAS = """
 SELECT c.oid, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest(?::text[]) WITH ORDINALITY AS s(name, place) ON s.name = n.nspname
 WHERE c.relname = ? ORDER BY s.place LIMIT 1"""
@@ -216,8 +221,10 @@ SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
 
-# Relation kinds whose rows are identified by their ctid.
+# Values of ``pg_class.relkind`` for relations whose rows are identified by their ctid: tables and
+# materialized views.
 KINDS_WITH_CTID = ("r", "m")
+# Descriptions of the relations that can be read, by ``pg_class.relkind``.
 RELATION_KINDS = {
     "r": "table",
     "p": "partitioned table",
@@ -269,7 +276,8 @@ def _build_attribute(
     Parameters
     ----------
     builtin_type : name of the base type if it is built in.
-    type_category, typmod : ``typtype`` and ``typmod`` of the base type.
+    type_category : ``pg_type.typtype`` of the base type, such as ``e`` for an enum.
+    typmod : modifier of the base type, such as the digits of a numeric; -1 for none.
     has_foreign_domain : whether a domain of the type, or its check, belongs to another role.
     foreign_type : another role's type that the column's type is made of, with its owner.
     """
@@ -306,7 +314,8 @@ def _classify_type(
     if builtin_type == "numeric":
         if typmod < 0:
             return Kind.DECIMAL, {"scale": UNKNOWN_SCALE}
-        # The scale is an 11-bit signed integer; negative scales are treated as 0.
+        # The modifier is 4 plus the precision in the high 16 bits and the scale in the low ones,
+        # an 11-bit signed integer. Negative scales are treated as 0.
         scale = (typmod - 4) & 0x7FF
         scale = max((scale ^ 1024) - 1024, 0)
         return Kind.DECIMAL, {"precision": ((typmod - 4) >> 16) & 0xFFFF, "scale": scale}

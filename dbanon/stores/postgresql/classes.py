@@ -1,4 +1,8 @@
-"""The store and read-only sources for SQL functions, which run in a server process."""
+"""The store and read-only sources for SQL functions, which run in a server process.
+
+The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
+column, or by their number in a *key map*, which other stores stage for all other keys.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ from dbanon.stores.sql_source import SqlSource
 class StableSource(SqlSource):
     """A source that is read by a STABLE SQL function, whose queries share the caller's snapshot.
 
-    Such functions cannot create tables. Records are numbered in key order, from 1; these numbers
-    are their keys.
+    Such functions cannot create tables. So records are numbered in the order of the source's key,
+    from 1, and these numbers replace the key in ``Microdata.keys``.
     """
 
     session: PlpySession
@@ -60,7 +64,8 @@ class StableSource(SqlSource):
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
         """Yield the key, as JSON text, and the class of each row; withheld rows have no class."""
-        # Keys count from 1 in the order of ``_read_keys``.
+        # ``microdata.keys`` count the rows from 1 in the order of ``_read_keys``. For each row read
+        # this is the index of its record, or -1 if it was withheld, whose label is -1, too.
         records = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.take(records).labels.tolist()
         for row_key, label in zip(self._read_keys(relation), labels, strict=True):
@@ -132,7 +137,7 @@ class StableSource(SqlSource):
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:
-        """Return the column whose values are the row keys."""
+        """Return the integer column whose values are the row keys, as the only element."""
         expression = source.required_locator.expressions[0]
         return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == expression]
 

@@ -1,6 +1,7 @@
 """PostgreSQL through a client: SQLAlchemy for connections, psycopg for bulk data.
 
 A session is one REPEATABLE READ transaction, so reading, joining and recounting see one snapshot.
+The *locator* of a source has the SQL and types of the key that identifies its rows.
 """
 
 from __future__ import annotations
@@ -116,11 +117,12 @@ class PsycopgSession(PassthroughSession):
     ) -> Iterator[Chunk]:
         locator = source.required_locator
         from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
-        query = packed_rows.passthrough_copy(
+        query = packed_rows.build_copy_query(
             locator.expressions, locator.types, attributes, [], from_clause
         )
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, _, _ = packed_rows.unpack_passthrough(
+            # Retained columns are not read here, so there are no bytes to pass through.
+            chunk, _, _ = packed_rows.unpack_copy_rows(
                 buffer, locator.types, attributes, n_passthrough=0
             )
             yield chunk
@@ -139,7 +141,7 @@ class PsycopgSession(PassthroughSession):
         keys = ", ".join(self.locator_keys_as_integers(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         n_keys = len(locator.types)
-        self._recheck_foreign_code()
+        self._recheck_code_of_other_roles()
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
@@ -155,10 +157,10 @@ class PsycopgSession(PassthroughSession):
         key_types = (*source.required_locator.types, "bigint")
         from_clause = f"{source.from_clause} {joins}{source.where_clause} ORDER BY {sort_key}"
         keys = (*source.required_locator.expressions, integer)
-        query = packed_rows.passthrough_copy(keys, key_types, [], [], from_clause)
+        query = packed_rows.build_copy_query(keys, key_types, [], [], from_clause)
         chunks = [np.empty((0, len(key_types)), np.int64)]
         for buffer in self.copy_chunks(query, _ROWS_PER_READ):
-            chunk, _, _ = packed_rows.unpack_passthrough(buffer, key_types, [], n_passthrough=0)
+            chunk, _, _ = packed_rows.unpack_copy_rows(buffer, key_types, [], n_passthrough=0)
             chunks.append(chunk.keys)
         return np.concatenate(chunks)
 
@@ -166,9 +168,9 @@ class PsycopgSession(PassthroughSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         super().create_released(output, columns, release_id)
-        self._recheck_foreign_code()
+        self._recheck_code_of_other_roles()
 
-    def _recheck_foreign_code(self) -> None:
+    def _recheck_code_of_other_roles(self) -> None:
         """Check that no other role has added code to a source since it was first checked.
 
         Call this before reading sources again: this transaction's snapshot does not show such code,
@@ -178,12 +180,12 @@ class PsycopgSession(PassthroughSession):
             relation.oid
             for relation in self._relations.values()
             if not self.has_no_attached_code(relation.oid)
-            or self.rows(foreign.belongs_to_other_role(f"{int(relation.oid)}::oid")) == [(True,)]
+            or self.rows(foreign.other_owner_query(f"{int(relation.oid)}::oid")) == [(True,)]
         ]
         if self._open_second_session is not None and oids:
             with self._open_second_session() as second_session:
                 for oid in oids:
-                    second_session.require_own_code(oid)
+                    second_session.require_no_foreign_code(oid)
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
@@ -358,6 +360,8 @@ class PsycopgSession(PassthroughSession):
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
+        # If the labels of this partition are in a staging table already, the caller uses that
+        # table instead of arrays, as it does if the keys fit no arrays.
         if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, [])
         if self._arrays is None:
@@ -411,7 +415,7 @@ class PsycopgSession(PassthroughSession):
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
             # Lock all tables in short attempts: a waiting migration would block all later readers.
-            lock_schema(self, "dbanon", self.lock_seconds)
+            lock_schema(self, LEDGER_SCHEMA, self.lock_seconds)
             with translate_errors():
                 create_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:

@@ -43,7 +43,7 @@ _COPY_DTYPES = {
     "date": (np.int64, ">i4"),
 }
 _ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# Errors for values that violate a constraint of a domain, which may be newer than the value.
+# Errors for values that violate NOT NULL or a check of a domain. Both may be newer than the value.
 _CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
@@ -179,13 +179,13 @@ class PassthroughSession(PostgresqlSession):
         locator = source.required_locator
         from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
         values = [postgresql_dialect.retained_column(a) for a in passthrough]
-        query = packed_rows.passthrough_copy(
+        query = packed_rows.build_copy_query(
             locator.expressions, locator.types, attributes, values, from_clause
         )
         retained_rows = self._passthrough = Passthrough(len(passthrough))
         self._use_stored_encoding(enabled=True)
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, retained_values, ends = packed_rows.unpack_passthrough(
+            chunk, retained_values, ends = packed_rows.unpack_copy_rows(
                 buffer, locator.types, attributes, len(passthrough)
             )
             retained_rows.add(chunk.keys, retained_values, ends)
@@ -217,6 +217,7 @@ class PassthroughSession(PostgresqlSession):
         assert retained_rows is not None
         assert retained_rows.n_columns == len(passthrough)
         row_of_record = retained_rows.find_rows(microdata.keys)
+        # Free the memory: keys are not needed any more.
         retained_rows.keys.clear()
         encoded_classes = self._encode_classes(partition, class_columns, columns)
         if encoded_classes is None:
@@ -263,6 +264,7 @@ class PassthroughSession(PostgresqlSession):
         Parameters
         ----------
         released : name, SQL type and SQL of the value of each released column.
+        columns : the released values of each class.
         """
         columns_by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
@@ -271,6 +273,7 @@ class PassthroughSession(PostgresqlSession):
         for index, (name, sql_type, _) in enumerate(released):
             column = columns_by_name[name]
             if column.upper is not None or column.missing is not None:
+                # Let the server encode ranges and NULLs.
                 return None
             encoded = _encode_column(column.values[classes], column.attribute.kind, sql_type)
             if encoded is None:

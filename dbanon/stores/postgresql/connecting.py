@@ -124,7 +124,9 @@ def query_backend(driver_connection: Any) -> Backend:
 
 
 def watch(driver_connection: Any) -> None:
-    """Register a connection to be closed when its run must end, and limit how long cancels take.
+    """Register a connection to be closed when its run must end, and limit the time of cancels.
+
+    A cancel is a request of the driver, over another connection, to stop a statement.
 
     Parameters
     ----------
@@ -303,7 +305,10 @@ def redacted_url(url: URL) -> str:
 
 
 def _describe_connection(error: Exception, url: URL) -> dict[str, str]:
-    """Describe host, address, role and database, as given in the URL or else used to connect."""
+    """Describe host, address, role and database for messages.
+
+    What the URL does not name is taken from the failed connection.
+    """
     connection = getattr(error, "pgconn", None)
 
     def url_or_connection(from_url: object, connection_attribute: str) -> str:

@@ -92,14 +92,14 @@ def _raise_server_error(connection: PGconn) -> None:
 def _create_drain(connection: PGconn) -> kernels.CopyDrain | _PythonDrain:
     """Return the compiled reader of a connection's rows, or the Python one if libpq is missing."""
     pointer: int | None = getattr(connection, "pgconn_ptr", None)
-    addresses = _addresses(type(connection).__module__)
+    addresses = _libpq_addresses(type(connection).__module__)
     if addresses is None or not pointer:
         return _PythonDrain(connection)
     return kernels.CopyDrain(pointer, *addresses, len(packed_rows.COPY_HEADER))
 
 
 @cache
-def _addresses(module: str) -> tuple[int, int, int] | None:
+def _libpq_addresses(module: str) -> tuple[int, int, int] | None:
     """Return the addresses of functions in the libpq that a psycopg module is linked with.
 
     None if they cannot be resolved.
@@ -129,6 +129,7 @@ class _PythonDrain:
     def drain(self, max_rows: int) -> int:
         """Buffer rows until there are ``max_rows``, and return the status code."""
         while self.rows < max_rows:
+            # 1: do not wait for data.
             n_bytes, row = self._next_row(1)
             if n_bytes <= 0:
                 # Negative: the COPY failed, or ended without its trailer.

@@ -1,4 +1,8 @@
-"""SQL and types of columns on PostgreSQL, also for columns from and for other databases."""
+"""SQL and types of columns on PostgreSQL, also for columns that come from or go to other databases.
+
+Several functions return SQL of a value that is computed for each class. Such values are staged in
+columns that are named by their position.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     The staging table of classes has the alias c.
     """
     if column.upper is not None:
+        # The column is released as ranges; these are their upper bounds.
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.INTEGER:
@@ -56,6 +61,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
         value = name
     value = f"({value})::{attribute.sql_type}"
     if column.missing is None:
+        # No class is released with NULL.
         return value
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
 
@@ -101,6 +107,8 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
     bounds : arrays of the lower and the upper bounds of the ranges, (n_classes,) each.
     """
     if attribute.kind is Kind.INTEGER:
+        # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
+        # largest integer.
         needs_bigint = attribute.bits > 32 or any(
             len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
             for values in bounds

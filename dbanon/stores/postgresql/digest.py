@@ -40,13 +40,14 @@ from dbanon.sessions.pseudonym_session import (
     staged_block,
 )
 
+# Name of this way to hash rows, which is recorded with each digest.
 DIGEST_METHOD = "pg1"
 _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
 # the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and
-# 3 for 0. At most 210 columns form a chain of nested calls, since the server's parser limits
-# nesting.
+# 3 for 0. Up to 210 columns, a *part*, are hashed by nested calls, since the server's parser limits
+# nesting; the subquery ``chains`` has the nested calls of each part.
 _ROW_HASH = """
 WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
@@ -121,7 +122,7 @@ WITH RECURSIVE target AS (
 """
 # Parameters: salt, schema and name of a relation. Returns the statement that computes the number of
 # rows and the sum of their hashes.
-STATEMENT = (
+DIGEST_STATEMENT_QUERY = (
     _ROW_HASH
     + """SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
@@ -150,7 +151,7 @@ ORDER BY a.attnum"""
 
 # The casts make names parameters instead of literals, so that one cached plan serves all relations.
 _STATEMENT_FOR_NAMES, COLUMNS_FOR_NAMES = (
-    query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS)
+    query.replace("= ?", "= ?::name") for query in (DIGEST_STATEMENT_QUERY, COLUMNS)
 )
 
 # Hashes the database encoding and a value for each hash function. The result changes if the
@@ -276,20 +277,25 @@ class PostgresqlKeyedSession(PseudonymSession):
     def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        # Join only once, since that takes most of the time; both other results select from it.
+        # Join the persons of the source with the members of the chain only once, since that takes
+        # most of the time; both other results select from it.
         column_list = "".join(f", t.{name}" for name in columns)
-        from_tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
+        tagged_persons = quote(TAGGED_PERSONS)
         return [
             (
                 "TABLE",
                 TAGGED_PERSONS,
-                "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
-                f" m.cell, m.left_at{column_list}"
-                f" FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
+                "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.is_present IS NOT NULL"
+                f" AS is_present, m.cell, m.left_at{column_list}"
+                f" FROM (SELECT *, true AS is_present FROM ({persons}) AS s) AS t"
                 f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
             ),
-            ("VIEW", PRESENT_PERSONS, f"SELECT * {from_tagged}"),
-            ("TABLE", ABSENT_MEMBERS, f"SELECT tag {from_tagged} IS FALSE AND left_at IS NULL"),
+            ("VIEW", PRESENT_PERSONS, f"SELECT * FROM {tagged_persons} WHERE is_present"),
+            (
+                "TABLE",
+                ABSENT_MEMBERS,
+                f"SELECT tag FROM {tagged_persons} WHERE NOT is_present AND left_at IS NULL",
+            ),
         ]
 
     def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:

@@ -7,6 +7,9 @@ code that a role other than the caller or a superuser could have written.
 
 Types of other roles are not refused here: ``dialect.as_text`` and the released types in ``catalog``
 avoid running their code.
+
+An object of a relation that the planner evaluates, such as an expression index, is code *attached*
+to the relation.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from dbanon.errors import ForeignCode
 # SQL condition on ``pg_roles AS o``: this owner is neither the caller nor a superuser.
 OWNER_IS_UNTRUSTED = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
-# SQL condition: a function can do more than compute a value, so it is dangerous in another role's
-# expression. Some built-in functions run SQL or an input function named in their arguments,
-# evaluate a partition key or a function's text, read files or the server's state, or store state.
-# Functions of extensions may do so if they are not IMMUTABLE.
+# SQL condition on ``pg_proc AS p``: a function can do more than compute a value, so it is dangerous
+# in another role's expression. Some built-in functions run SQL or an input function named in their
+# arguments, evaluate a partition key or a function's text, read files or the server's state, or
+# store state. Functions of extensions may do so if they are not IMMUTABLE.
 _REACHES_OUT = (
     "(p.provolatile = 'v' AND p.proname <> ALL (ARRAY['random', 'clock_timestamp', 'timeofday',"
     " 'gen_random_uuid']) OR p.provolatile = 's' AND p.pronamespace <> 'pg_catalog'::regnamespace"
@@ -284,7 +287,7 @@ SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
 FROM pg_class AS c WHERE c.oid = {relation}"""
 
 
-def belongs_to_other_role(relation: str) -> str:
+def other_owner_query(relation: str) -> str:
     """Return a query that is true if another role owns a relation, and so could add code to it.
 
     Parameters
@@ -297,8 +300,10 @@ def belongs_to_other_role(relation: str) -> str:
     )
 
 
-def has_no_attached_code(relation: str) -> str:
-    """Return a query that is true if the query from ``foreign_code`` certainly returns no rows.
+def no_attached_code_query(relation: str) -> str:
+    """Return a query that is true if a relation certainly has no attached code.
+
+    Then the query from ``foreign_code_query`` returns no rows.
 
     Parameters
     ----------
@@ -307,7 +312,7 @@ def has_no_attached_code(relation: str) -> str:
     return _NO_ATTACHED_CODE.format(relation=relation)
 
 
-def foreign_code(relation: str) -> str:
+def foreign_code_query(relation: str) -> str:
     """Return a query for the code of other roles that reading a relation would run.
 
     Its rows have three columns: the relation, the code, and the role that could change the code.
@@ -336,11 +341,11 @@ def foreign_code_error(name: object, code: str, owner: str) -> ForeignCode:
     """
     return ForeignCode(
         f"Reading {name} would run {code} of role {owner} with this role's rights.",
-        hint=HINT,
+        hint=FOREIGN_CODE_HINT,
     )
 
 
-HINT = (
+FOREIGN_CODE_HINT = (
     "Let the owner release it. Or release a copy: a table of your own, filled by the owner or"
     " by a role with no more rights than needed."
 )
@@ -362,6 +367,6 @@ def foreign_type_error(name: object, column: str, foreign_type: str) -> ForeignC
 
 
 def require_no_foreign_code(rows: list[tuple[Any, ...]]) -> None:
-    """Check that ``foreign_code`` returned no rows; raises ForeignCode for the first one."""
+    """Check that ``foreign_code_query`` returned no rows; raises ForeignCode for the first one."""
     if rows:
         raise foreign_code_error(*rows[0])

@@ -18,6 +18,7 @@ from dbanon.sessions.names import literal, to_sql_text
 # A quoted identifier, which may contain question marks, or a parameter with an optional cast.
 _QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
 
+# The texts for the running statement.
 _values: Sequence[str | None] = ()
 
 
@@ -33,7 +34,10 @@ def provide_texts(values: Sequence[str | None]) -> Iterator[None]:
 
 
 def given(index: int) -> str | None:
-    """Return the text with this index for the running statement, or None."""
+    """Return the text with this index for the running statement, or None.
+
+    The SQL function ``dbanon._given`` calls this.
+    """
     return _values[index] if 0 <= index < len(_values) else None
 
 

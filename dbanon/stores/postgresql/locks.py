@@ -206,9 +206,10 @@ _SET_APPLICATION_NAME = (
     " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
 )
 
-# Whether this role may take the lock of a job by calling a function, and whether it may take it by
-# writing the table of runs. Only roles that may run jobs (runners) can do so. The catalog is
-# readable without rights on the schema.
+# A job has two locks. The runner lock is a row in the table of runs; only roles that may run jobs,
+# called runners, can take it. The advisory lock can be taken by any role, even without a ledger.
+# These queries return whether this role may take the runner lock by calling a function, and whether
+# it may by writing the table. The catalog is readable without rights on the schema.
 _MAY_CALL_HOLD_JOB = """
     SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -220,7 +221,7 @@ _MAY_WRITE_RUNS = """
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
 
-# Key of a row of dbanon.run that stands for a job's lock; the same as in
+# Key of the row of dbanon.run that is a job's runner lock; the same as in
 # sql/functions/_hold_job.sql.
 _LOCK_ROW_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
 _LOCK_ROW_STATEMENTS = (
@@ -230,8 +231,9 @@ _LOCK_ROW_STATEMENTS = (
 )
 _ADVISORY_KEY = "hashtextextended('dbanon job ' || ?, 0)"
 
-# Parameter: a job. Returns the sessions that hold locks: process id, role, start of the job, and
-# whether the role may run jobs.
+# Parameter: name of a job. Returns the sessions that hold locks: process id, role, start of the
+# job, and whether the role may run jobs. The start is the part of the application name from the
+# 35th character on.
 _JOB_HOLDERS = f"""
     SELECT l.pid, a.usename::text,
            CASE WHEN a.application_name LIKE {_APPLICATION_NAME} || ' since %'
@@ -246,7 +248,8 @@ _JOB_HOLDERS = f"""
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
     WHERE l.granted AND l.pid <> pg_backend_pid()
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-# Holders of the lock on the table of runs, which only roles that may write the table can hold.
+# Holders of a runner lock. The row of an open transaction is invisible, so these are the sessions
+# with a write lock on the table whose application name shows the job.
 _ROW_HOLDERS = (
     f"{_JOB_HOLDERS} AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'"
     " AND l.relation = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n"
@@ -264,7 +267,11 @@ _LOCK_ROW_TIMEOUT_MS = 200
 
 
 def hold_job(session: LedgerSession, job: str) -> None:
-    """Hold the lock of a job until the transaction of ``session`` ends.
+    """Hold the locks of a job until the transaction of ``session`` ends.
+
+    Parameters
+    ----------
+    job : name of the job.
 
     Raises
     ------
@@ -287,7 +294,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
 
 
 def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
-    """Take the lock that only roles that may run jobs can take.
+    """Take the runner lock of a job.
 
     Returns False if this role may not take it, or if it cannot read the ledger, or if the ledger is
     not up to date.
@@ -324,7 +331,7 @@ def _can_read_current_ledger(session: LedgerSession) -> bool:
 
 
 def _write_lock_row(session: SavepointSession, job: str) -> bool:
-    """Take the lock by writing its row, as ``dbanon._hold_job`` does; False if it is taken."""
+    """Take the runner lock as ``dbanon._hold_job`` does; False if another session holds it."""
     session_timeout_ms = _lock_timeout_ms(session)
     try:
         with session.savepoint():

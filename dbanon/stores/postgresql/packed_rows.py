@@ -1,5 +1,8 @@
 """Read and write PostgreSQL rows as packed bytes, without an object per row or value.
 
+Quasi-identifiers are read as numbers. A column that is no number, date or timestamp is *coded*: its
+distinct values are staged in a dictionary, and each value is read as its code there.
+
 A client reads rows with COPY, in which a field of length -1 is NULL. SQL functions let the server
 concatenate the binary forms of keys and numbers into one ``bytea`` per chunk (``string_agg``),
 which numpy reads as records of fixed width. The aggregate skips rows with a NULL. If the number of
@@ -36,8 +39,7 @@ _ROWS_PER_WRITE = 65_536
 # numpy fields of a value in COPY's binary format, by SQL type; {} is the position of the column.
 _COPY_FIELDS = {
     "bytea": [("v{}", "(2,)>u8")],
-    # The only texts sent this way have four letters: the states of cells, which are groups of
-    # persons (see ``dbanon.chain``).
+    # The only texts sent this way have four letters: the states of a chain's cells.
     "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
@@ -81,6 +83,8 @@ def packed_record(
 
     Parameters
     ----------
+    key_expressions, key_types : SQL and type of each key column.
+    attributes : the columns to read.
     has_mask : whether to append masks; without them, the result is NULL if a number is NULL.
     """
     if has_mask:
@@ -90,7 +94,7 @@ def packed_record(
     return " || ".join(f"{send}({value})" for value, send in values)
 
 
-def passthrough_copy(
+def build_copy_query(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
@@ -99,11 +103,12 @@ def passthrough_copy(
 ) -> str:
     """Return a COPY statement for keys, numbers (possibly NULL) and passthrough columns.
 
-    Passthrough columns are sent as they are and never interpreted.
-
     Parameters
     ----------
-    passthrough : SQL of the passthrough columns, of any type.
+    key_expressions, key_types : SQL and type of each key column.
+    attributes : the columns to read as numbers or codes.
+    passthrough : SQL of the columns to pass through as bytes, of any type; empty for none.
+    from_clause : the FROM clause, with WHERE and ORDER BY if needed.
     """
     values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
     select_list = ", ".join([*(value for value, _ in values), *passthrough])
@@ -217,13 +222,13 @@ def unpack(
     return _build_chunk(records, key_types, attributes, validity)
 
 
-def unpack_passthrough(
+def unpack_copy_rows(
     buffer: NDArray[np.uint8],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     n_passthrough: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
-    """Unpack c rows of ``passthrough_copy``.
+    """Unpack c rows of ``build_copy_query``.
 
     Returns the chunk, the passthrough columns as raw bytes, uint8 (m,), and the end offset of each
     row in these bytes, int64 (c,).
@@ -254,7 +259,10 @@ def unpack_passthrough(
 def _validity_from_lengths(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Return which values are present, bool (c, d), from field lengths; None if all are."""
+    """Return which values are not NULL, bool (c, d), from field lengths; None if none is NULL.
+
+    Keys are never NULL, and a negative code stands for NULL.
+    """
     nullable_columns = []
     for index in range(len(key_types) + len(attributes)):
         is_present = records[f"length{index}"] >= 0
@@ -283,7 +291,7 @@ def _build_chunk(
 
     Parameters
     ----------
-    validity : bool (c, d), which values are not NULL; None if all are.
+    validity : bool (c, d), which values are not NULL; None if none is NULL.
     """
     keys = np.column_stack(
         [_unpack_key(records, f"key{i}", key_type) for i, key_type in enumerate(key_types)]
@@ -292,6 +300,7 @@ def _build_chunk(
     for position, attribute in enumerate(attributes):
         values = records[f"v{position}"]
         if attribute.kind is Kind.DATE:
+            # PostgreSQL encodes infinite dates and timestamps as the limits of the integer type.
             limits = np.iinfo(np.int32)
             columns[:, position] = np.where(
                 (values == limits.max) | (values == limits.min), np.inf, values + EPOCH_DAYS
@@ -388,7 +397,7 @@ def _unpack_key(records: NDArray[np.void], name: str, key_type: str) -> NDArray[
 def _validity_from_masks(
     records: NDArray[np.void], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Return which values are present, bool (c, d), from masks of NULLs; None if all are."""
+    """Return which values are not NULL, bool (c, d), from masks of NULLs; None if none is NULL."""
     nullable_positions = [i for i, attribute in enumerate(attributes) if attribute.nullable]
     validity = None
     for start in range(0, len(nullable_positions), _COLUMNS_PER_MASK):

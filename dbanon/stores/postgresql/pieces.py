@@ -5,8 +5,8 @@ So only their owner may read them, whatever the schema's default privileges. A c
 piece, the mark, records its release and time of creation. The Spark driver creates the tables and
 workers only fill them, so a worker that starts after the cleanup finds no table.
 
-Workers also read the source in pieces: each runs one query, and together these return every row
-once.
+Workers also share the reading of the source: each runs one query, and together these queries return
+every row once. A relation's *locator* has the SQL of the key or the address that identifies rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 
+# The comment on a piece begins with this, followed by release id and time of creation in seconds.
 MARK = "dbanon piece "
 # Pieces of this age in seconds may be dropped if their driver no longer runs.
 ABANDONED_SECONDS = 86_400
@@ -147,9 +148,13 @@ class PostgresqlPieces(SessionInterface):
 MIN_PAGES = 64
 
 
-def primary_key_columns(relation: Relation) -> tuple[str, ...]:
-    """Return the columns that identify rows; empty if rows are identified by ctid."""
+def row_key_columns(relation: Relation) -> tuple[str, ...]:
+    """Return the columns that identify rows; empty if rows are identified by ctid.
+
+    They are the columns of the primary key, or of the key that the job names.
+    """
     locator = relation.required_locator
+    # SQL of a key column is a quoted name; that of a system column has no quotes.
     expressions = [expression.removeprefix("s.") for expression in locator.expressions]
     key_columns = [
         expression[1:-1].replace('""', '"')
@@ -173,7 +178,7 @@ def range_queries(
     columns = ", ".join(map(_column_for_arrow, attributes)) or "1"
     oid = _find_oid(session, relation.name)
     [(_, _, _, relkind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
-    is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
+    is_address_unreadable = session.rows(catalog.UNREADABLE_COLUMNS, (["ctid"], oid, oid))
     if relkind not in catalog.KINDS_WITH_CTID or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation_to_read.quoted} AS s"]
     if relation.selected_rows is not None:
@@ -186,12 +191,15 @@ def range_queries(
         (oid,),
     )
     pages_per_query = max(-(-int(n_pages) // max(n_tasks, 1)), MIN_PAGES)
-    starts = list(range(0, int(n_pages), pages_per_query)) or [0]
+    first_pages = list(range(0, int(n_pages), pages_per_query)) or [0]
     # The last range has no end: rows added after the snapshot was taken are invisible anyway.
-    ends = [f" AND s.ctid < '({start + pages_per_query},0)'::tid" for start in starts[:-1]] + [""]
+    end_conditions = [
+        *(f" AND s.ctid < '({page + pages_per_query},0)'::tid" for page in first_pages[:-1]),
+        "",
+    ]
     return [
-        f"SELECT {columns} FROM {rows} AS s WHERE s.ctid >= '({start},0)'::tid{end}"
-        for start, end in zip(starts, ends, strict=True)
+        f"SELECT {columns} FROM {rows} AS s WHERE s.ctid >= '({page},0)'::tid{end_condition}"
+        for page, end_condition in zip(first_pages, end_conditions, strict=True)
     ]
 
 

@@ -83,15 +83,16 @@ class PostgresqlPublication(Session):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         statements, self._publication_statements = self._publication_statements, []
         if output.kind == "view":
-            # A plain CREATE fails if another session has just created this view; replacing it would
-            # leave two current releases in the ledger.
+            # The view selects from ``output.relation``, the table of this release. A plain CREATE
+            # fails if another session has just created this view; replacing it would leave two
+            # current releases in the ledger.
             create = "CREATE OR REPLACE" if output.replaced_kind else "CREATE"
             create_view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            if output.replaced_kind and (resized := self._resized_columns(output)):
-                self._replace_view(output, columns, [*statements, create_view], resized)
+            if output.replaced_kind and (resized_columns := self._resized_columns(output)):
+                self._replace_view(output, columns, [*statements, create_view], resized_columns)
             else:
                 run_with_retries(self, [*statements, create_view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
@@ -121,16 +122,20 @@ class PostgresqlPublication(Session):
         old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
         if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
             return []
-        resized = []
+        resized_columns = []
         for (name, old_type), (_, new_type) in zip(old_columns, new_columns, strict=True):
             if old_type != new_type:
                 if type_family(old_type) != type_family(new_type):
                     return []
-                resized.append(name)
-        return resized
+                resized_columns.append(name)
+        return resized_columns
 
     def _replace_view(
-        self, output: Output, columns: Sequence[str], statements: Sequence[str], resized: list[str]
+        self,
+        output: Output,
+        columns: Sequence[str],
+        statements: Sequence[str],
+        resized_columns: list[str],
     ) -> None:
         """Drop and recreate a view with its grants, since the types of a view cannot be changed.
 
@@ -138,7 +143,7 @@ class PostgresqlPublication(Session):
         ----------
         columns : the columns of the new view.
         statements : SQL that creates the new view and whatever belongs to it.
-        resized : the columns whose types change.
+        resized_columns : the columns whose types change.
 
         Raises
         ------
@@ -149,7 +154,7 @@ class PostgresqlPublication(Session):
         try:
             run_with_retries(self, [drop_view, *statements], output.name)
         except OutputChanged as error:
-            names = ", ".join(f'"{name}"' for name in resized)
+            names = ", ".join(f'"{name}"' for name in resized_columns)
             raise OutputChanged(
                 f"{names} of the view {output.name} became wider or narrower, and other objects"
                 " depend on the view, so it cannot be replaced.",
@@ -162,6 +167,8 @@ class PostgresqlPublication(Session):
     def run_at_publication(self, statement: str) -> None:
         """Keep a statement for ``publish``, which runs it with those that replace the output."""
         self._publication_statements.append(statement)
+
+    # Both wait for the lock in short attempts, which do not block readers for long.
 
     def drop_view(self, relation: RelationName) -> None:
         run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)

@@ -34,6 +34,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
     InsufficientRights : a right is missing; the hint names it.
     ForeignCode : a column's type belongs to another role.
     """
+    # Without a locator no columns are needed to identify rows.
     locator = source.locator or Locator((), ())
     system_columns = [
         expression.removeprefix("s.")
@@ -45,26 +46,29 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         attribute = source.attribute(name)
         if attribute.foreign_type:
             raise foreign.foreign_type_error(source.name, name, attribute.foreign_type)
-    unreadable = session.rows(catalog.UNREADABLE, ([*needed_columns, *system_columns], oid, oid))
+    unreadable = session.rows(
+        catalog.UNREADABLE_COLUMNS, ([*needed_columns, *system_columns], oid, oid)
+    )
     if unreadable:
         names = ", ".join(f'"{name}"' for (name,) in unreadable)
         raise InsufficientRights(
             f"This role may not read {names} of {source.name}.",
-            hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted} TO {_own_role(session)};",
+            hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted}"
+            f" TO {_quoted_role(session)};",
         )
     schema = source.name.schema
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         raise InsufficientRights(
             f'This role may not use schema "{schema}".',
             hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))}"
-            f" TO {_own_role(session)};",
+            f" TO {_quoted_role(session)};",
         )
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         [(database,)] = session.rows("SELECT current_database()::text")
         raise InsufficientRights(
             "This role may not create temporary tables, which are needed for staging.",
             hint=f"The owner of the database runs: GRANT TEMPORARY ON DATABASE {quote(database)}"
-            f" TO {_own_role(session)};",
+            f" TO {_quoted_role(session)};",
         )
 
 
@@ -106,13 +110,13 @@ def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
             hint="The owner of the database runs: CREATE SCHEMA"
-            f" {quote(schema)} AUTHORIZATION {_own_role(session)};",
+            f" {quote(schema)} AUTHORIZATION {_quoted_role(session)};",
         )
     if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint="The owner of the schema runs: GRANT USAGE, CREATE ON SCHEMA"
-            f" {quote(schema)} TO {_own_role(session)};",
+            f" {quote(schema)} TO {_quoted_role(session)};",
         )
     if not privileges and strict:
         raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
@@ -145,7 +149,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     InsufficientRights : a right is missing; the hint says what to grant.
     """
     # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
-    missing_privileges = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
+    missing_privileges = [name for (name,) in look_up(ledger.MISSING_RIGHTS)]
     if missing_privileges:
         [(user,)] = look_up("SELECT current_user::text")
         raise InsufficientRights(
@@ -163,7 +167,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
     ------
     LedgerNotTrusted : it could run such code.
     """
-    untrusted = look_up(ledger.UNTRUSTED)
+    untrusted = look_up(ledger.UNTRUSTED_OBJECTS)
     if untrusted:
         subject, owner, _ = untrusted[0]
         raise LedgerNotTrusted(
@@ -182,18 +186,18 @@ def find_missing_read_grants(
     ----------
     schemas : the search path; the first schema with a table of this name counts.
     """
-    rows = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
+    rows = session.rows(catalog.FIRST_RELATION_IN_SCHEMAS, (list(schemas), table))
     if not rows:
         return []
     [(oid, schema)] = rows
     grants = []
-    role = _own_role(session)
+    role = _quoted_role(session)
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         grants.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
-    # Missing columns are reported elsewhere.
+    # Columns that the table lacks are an error of the job, which another check reports.
     table_columns = {name for (name,) in session.rows(catalog.COLUMN_NAMES, (oid,))}
     existing_columns = [name for name in dict.fromkeys(columns) if name in table_columns]
-    unreadable = session.rows(catalog.UNREADABLE, (existing_columns, oid, oid))
+    unreadable = session.rows(catalog.UNREADABLE_COLUMNS, (existing_columns, oid, oid))
     if unreadable:
         names = quote_list(name for (name,) in unreadable)
         relation = RelationName(schema, table).quoted
@@ -205,7 +209,7 @@ def find_missing_read_grants(
 
 def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     """Return the statements that grant missing rights to publish in a schema."""
-    role = _own_role(session)
+    role = _quoted_role(session)
     statements = []
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
@@ -213,7 +217,7 @@ def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     if privileges and not all(privileges[0]):
         statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
     # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
-    missing_privileges = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
+    missing_privileges = [name for (name,) in session.rows(ledger.MISSING_RIGHTS)]
     if any(name.endswith("the database") for name in missing_privileges):
         statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")
     elif missing_privileges:
@@ -221,7 +225,7 @@ def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     return statements
 
 
-def _own_role(session: Session) -> str:
+def _quoted_role(session: Session) -> str:
     return quote(str(session.current_user()))
 
 

@@ -28,12 +28,13 @@ SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.rel
 FROM ({rules}
 ) AS j
 WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Condition for the rules of all tables. Rules of dropped tables are included; untrusted rules are
-# left out if their column is missing.
+# Condition for the rules of all tables. Rules of dropped tables are included. Only the rule that is
+# in force for a column (rank 1) is listed; if it is untrusted, only if the column still exists.
 _ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
-# Parameters: schema and name of a table. Returns its owner, and the current role as the declarer
-# of a rule. Its right to declare rules has been checked before.
+# Parameters: schema and name of a table. Returns what the ledger records with a new rule: the table
+# and its owner, the declaring role, which is the current one, and the oid of the ledger's table of
+# rules. Whether this role may declare rules has been checked before.
 _AUTHOR = """
 SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
        r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
@@ -84,7 +85,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
     'since', (SELECT pg_stat_get_db_stat_reset_time(d.oid)::text FROM pg_database AS d
               WHERE d.datname = current_database())))
 FROM parts AS p JOIN pg_class AS c ON c.oid = p.oid"""
-_STATE_OF = STATE.format(
+_STATE_BY_NAME = STATE.format(
     oid="SELECT s.oid FROM pg_class AS s JOIN pg_namespace AS n ON n.oid = s.relnamespace"
     " WHERE n.nspname = ?::name AND s.relname = ?::name"
 )
@@ -160,7 +161,7 @@ class PostgresqlRules(RulesSession):
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
-        rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
+        rows = self.rows(f"SELECT state::text FROM ({_STATE_BY_NAME}) AS s(state)", (*name, *name))
         [(state_json,)] = rows
         state: dict[str, Any] = json.loads(state_json) if state_json else {}
         return state

@@ -26,7 +26,7 @@ from dbanon.errors import (
 )
 from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
-from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
+from dbanon.ledger.postgresql_persons import build_joint_histories_query, pack_persons
 from dbanon.ledger.postgresql_releases import RECORD_OIDS
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions import statements
@@ -61,6 +61,7 @@ from dbanon.stores.postgresql.settings import (
     set_lock_timeout,
 )
 
+# SQL of the persons of the release in progress, packed as the ledger stores them.
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
 # Counts persons by joint history: the classes that they have in these releases. ``{persons}`` is
 # SQL of the persons of a release in progress, an array that stays on the server.
@@ -88,6 +89,7 @@ class PostgresqlPersons(Session):
 
     def salted_hash(self, text: str) -> str:
         salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
+        # The ledger stores 8 bytes per person.
         return f"substr(sha256({salted}), 1, 8)"
 
     def joint_histories(
@@ -112,7 +114,7 @@ class PostgresqlPersons(Session):
             rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
-            query = joint_histories(ids, persons, str(int(k)))
+            query = build_joint_histories_query(ids, persons, str(int(k)))
             rows = self.rows(
                 f"SELECT counts::text FROM ({query}) AS q(counts)", (json.dumps(list(releases)),)
             )
@@ -121,8 +123,8 @@ class PostgresqlPersons(Session):
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Persons are recorded for releases with a salt. Ledger entries without the oid of their
-        # source have none.
+        # Persons are recorded only for releases whose ledger entry has a salt. An entry without the
+        # oid of its source has none.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(FIND_PERSONS_WRITER):
                 self.rows(
@@ -174,6 +176,7 @@ class PostgresqlSession(
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
+        # The sources that this session has looked up.
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
         self._publication_statements: list[str] = []
@@ -203,11 +206,11 @@ class PostgresqlSession(
         row = self._look_up_relation(name)
         if row is None:
             raise self._missing_error(name)
-        oid, schema, relation_name, relkind, row_estimate, has_children, is_filtered = row
+        oid, schema, relation_name, relkind, row_estimate, has_children, has_row_security = row
         resolved_name = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
             raise self._missing_error(name)
-        if is_filtered:
+        if has_row_security:
             raise InsufficientRights(
                 f"Row-level security filters {resolved_name} for this role.",
                 hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
@@ -216,7 +219,7 @@ class PostgresqlSession(
         kind = catalog.RELATION_KINDS[relkind]
         if has_children and relkind == "r":
             kind = "inherited table"
-        self.require_own_code(oid)
+        self.require_no_foreign_code(oid)
         columns = catalog.read_schema(self.look_up, oid)
         source = Relation(resolved_name, columns, kind, estimated_rows=max(row_estimate, 0))
         self._relations[resolved_name] = _Relation(oid, relkind, has_children)
@@ -228,7 +231,7 @@ class PostgresqlSession(
         schema = catalog.read_schema(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
 
-    def require_own_code(self, oid: int) -> None:
+    def require_no_foreign_code(self, oid: int) -> None:
         """Check that reading a relation runs no code of another role.
 
         Raises
@@ -237,11 +240,11 @@ class PostgresqlSession(
         """
         if self.has_no_attached_code(oid):
             return
-        foreign.require_no_foreign_code(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        foreign.require_no_foreign_code(self.rows(foreign.foreign_code_query(f"{int(oid)}::oid")))
 
     def has_no_attached_code(self, oid: int) -> bool:
         """Return True if a table certainly has no object with code, such as an expression index."""
-        return self.look_up(foreign.has_no_attached_code(f"{int(oid)}::oid")) == [(True,)]
+        return self.look_up(foreign.no_attached_code_query(f"{int(oid)}::oid")) == [(True,)]
 
     def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
         """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
@@ -271,6 +274,7 @@ class PostgresqlSession(
         if attributes:
             comparison_sql: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
+                # The key map stores texts instead, since comparing these types could run code.
                 comparison_sql = tuple(map(self.value_of_key, attributes))
             return with_key_locator(
                 source,
@@ -281,7 +285,7 @@ class PostgresqlSession(
                 comparison_sql=comparison_sql,
             )
         if relation.kind == "p" or relation.has_children:
-            if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
+            if self.rows(catalog.HAS_FOREIGN_TABLES, (relation.oid,))[0][0]:
                 raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in catalog.KINDS_WITH_CTID:
@@ -327,7 +331,7 @@ class PostgresqlSession(
     def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         names = [name for name in columns if not source.attribute(name).foreign_type]
         oid = self._relations[source.name].oid
-        unreadable = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
+        unreadable = {name for (name,) in self.rows(catalog.UNREADABLE_COLUMNS, (names, oid, oid))}
         return frozenset(names) - unreadable
 
     def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
@@ -372,6 +376,7 @@ class PostgresqlSession(
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
+        # A column of type numeric that declares no scale gets the largest scale of its values.
         unscaled_attributes = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not unscaled_attributes:
             return tuple(attributes)
@@ -468,6 +473,8 @@ class PostgresqlSession(
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
     def update_release_oids(self) -> None:
+        # Complete entries of earlier versions, and give rules the oids of the tables that they
+        # apply to.
         self.run(RECORD_OIDS)
         self.run(tie_rules())
 

@@ -139,7 +139,8 @@ def _query_until_known(
             terminate_after_seconds = TERMINATE_AFTER_SECONDS
             give_up_after_seconds = OUTCOME_SECONDS
             if connections.is_ending:
-                # After a request to end, there is less time for queries.
+                # After a request to end, all work must stop within END_SECONDS, and stalled
+                # connections are only cut after the first CUT_SECONDS.
                 terminate_after_seconds = ENDING_TERMINATE_AFTER_SECONDS
                 give_up_after_seconds = END_SECONDS - CUT_SECONDS
             try:
@@ -274,6 +275,7 @@ class PostgresqlStore:
 
         The caller only reads in it unless ``write`` is set.
         """
+        # All users of an engine with a StaticPool share one connection.
         _require_idle(find_shared_connection(self._engine))
         with (
             interruptible_until_commit() as hold_interrupts,
@@ -284,6 +286,7 @@ class PostgresqlStore:
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
+                # Once this is committed, signals no longer interrupt the run.
                 commit(connection, self._connect, session.release_id, hold_interrupts)
             else:
                 connection.commit()

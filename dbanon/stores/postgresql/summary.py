@@ -59,7 +59,7 @@ COLUMNS = (
 # Parameters: columns with their types, schema and name of a table. True if its row can be replaced
 # without recreating the table: it has these columns, the current role owns it, nothing on it runs
 # code, and it is not replicated, since replication would require a key.
-_REPLACEABLE = """
+_HAS_REPLACEABLE_ROW = """
 SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
    AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.reloftype = 0 AND NOT c.relrowsecurity
    AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE c.oid IN (i.inhrelid, i.inhparent))
@@ -115,6 +115,7 @@ class SummarizedTarget(SqlTarget):
         Raises the errors of ``ports.Target.publish``.
         """
         created_at = super().publish(staged_release, report, counts, elapsed)
+        # Number of classes by their size in rows; ``counts`` may also have sizes in persons.
         histogram = counts.rows.histogram
         write(self.session, self.summary, report.with_provenance(created_at=created_at), histogram)
         return created_at
@@ -149,7 +150,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
             hint=f"Choose another output, or drop or rename {name} yourself.",
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
-    if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
+    if session.rows(_HAS_REPLACEABLE_ROW, (columns, name.schema, name.name)) == [(True,)]:
         # The table has no trigger now. But another role could create one before the table is
         # locked, and this snapshot would not show it. So disable all triggers.
         session.run_at_publication(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
