@@ -19,18 +19,18 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RangeUnsuitable
 
-# The finest step divides the column's range into at most this many cells.
+# The finest cells divide the column's range into at most this many.
 _MAX_CELLS = 50
 # If the range has at most this many units of the column's type (1 for integers, a day for dates),
-# the step is one unit; otherwise it is two or more units.
+# the finest cells are one unit wide; otherwise they are two or more units wide.
 _MAX_UNIT_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
-# Steps of grids of dates, in months.
-_STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
-# A step of months is used for classes that overlap at least this many of its cells.
+# Cell widths in grids of dates, in months.
+_WIDTHS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
+# Cells of several months are used for classes that overlap at least this many of them.
 _MIN_MONTH_CELLS = 5
-# Pairs of a step, in tenths of a coarse cell, and the smallest number of coarse cells that a class
-# must overlap to use this step.
+# Pairs of a cell width, in tenths of a coarse cell, and the smallest number of coarse cells that a
+# class must overlap to use cells of this width.
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Largest absolute value and smallest range for which float64 can represent all steps and borders.
 _MAX_VALUE, _MIN_SPREAD = 1e307, 1e-300
@@ -40,16 +40,16 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class GridCells:
-    """Half-open cells with borders at multiples of a step, or at multiples of months.
+    """Half-open cells of equal width, or of a number of months, with borders at multiples of it.
 
     Parameters
     ----------
-    step : width, in the column's unit; unused with months.
-    months : number of months between neighbouring borders; 0 for borders at multiples of ``step``.
+    width : the width of each cell, in the column's unit; unused with months.
+    months : number of months between neighbouring borders; 0 for borders at multiples of ``width``.
     day_length : length of a day in the column's unit; only used with months.
     """
 
-    step: float = 1.0
+    width: float = 1.0
     months: int = 0
     day_length: int = 1
 
@@ -60,7 +60,7 @@ class GridCells:
             # Month 0 is January 1970; count from year 0 so that decades start at multiples.
             month_numbers = days.astype("datetime64[M]").astype(np.int64) + 1970 * 12
             return np.asarray((month_numbers // self.months).astype(np.float64))
-        cells = np.floor(values / self.step)
+        cells = np.floor(values / self.width)
         # Rounding of the quotient may be off by one cell in either direction.
         cells = np.where(self.borders(cells) > values, cells - 1, cells)
         return np.where(self.borders(cells + 1) <= values, cells + 1, cells)
@@ -76,7 +76,7 @@ class GridCells:
             month_numbers = cells.astype(np.int64) * self.months - 1970 * 12
             days = month_numbers.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
             return np.asarray(days.astype(np.float64) * self.day_length)
-        borders = cells * self.step
+        borders = cells * self.width
         if not (borders % 1).any() and (np.abs(borders) < EXACT_INTEGER).all():
             return borders
         return np.array([float(f"{x:.{_DIGITS}g}") for x in borders.tolist()], np.float64)
@@ -104,7 +104,7 @@ class Grid:
 
     Parameters
     ----------
-    finest : the cells for classes that use no coarser step.
+    finest : the cells of the finest step, for classes that use no coarser one.
     coarser : further steps, the coarsest first. The coarse cells of a step are unions of the coarse
         cells of all finer steps, and of the cells of ``finest``.
     """
@@ -139,9 +139,12 @@ class Grid:
         return lower, upper
 
     def borders_between(self, least: float, most: float, limit: int) -> NDArray[np.float64] | None:
-        """The borders of all steps that are above ``least`` and at most ``most``, ascending.
+        """Return the borders of all steps in a range, ascending; None if there are too many.
 
-        None if there are more than ``limit`` borders.
+        Parameters
+        ----------
+        least, most : the range: borders are above ``least``, and at most ``most``.
+        limit : the largest number of borders to return.
         """
         ends, borders_by_step = np.array([least, most]), [np.empty(0)]
         for cells in (self.finest, *(step.cells for step in self.coarser)):
@@ -156,7 +159,7 @@ class Grid:
         return borders if len(borders) <= limit else None
 
 
-def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
+def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Grid:
     """Build the grid of a column.
 
     By default the widths of its cells are 1, 2 and 5 times powers of ten. For dates they are days,
@@ -165,7 +168,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     Parameters
     ----------
     scale : the scale of the column's values.
-    step : the width of all cells, in the column's unit; None for the default widths.
+    cell_width : the width of all cells, in the column's unit; None for the default widths.
 
     Raises
     ------
@@ -180,16 +183,16 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
             f" {_MIN_SPREAD:.0e} apart. Exclude other rows in a view, or set such values to"
             " NULL.",
         )
-    if step is not None:
-        return Grid(GridCells(float(step)))
+    if cell_width is not None:
+        return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
     unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
     if scale.spread <= _MAX_UNIT_CELLS * unit:
         return Grid(GridCells(unit or 1.0))
     # Borders that differ only after the last significant digit would coincide.
-    digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
-    min_width = max(scale.spread / _MAX_CELLS, 2 * unit, digit_width)
+    min_digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
+    min_width = max(scale.spread / _MAX_CELLS, 2 * unit, min_digit_width)
     power = int(np.floor(np.log10(min_width)))
     # Decimal literals are converted to float without the rounding errors of a product.
     widths = (float(f"{factor}e{power}") for factor in (1, 2, 5, 10))
@@ -205,7 +208,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
         for tenths, min_cells in _STEP_CHOICES
     ]
     return Grid(
-        GridCells(finest_width), tuple(step for step in steps if step.cells.step > finest_width)
+        GridCells(finest_width), tuple(step for step in steps if step.cells.width > finest_width)
     )
 
 
@@ -224,10 +227,10 @@ def _date_grid(spread: float, day_length: int) -> Grid:
             )
         )
     months = [
-        months for months in _STEPS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
+        months for months in _WIDTHS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
     ]
     finest, *coarser = (
-        GridCells(months=m, day_length=day_length) for m in months or _STEPS_IN_MONTHS[-1:]
+        GridCells(months=m, day_length=day_length) for m in months or _WIDTHS_IN_MONTHS[-1:]
     )
     steps = (
         GridStep(cells, coarse_cells=cells, min_cells=_MIN_MONTH_CELLS)
@@ -253,7 +256,9 @@ def unit_of(attribute: Attribute, scale: Scale) -> float:
 def ends_around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of the intervals of classes, as released; for ranks, both are inclusive.
+    """Return the released ends of the intervals of classes: the borders around their values.
+
+    For ranks, both ends are inclusive.
 
     Parameters
     ----------

@@ -24,14 +24,14 @@ class CategoricalColumn:
     before, after : int64 (r,), codes of original and released values. If the column is ordinal,
         codes have the order of the values.
     levels : int64 (l,), the distinct codes of originals, ascending.
-    ordinal : True if the column is ordinal.
+    is_ordinal : True if the column is ordinal.
     """
 
     name: str
     before: Codes
     after: Codes
     levels: Codes
-    ordinal: bool
+    is_ordinal: bool
 
 
 def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
@@ -58,7 +58,7 @@ def _encode(column: ColumnPair) -> tuple[Codes, Codes] | None:
     """
     if isinstance(column, Categories | Nodes):
         return column.value_ids, column.released_value_ids
-    if isinstance(column, Numbers) and column.ordinal:
+    if isinstance(column, Numbers) and column.is_ordinal:
         _, codes = np.unique(
             np.concatenate((column.original, column.released)), return_inverse=True
         )

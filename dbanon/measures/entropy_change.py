@@ -35,7 +35,7 @@ def entropy_change(task: EvaluationTask) -> Figure:
 
 def _entropies(column: CategoricalColumn) -> tuple[float, float]:
     """Return the entropies of a column before and after release."""
-    if column.ordinal:
+    if column.is_ordinal:
         before = ordinal_entropy(column.before, column.levels)
         return before, ordinal_entropy(column.after, column.levels)
     return entropy(column.before), entropy(column.after)

@@ -104,7 +104,7 @@ class EvaluationTask:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     tick: Tick = ignore_progress
 
-    def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
+    def weighted_sum(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
         """Compute the weighted sum of the figures of other measures.
 
         The sum has no value if a figure with a weight above 0 has none.

@@ -150,7 +150,7 @@ def column_sums(
     return sse, sst
 
 
-def scaled_sums(
+def exact_and_rounded_sums(
     values: NDArray[np.float64],
     partition: Partition,
     released: tuple[NDArray[np.float64], NDArray[np.float64]],
@@ -242,6 +242,6 @@ def iloss(
         if not domain.spread:
             return 0.0
         return float((partition.sizes * (high - low) / domain.spread)[is_valid_class].sum())
-    nodes = np.repeat(domain.common(low, high), partition.sizes)
+    nodes = np.repeat(domain.common_nodes(low, high), partition.sizes)
     is_valid_record = np.repeat(is_valid_class, partition.sizes)
     return float(domain.loss(grouped, nodes)[is_valid_record].sum())

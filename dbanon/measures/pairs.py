@@ -79,7 +79,7 @@ class Pairs:
     @cached_property
     def numeric_columns(self) -> tuple[Numbers, ...]:
         """The columns of numbers that are released as numbers."""
-        return tuple(column for column in self.ordered_columns if not column.ordinal)
+        return tuple(column for column in self.ordered_columns if not column.is_ordinal)
 
     @property
     def is_all_numeric(self) -> bool:

@@ -242,7 +242,7 @@ def _hierarchical_distance(
     has_no_value : True if the remaining imbalance moves to "no value", at distance 1.
     """
     cumulative = np.cumsum(np.pad(excess, ((0, 0), (1, 0))), axis=1)
-    node_sums = cumulative[:, tree.ranges[:, 1] + 1] - cumulative[:, tree.ranges[:, 0]]
+    node_sums = cumulative[:, tree.leaf_ranges[:, 1] + 1] - cumulative[:, tree.leaf_ranges[:, 0]]
     heights = np.zeros(len(tree.labels), np.int64)
     excesses = np.zeros_like(node_sums)
     deficits = np.zeros_like(node_sums)

@@ -103,7 +103,7 @@ def _release_common_ancestors(
     """
     leaves = encode_leaves(microdata, attribute, tree)
     low, high = _compute_class_ranges(leaves, partition)
-    nodes = tree.common(low, high)
+    nodes = tree.common_nodes(low, high)
     if level and len(nodes):
         # Both are ancestors of the class's first leaf: use the higher one.
         level_nodes = tree.nodes_at_level(level)[low]
@@ -143,7 +143,7 @@ def _release_intervals(
     if is_wide and (settings.local_range or settings.intervals != "text"):
         raise _wide_column_error(attribute)
     valid = microdata.valid_column(attribute.name)
-    scale = column_statistics.numbers[attribute.name]
+    scale = column_statistics.scales[attribute.name]
     if valid is not None:
         # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)

@@ -138,7 +138,7 @@ def _secure_column(
     epsilon : the distance in the security ratio, in standard deviations of the column.
     """
     numbers = microdata.numbers[:, position]
-    scale = column_statistics.numbers[column.attribute.name]
+    scale = column_statistics.scales[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
         return column
     distance = epsilon * compute_sample_deviation(scale)

@@ -255,7 +255,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
         original=column.original,
         scale=column.scale,
         valid=column.valid,
-        ordinal=column.ordinal,
+        is_ordinal=column.is_ordinal,
         ranks=column.ranks,
         low=np.where(hidden, column.scale.least, low),
         high=np.where(hidden, column.scale.most, high),
@@ -312,14 +312,14 @@ def _pair_column(
             else np.where(missing, -1, released_nodes).astype(np.int32),
             tree=tree,
         )
-    scale = column_statistics.numbers[attribute.name]
+    scale = column_statistics.scales[attribute.name]
     common_fields: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
         "valid": valid,
         "released_valid": None if missing is None else ~missing,
-        "ordinal": attribute.kind is Kind.ORDINAL,
+        "is_ordinal": attribute.kind is Kind.ORDINAL,
         "ranks": column_statistics.ranks.get(attribute.name),
     }
     # One part with numbers or intervals, or two parts with the lower and the upper bounds.

@@ -181,7 +181,7 @@ def limit_pairs(
         original[is_present] = np.ldexp(scaled + limited.deviations, exponent)
         scale = public_scale(original[is_present], rows[is_present])
         ranks = None
-        if column.ordinal and is_present.any():
+        if column.is_ordinal and is_present.any():
             ranks = np.arange(rows[is_present].min(), rows[is_present].max() + 1)
         suppressed_classes = original_column.suppressed
         if suppressed_classes is not None:
@@ -194,7 +194,7 @@ def limit_pairs(
             columns.append(cover_hidden_values(limited_column, suppressed_classes))
             continue
         columns.append(limited_column)
-        if not column.ordinal and is_present.any():
+        if not column.is_ordinal and is_present.any():
             deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
             released_squares = float(np.square(scaled - scaled.mean()).sum())
             square_shares.append(

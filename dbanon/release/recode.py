@@ -24,7 +24,7 @@ from dbanon.hierarchy.leaves import (
 )
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures import Loss, iloss, loss_from_sums, scaled_sums
+from dbanon.measures import Loss, exact_and_rounded_sums, iloss, loss_from_sums
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -178,7 +178,7 @@ def _sse_losses(
     """Compute SSE/SST on z-scores, first before and then after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]
+    scales = [column_statistics.scales[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     # The scales may describe a larger table, of which these records are a part.
     is_part_of_table = sum(scale.count for scale in scales) != n_values
@@ -189,7 +189,7 @@ def _sse_losses(
         is_present = None if microdata.valid is None or valid is None else valid[:, index]
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
-        return scaled_sums(
+        return exact_and_rounded_sums(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )
 
@@ -338,9 +338,7 @@ def class_losses(
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            losses.append(
-                iloss(values, column_statistics.numbers[attribute.name], partition, valid)
-            )
+            losses.append(iloss(values, column_statistics.scales[attribute.name], partition, valid))
         else:
             leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))

@@ -53,7 +53,7 @@ class NearestPoints:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ComparisonGroup:
     """Records and released rows that an attacker compares with each other.
 
     Parameters
@@ -69,14 +69,14 @@ class Group:
     own_rows: NDArray[np.int64]
 
 
-def comparison_groups(pairs: Pairs) -> Iterator[Group]:
+def comparison_groups(pairs: Pairs) -> Iterator[ComparisonGroup]:
     """Yield all groups that have records."""
     row_ids = pairs.row_ids
     # The first class of each distinct row.
     row_classes = np.unique(row_ids, return_index=True)[1]
     members = pairs.partition.members
     if pairs.groups is None:
-        yield Group(members, row_classes, row_ids[pairs.partition.labels[members]])
+        yield ComparisonGroup(members, row_classes, row_ids[pairs.partition.labels[members]])
         return
     record_groups, class_groups = pairs.groups
     row_groups = class_groups[row_classes]
@@ -97,7 +97,7 @@ def comparison_groups(pairs: Pairs) -> Iterator[Group]:
         own_rows = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
         # Groups without rows have ids after those of all rows.
         start, end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
-        yield Group(records, row_classes[rows_by_group[start:end]], own_rows)
+        yield ComparisonGroup(records, row_classes[rows_by_group[start:end]], own_rows)
 
 
 def nearest_points(

@@ -19,7 +19,7 @@ from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE_FACTOR,
-    Group,
+    ComparisonGroup,
     NearestPoints,
     choose_sample,
     comparison_groups,
@@ -80,7 +80,10 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
 
 
 def _link_by_squared_distance(
-    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+    task: EvaluationTask,
+    group: ComparisonGroup,
+    records: NDArray[np.int64],
+    rows: NDArray[np.int64],
 ) -> _RowLinks:
     """Link by squared Euclidean distances of z-scores; equal originals count as one.
 
@@ -157,7 +160,10 @@ def _distinct_points(points: Floats) -> Floats:
 
 
 def _link_by_sum(
-    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+    task: EvaluationTask,
+    group: ComparisonGroup,
+    records: NDArray[np.int64],
+    rows: NDArray[np.int64],
 ) -> _RowLinks:
     """Link by the sum of distances in all columns (``nearest_by_sum``).
 
