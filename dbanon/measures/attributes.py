@@ -142,7 +142,7 @@ class _NumericPair(ColumnPair):
     Parameters
     ----------
     original : float64 (n,), numbers, or ranks of an ordinal column; arbitrary for NULL.
-    scale : scale of the originals.
+    scale : scale of the originals, by which distances become shares of the column's range.
     valid : bool (n,), False for originals that are NULL; None if there are none.
     released_valid : bool (m,), False for released values that are NULL; None if there are none.
     is_ordinal : True if the originals are ranks.

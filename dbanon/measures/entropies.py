@@ -23,14 +23,14 @@ class CategoricalColumn:
     name : the name of the column.
     before, after : int64 (r,), codes of original and released values. If the column is ordinal,
         codes have the order of the values.
-    levels : int64 (l,), the distinct codes of originals, ascending.
+    original_levels : int64 (l,), the distinct codes of originals, ascending.
     is_ordinal : True if the column is ordinal.
     """
 
     name: str
     before: Codes
     after: Codes
-    levels: Codes
+    original_levels: Codes
     is_ordinal: bool
 
 
@@ -46,8 +46,9 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
         is_valid = pairs.valid_cells_of(column)
         if is_valid is not None:
             before, after = before[is_valid], after[is_valid]
-        ordinal = isinstance(column, Numbers)
-        columns.append(CategoricalColumn(column.name, before, after, np.unique(before), ordinal))
+        # Of the numeric columns, ``_encode`` returns codes only of ordinal ones.
+        is_ordinal = isinstance(column, Numbers)
+        columns.append(CategoricalColumn(column.name, before, after, np.unique(before), is_ordinal))
     return columns
 
 

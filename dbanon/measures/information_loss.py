@@ -159,7 +159,7 @@ def exact_and_rounded_sums(
     *,
     is_part_of_table: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return SSE and SST of a raw column, for exact and for rounded released values.
+    """Return SSE and SST of a column, for exact and for rounded released values.
 
     Parameters
     ----------
@@ -191,14 +191,14 @@ def exact_and_rounded_sums(
 
 
 def loss_from_sums(sums: Sequence[tuple[float, float]]) -> Loss:
-    """Return the loss of columns, given the SSE and SST of each (``column_sums``)."""
+    """Return the loss of columns, given pairs of SSE and SST, one per column."""
     sse, sst = np.array(sums, np.float64).reshape(-1, 2).T
     column_losses = np.divide(sse, sst, out=np.zeros(len(sums)), where=sst > 0)
     total_sst = float(sst.sum())
     return Loss(
         columns=column_losses,
         total=float(sse[sst > 0].sum() / total_sst) if total_sst else 0.0,
-        sums=tuple((float(error), float(variation)) for error, variation in sums),
+        sums=tuple((float(column_sse), float(column_sst)) for column_sse, column_sst in sums),
     )
 
 

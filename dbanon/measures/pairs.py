@@ -39,7 +39,8 @@ class Pairs:
     strata : int32 (n,), the stratum of each record; None if there is only one.
     entities : int32 (n,), the person of each record; None if every record is a person.
     suppressed_cells : number of suppressed cells.
-    suppressed_weight : factor by which ``suppressed_distance`` is multiplied.
+    suppressed_weight : factor by which ``suppressed_distance`` is multiplied; it says what an
+        attacker assumes about suppressed cells.
     """
 
     columns: tuple[ColumnPair, ...]

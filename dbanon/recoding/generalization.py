@@ -149,13 +149,20 @@ def _release_intervals(
         numbers = np.where(valid, numbers, scale.least)
     step = settings.grid_steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
+    # True for [low, high] instead of [low, high).
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
-        is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
+        is_released = partition.labels >= 0
+        if valid is not None:
+            is_released &= valid
+        # The search may have built its levels from the statistics of other records. Find the level
+        # of these statistics that is as coarse as the chosen one.
         levels = NumberLevels.of(attribute, scale, step)
+        search_levels = settings.chosen_levels.number_levels[attribute.name]
+        chosen_level = settings.chosen_levels.levels[attribute.name]
         level = levels.level_covering(
-            settings.chosen_levels.number_levels[attribute.name],
-            settings.chosen_levels.levels[attribute.name],
+            search_levels,
+            chosen_level,
             numbers[is_released],
         )
         low, high = _compute_level_ranges(
@@ -170,6 +177,7 @@ def _release_intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
+    # [low, high) ends one unit before ``high``, for example at 31 for integers in [30, 32).
     unit = 0.0 if is_closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
@@ -356,11 +364,11 @@ def _to_column_type(
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
-    units = numbers * scale
+    scaled = numbers * scale
     if not round_to_nearest:
-        # Ignore rounding errors beyond the 15th digit.
-        units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
-    return np.rint(units).astype(np.int64)
+        # A scaled number that is this close to an integer differs from it by a rounding error.
+        scaled = np.where(np.abs(scaled - np.rint(scaled)) < 1e-6, scaled, np.ceil(scaled))
+    return np.rint(scaled).astype(np.int64)
 
 
 def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -323,7 +323,7 @@ def _pair_column(
         "ranks": column_statistics.ranks.get(attribute.name),
     }
     # One part with numbers or intervals, or two parts with the lower and the upper bounds.
-    parts = [part for column in released for part in column.parts]
+    parts = [part for column in released for part in column.written_columns]
     low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
     if len(parts) == 2 and not first_column.is_closed:

@@ -405,7 +405,7 @@ def number_combinations(microdata: Microdata, release: Release) -> NDArray[np.in
     """
     partition, codes_of_columns = release.partition, []
     for column in release.columns:
-        for part in column.parts:
+        for part in column.written_columns:
             _, codes = np.unique(part.values.astype(str), return_inverse=True)
             missing = part.missing
             codes_of_columns.append(

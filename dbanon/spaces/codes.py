@@ -27,8 +27,9 @@ from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
 
 KernelT = TypeVar("KernelT")
 
-# Integers are encoded exactly only if the codes of neighbouring integers then differ by at least this
-# much. Otherwise they are encoded like decimals: steps of whole codes would shrink the column's range.
+# Integers are encoded in equal steps only if the codes of neighbouring integers then differ by at
+# least this much. Otherwise rounding the step would distort the column's range, so they are encoded
+# like decimals.
 _MIN_CODES_PER_STEP = 1 << 8
 
 # Bits of the largest difference of two codes, and of the largest squared distance, with room for
@@ -91,8 +92,8 @@ class Metric:
     attributes : the d attributes.
     max_distances : int64 (d,), the largest distance within each attribute. For numbers it is also
         the largest code; for hierarchies it is approximate.
-    step_squares : int64 (d,), the squared distance of two values whose lowest common ancestor has height
-        1; 0 for numbers.
+    step_squares : int64 (d,), the squared distance of two values whose lowest common ancestor has
+        height 1; 0 for numbers.
     """
 
     attributes: tuple[AttributeMetric, ...]
@@ -199,7 +200,8 @@ class CodeSpace:
     Parameters
     ----------
     codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum and the
-        largest distance of ``metric`` is the maximum. For an attribute with a hierarchy, the leaf's position.
+        attribute's largest distance in ``metric`` is the maximum. For an attribute with a
+        hierarchy, the leaf's position.
     metric : the distances between codes.
     records : int64 (n,), the index of each record in the table.
     build_points : builds the space of points (``numeric.Space``) of records with given indices,

@@ -2,8 +2,8 @@
 
 Releasing one attribute of one record as the root of its hierarchy costs ``ROOT_COST``, or less if
 the attribute has a smaller weight. Costs are integers, so that sums do not depend on the order of
-addition. ``ROOT_COST`` is divisible by every depth up to 16, so the same share of a depth costs the same
-in every branch of a hierarchy.
+addition. ``ROOT_COST`` is divisible by every depth up to 16, so the same share of a depth costs the
+same in every branch of a hierarchy.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def label_costs(
     ----------
     trees : the hierarchy of each attribute; None for a number.
     root_costs : int64 (d,), the cost of suppressing each attribute of one record.
-    grid_steps : grid widths by column, as chosen by the caller. Invalid ones are ignored here, since the
-        recoding refuses them.
+    grid_steps : grid widths by column, as chosen by the caller. Invalid ones are ignored here,
+        since the recoding refuses them.
     """
     tables = []
     for attribute, tree, root_cost in zip(attributes, trees, root_costs.tolist(), strict=True):

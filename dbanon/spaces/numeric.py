@@ -124,8 +124,8 @@ def _embed_tree(
     leaves : int64 (m,), the positions of the leaves that occur.
     nodes : int64 (q,), the splitting nodes. Leaves below a node have a positive coordinate there.
     """
-    # Two leaves differ in the coordinates of all nodes below their common ancestor that are above one
-    # of them. The squares of these lengths add up to the squared height of the ancestor.
+    # Two leaves differ in the coordinates of the nodes on the two paths down to them from their
+    # lowest common ancestor. The squares of these lengths add up to the squared height of the ancestor.
     squared_heights = np.square(tree.heights / max(tree.height, 1))
     lengths = np.sqrt((squared_heights[tree.parents[nodes]] - squared_heights[nodes]) / 2)
     first, last = tree.leaf_ranges[nodes].T

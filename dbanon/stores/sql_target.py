@@ -230,7 +230,7 @@ class SqlTarget:
         release_columns: list[tuple[str, str, str]] = []
         recoded_names = {column.quasi_identifier for column in columns}
         # A range is staged as two columns; these are the positions of each column's first part.
-        positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
+        positions = [0, *accumulate(len(column.written_columns) for column in columns)][:-1]
         named_attributes = [
             a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns
         ]

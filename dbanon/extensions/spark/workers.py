@@ -402,7 +402,7 @@ class ClusterBlocks:
         assert self.release_indices is not None
         assert self.schema is not None
         column_indices = dict(self.release_indices)
-        columns = [part for column in release.columns for part in column.parts]
+        columns = [part for column in release.columns for part in column.written_columns]
         for schema_field in self.schema:
             if schema_field.name == FACTS:
                 arrays.append(pa.nulls(n, pa.binary()))
