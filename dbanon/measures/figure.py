@@ -107,7 +107,7 @@ class EvaluationTask:
     def weighted_sum(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
         """Compute the weighted sum of the figures of other measures.
 
-        The sum has no value if a figure with a weight above 0 has none; its note is then taken over.
+        If a figure with a weight above 0 has no value, the sum has none; its note names the figure.
 
         Parameters
         ----------

@@ -110,8 +110,8 @@ class Model:
         ----------
         counts : int64 (m, s), how often each of s values occurs in each of m classes.
         table_shares : float64 (s,), the share of each value in the whole table.
-        persons : int64 (m,), persons per class if ``counts`` and ``table_shares`` count persons; None if
-            they count rows.
+        persons : int64 (m,), persons per class if ``counts`` and ``table_shares`` count persons;
+            None if they count rows.
         """
         values, is_higher_stricter = self._levels(counts, table_shares, persons)
         level = self.level

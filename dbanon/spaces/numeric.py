@@ -125,7 +125,7 @@ def _embed_tree(
     nodes : int64 (q,), the splitting nodes. Leaves below a node have a positive coordinate there.
     """
     # Two leaves differ in the coordinates of the nodes on the two paths down to them from their
-    # lowest common ancestor. The squares of these lengths add up to the squared height of the ancestor.
+    # lowest common ancestor. The squares of these lengths add up to the ancestor's squared height.
     squared_heights = np.square(tree.heights / max(tree.height, 1))
     lengths = np.sqrt((squared_heights[tree.parents[nodes]] - squared_heights[nodes]) / 2)
     first, last = tree.leaf_ranges[nodes].T

@@ -88,7 +88,7 @@ def test_refine_leaves_suppressed_records_alone(case, seed):
 def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
     space, k = case
     if labelled:
-        space = replace(space, labels=draw_costs(data.draw, space))
+        space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     start = finish(kernels.GaaCp(space.table(), k))
     if labelled and start.max() > 1:
         start = np.where(start == 1, -1, start - (start > 1)).astype(np.int32)
@@ -114,7 +114,7 @@ def test_swaps_of_a_worked_example():
 def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(data, k, seed):
     """At all levels."""
     space = draw_space(data.draw, 120)
-    space = replace(space, labels=draw_costs(data.draw, space))
+    space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     rng = np.random.default_rng(seed)
     # Far from settled, of several sizes, some records withheld.
     start = rng.permutation(np.repeat(np.arange(120 // k), k + (120 % k > 0))[:120])
@@ -175,7 +175,7 @@ def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
     numbers = np.random.default_rng(seed).permutation(270) * (int(space.root_costs[0]) // 270)
     codes = np.column_stack([numbers, space.codes[:, 1:]]).astype(np.int32)
     space = replace(space, codes=codes, trees=(None, *space.trees[1:]))
-    space = replace(space, labels=draw_costs(data.draw, space))
+    space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     start = finish(kernels.GaaCp(space.table(), 4))
     arguments = (space.table(), start, 4, 25, seed, NO_MODELS)
     refined = finish(kernels.RefineLoss(*arguments, *space.label_costs.arrays()))
