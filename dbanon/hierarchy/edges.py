@@ -126,7 +126,7 @@ def build_nodes(
             first_parent = f"; its first is in line {lines[child]}" if line else ""
             text = f"a label has a second parent{first_parent}"
             problems.append(HierarchyProblem("second parent", line, text, child))
-    # A label that is nobody's child is a root.
+    # A label that is a parent but never a child is a root.
     for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]

@@ -68,7 +68,7 @@ def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> Non
             ColumnStatistics.of(microdata),
             ColumnStatistics.of(microdata, parallel_map=on_all_cores),
         )
-        assert dict(on_one_core.numbers) == dict(all_cores.numbers)
+        assert dict(on_one_core.scales) == dict(all_cores.scales)
 
 
 @pytest.mark.parametrize("each", [map, on_all_cores])
