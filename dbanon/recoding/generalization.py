@@ -152,17 +152,13 @@ def _release_intervals(
     # True for [low, high] instead of [low, high).
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
-        is_released = partition.labels >= 0
-        if valid is not None:
-            is_released &= valid
+        is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         # The search may have built its levels from the statistics of other records. Find the level
         # of these statistics that is as coarse as the chosen one.
         levels = NumberLevels.of(attribute, scale, step)
-        search_levels = settings.chosen_levels.number_levels[attribute.name]
-        chosen_level = settings.chosen_levels.levels[attribute.name]
         level = levels.level_covering(
-            search_levels,
-            chosen_level,
+            settings.chosen_levels.number_levels[attribute.name],
+            settings.chosen_levels.levels[attribute.name],
             numbers[is_released],
         )
         low, high = _compute_level_ranges(
