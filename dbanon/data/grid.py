@@ -21,9 +21,10 @@ from dbanon.errors import RangeUnsuitable
 
 # The finest cells divide the column's range into at most this many.
 _MAX_CELLS = 50
-# If the range has at most this many units of the column's type (1 for integers, a day for dates),
-# the finest cells are one unit wide; otherwise they are two or more units wide.
-_MAX_UNIT_CELLS = 20
+# The spacing of a column is the distance between neighbouring values of its type: 1 for integers, a
+# day for dates. If the range has at most this many spacings, the finest cells are one spacing wide;
+# otherwise two or more.
+_MAX_SPACING_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
 # Cell widths in grids of dates, in months.
 _WIDTHS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
@@ -187,12 +188,12 @@ def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Gr
         return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
-    unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
-    if scale.spread <= _MAX_UNIT_CELLS * unit:
-        return Grid(GridCells(unit or 1.0))
+    spacing = 1.0 if attribute.kind is Kind.ORDINAL else value_spacing(attribute, scale)
+    if scale.spread <= _MAX_SPACING_CELLS * spacing:
+        return Grid(GridCells(spacing or 1.0))
     # Borders that differ only after the last significant digit would coincide.
     min_digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
-    min_width = max(scale.spread / _MAX_CELLS, 2 * unit, min_digit_width)
+    min_width = max(scale.spread / _MAX_CELLS, 2 * spacing, min_digit_width)
     power = int(np.floor(np.log10(min_width)))
     # Decimal literals are converted to float without the rounding errors of a product.
     widths = (float(f"{factor}e{power}") for factor in (1, 2, 5, 10))
@@ -220,10 +221,10 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     spread : the width of the range of values, in the column's unit.
     day_length : the length of a day, in the column's unit.
     """
-    if spread < 14 * day_length * _MAX_UNIT_CELLS:
+    if spread < 14 * day_length * _MAX_SPACING_CELLS:
         return Grid(
             GridCells(
-                float(7 * day_length if spread > _MAX_UNIT_CELLS * day_length else day_length)
+                float(7 * day_length if spread > _MAX_SPACING_CELLS * day_length else day_length)
             )
         )
     months = [
@@ -239,18 +240,18 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     return Grid(finest, tuple(steps))
 
 
-def unit_of(attribute: Attribute, scale: Scale) -> float:
+def value_spacing(attribute: Attribute, scale: Scale) -> float:
     """Return the distance between neighbouring values of the column's type; 0 if there is none.
 
     Floats that are all whole numbers count as integers: a data frame stores integers as floats if
     one of them is NULL, and that must change neither the grid nor the loss.
     """
-    units = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
+    spacings = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
         return 10.0**-attribute.scale
     if attribute.kind is Kind.FLOAT:
         return 1.0 if scale.is_integral else 0.0
-    return units.get(attribute.kind, 0.0)
+    return spacings.get(attribute.kind, 0.0)
 
 
 def ends_around(
@@ -281,16 +282,16 @@ def released_ends(
 
 
 def width_share(
-    low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, unit: float
+    low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, spacing: float
 ) -> NDArray[np.float64]:
     """Return the width of intervals as a share of the column's range, float64 (c,), 0 to 1.
 
     Parameters
     ----------
     low, high : the ends of the intervals, float64 (c,).
-    unit : the distance between neighbouring values, which is subtracted from the width because
+    spacing : the distance between neighbouring values, which is subtracted from the width because
         ``high`` is exclusive; 0 if it is inclusive.
     """
     if scale.is_constant:
         return np.zeros(len(low))
-    return np.clip((high - low - unit) / scale.spread, 0.0, 1.0)
+    return np.clip((high - low - spacing) / scale.spread, 0.0, 1.0)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import GridCells, grid_for, released_ends, unit_of, width_share
+from dbanon.data.grid import GridCells, grid_for, released_ends, value_spacing, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
@@ -139,7 +139,7 @@ class NumberLevels:
     def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
         """Return the information loss of releasing each value as its cell, float64 (n,), 0 to 1."""
         low, high = self.cell_borders(values, level)
-        return width_share(low, high, self.scale, unit_of(self.attribute, self.scale))
+        return width_share(low, high, self.scale, value_spacing(self.attribute, self.scale))
 
     def lowest_common_level(
         self, low: NDArray[np.float64], high: NDArray[np.float64], level: int

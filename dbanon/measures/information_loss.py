@@ -136,6 +136,7 @@ def column_sums(
     valid : bool (n,), False for NULL; None if there are no NULLs.
     is_part_of_table : True if the points are only some of a table's, as in ``released_loss``.
     """
+    # The second result is the SSE of rounded values, which are not given here.
     sse, _, sst = kernels.column_squares(
         points,
         partition.labels,

@@ -28,7 +28,7 @@ CHUNK_RECORDS = 1 << 16
 class Pairs:
     """n released records and their m classes, with original and released values.
 
-    A cell is the value of a record in a column. A suppressed cell is NULL only in the release.
+    Here a cell is the value of a record in a column. A suppressed cell is NULL only in the release.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class Pairs:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of records, or of persons with entities, per id in ``row_ids``, int64."""
+        """The number of records with each id in ``row_ids``, int64; with entities, of persons."""
         row_of_record = self.row_ids[self.partition.labels]
         if self.entities is None:
             return np.bincount(row_of_record).astype(np.int64)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
@@ -173,11 +173,11 @@ def _release_intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
-    # [low, high) ends one unit before ``high``, for example at 31 for integers in [30, 32).
-    unit = 0.0 if is_closed else unit_of(attribute, scale)
-    width = width_share(low, high, scale, unit)
+    # The largest value in [low, high) is one spacing below ``high``: 31 for integers in [30, 32).
+    spacing = 0.0 if is_closed else value_spacing(attribute, scale)
+    width = width_share(low, high, scale, spacing)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
-    interval_ranges = np.column_stack((low, np.maximum(high - unit, low)))
+    interval_ranges = np.column_stack((low, np.maximum(high - spacing, low)))
     fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import unit_of
+from dbanon.data.grid import value_spacing
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -327,7 +327,7 @@ def _pair_column(
     low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
     if len(parts) == 2 and not first_column.is_closed:
-        high = np.maximum(low, high - unit_of(attribute, scale))
+        high = np.maximum(low, high - value_spacing(attribute, scale))
     is_number = (low == first_part_high) | (False if missing is None else missing)
     if len(parts) == 1 and is_number.all():
         return Numbers(**common_fields, released=low)
@@ -390,7 +390,7 @@ def parse_intervals(
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        ends_of_label[label] = _parse_label(label, attribute, unit_of(attribute, scale))
+        ends_of_label[label] = _parse_label(label, attribute, value_spacing(attribute, scale))
     n_invalid = sum(ends is None for ends in ends_of_label.values())
     if n_invalid:
         raise InvalidParameter(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import Grid, ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import Grid, ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale
@@ -149,7 +149,7 @@ def _compute_number_costs(
     low, high = ends_around(
         attribute, grid, lower_borders[first_pieces], lower_borders[last_pieces]
     )
-    width = width_share(low, high, scale, unit_of(attribute, scale))
+    width = width_share(low, high, scale, value_spacing(attribute, scale))
     interval_costs = np.rint(width * root_cost).astype(np.int64)
     costs = np.zeros((n_pieces, n_pieces), np.int32)
     widest_piece_cost = interval_costs[first_pieces == last_pieces].max()

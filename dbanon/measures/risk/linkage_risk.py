@@ -64,6 +64,7 @@ def _attack(task: EvaluationTask) -> Figure:
         n_done += len(group.records)
         if not len(group.records) or not len(group.rows):
             continue
+        # The attacker guesses among all records, or persons, that are released as a nearest row.
         weights = pairs.sizes[pairs.row_ids[group.rows]]
         find_nearest = _nearest_by_squared_distance if pairs.is_all_numeric else _nearest_by_sum
         own_distances, nearest = find_nearest(task, group, weights)

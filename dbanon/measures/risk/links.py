@@ -219,6 +219,7 @@ def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> NearestPoints:
     """Run a search to its end, reporting its progress."""
     while not kernel.step():
         tick(kernel.progress)
+    # ``seconds`` are the second distances.
     return NearestPoints(kernel.distances(), kernel.seconds(), kernel.weights())
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.grid import Grid, GridCells, ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import Grid, GridCells, ends_around, grid_for, value_spacing, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 
@@ -89,7 +89,7 @@ def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
 )
 def test_no_label_tells_one_number_where_a_column_has_more_than_twenty(name):
     attribute, values, grid, _, (low, high) = labels_of(name)
-    unit = unit_of(attribute, Scale.of(values)) or 1.0
+    unit = value_spacing(attribute, Scale.of(values)) or 1.0
     assert grid.finest.width >= 2 * unit
     assert (high - low + (attribute.kind is Kind.ORDINAL) >= 2 * unit - 1e-9)[high < 130].all()
 
