@@ -51,8 +51,8 @@ class Sums:
         """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
-        # For each exponent, the kernel returns the sum of mantissas as two 64-bit words, and the sum
-        # of their squares as three.
+        # By exponent, the kernel returns the sum of mantissas as two 64-bit words, and the sum of
+        # their squares as three.
         least, most, all_integers, sums_by_exponent = exact_sums(values)
         total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
         squares = sum(
