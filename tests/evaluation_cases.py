@@ -47,7 +47,7 @@ def attribute(column):
         "original": original,
         "scale": Scale.of(original if valid is None else original[valid]),
         "valid": valid,
-        "ordinal": kind.startswith("ordinal"),
+        "is_ordinal": kind.startswith("ordinal"),
     }
     if not kind.endswith("interval"):
         released, released_valid = filled(column["y"], -3.5)

@@ -8,7 +8,7 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.levels import LevelSpace
-from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, LabelCosts, MixedSpace
 
 
 def random_tree(rng, leaves, shape):
@@ -38,7 +38,7 @@ def draw_space(draw, n):
     d = draw(st.integers(1, 5))
     columns, trees, units = [], [], []
     for _ in range(d):
-        unit = UNIT if rng.random() < 0.8 else UNIT // 1024 * int(rng.integers(0, 1024))
+        unit = ROOT_COST if rng.random() < 0.8 else ROOT_COST // 1024 * int(rng.integers(0, 1024))
         kind = rng.choice(["number", "grid", "one", "flat", "even", "deep", "uneven"])
         if kind == "number":
             tree, codes = None, rng.integers(0, unit + 1, n)
@@ -77,7 +77,7 @@ def draw_costs(draw, space):
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     pieces, firsts, costs = [], [], []
-    for unit, tree in zip(space.units.tolist(), space.trees, strict=True):
+    for unit, tree in zip(space.root_costs.tolist(), space.trees, strict=True):
         w = 0 if tree is not None or not unit else int(rng.choice([0, 1, 2, 5, 30, 256]))
         pieces.append(w)
         firsts.append(np.sort(np.append(rng.integers(0, unit + 1, max(w - 1, 0)), [0] * (w > 0))))

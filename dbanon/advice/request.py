@@ -33,7 +33,9 @@ class AdviceRequest:
     InvalidParameter, UnknownMethod : an option has a value that is not allowed.
     """
 
-    table: Annotated[str, Option("The table or view to read, as in app.people.", has_sql_key=False)]
+    table: Annotated[
+        str, Option("The table or view to read, as in app.people.", available_in_sql=False)
+    ]
     quasi_identifiers: Annotated[
         tuple[str, ...],
         Option(

@@ -35,7 +35,8 @@ class Chunk:
 
     Parameters
     ----------
-    keys : int64 (c, m), the store's row keys; their lexicographic order is the record order.
+    keys : int64 (c, m), the store's row keys, which identify rows by m integers. Their
+        lexicographic order is the record order.
     numbers : float64 (c, p), the attributes that are read as numbers, in order; arbitrary for NULL.
         Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
     codes : int32 (c, q), the other attributes in order, including ordinal ones, as positions in
@@ -159,7 +160,7 @@ def microdata_from_chunks(
         )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
-    wide = records.wide
+    # Ascending keys are distinct; only others need a comparison of neighbors.
     if not records.is_ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys_error()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
@@ -176,7 +177,7 @@ def microdata_from_chunks(
         codes=np.ascontiguousarray(codes, np.int32),
         categories=tuple(tuple(values) for values in categories),
         valid=None if valid is None or bool(valid.all()) else valid,
-        wide=wide,
+        wide=records.wide,
     )
 
 
@@ -194,7 +195,7 @@ def chunk_from_columns(
     columns : float64 (c, d), a number or a code for each value; arbitrary for NULL.
     valid : bool (c, d), which values are not NULL; None if no value is NULL.
     """
-    is_number = [not attribute.kind.is_coded for attribute in attributes]
+    is_read_as_number = [not attribute.kind.is_coded for attribute in attributes]
     wide = frozenset(
         attribute.name
         for position, attribute in enumerate(attributes)
@@ -203,13 +204,13 @@ def chunk_from_columns(
             attribute,
         )
     )
-    if all(is_number):
+    if all(is_read_as_number):
         return Chunk(keys, columns, codes=None, valid=valid, wide=wide)
-    is_coded = [not number for number in is_number]
+    is_coded = [attribute.kind.is_coded for attribute in attributes]
     codes = columns[:, is_coded].astype(np.int32)
     if valid is not None:
         codes[~valid[:, is_coded]] = -1
-    return Chunk(keys, columns[:, is_number], codes, valid, wide)
+    return Chunk(keys, columns[:, is_read_as_number], codes, valid, wide)
 
 
 def encode_texts(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
@@ -302,8 +303,8 @@ class _MemoryRecords:
         self.is_finite = self.is_finite and bool(np.isfinite(chunk.numbers).all())
         if self.is_ascending:
             column = chunk.keys[:, 0]
-            follows = self._last_key is None or int(column[0]) > self._last_key
-            self.is_ascending = follows and bool((column[1:] > column[:-1]).all())
+            is_above_last = self._last_key is None or int(column[0]) > self._last_key
+            self.is_ascending = is_above_last and bool((column[1:] > column[:-1]).all())
             self._last_key = int(column[-1])
         keys, numbers, codes, valid = self._arrays
         keys.add(chunk.keys)
@@ -413,16 +414,16 @@ def _require_finite(
         np.isfinite(numbers[piece]).all() for piece in split_records(len(numbers))
     ):
         return
-    column = 0
+    number_column = 0
     for position, attribute in enumerate(attributes):
         if not attribute.kind.is_numeric:
             continue
-        is_invalid = ~np.isfinite(numbers[:, column])
+        is_invalid = ~np.isfinite(numbers[:, number_column])
         if valid is not None:
             is_invalid &= valid[:, position]
         if is_invalid.any():
             raise non_finite_error(attribute, int(is_invalid.sum()), len(is_invalid))
-        column += 1
+        number_column += 1
 
 
 def duplicate_keys_error() -> DuplicateKeys:

@@ -1,6 +1,7 @@
-"""Convert dates and times to a numpy unit; values that it cannot represent become NaT.
+"""Convert dates and times to a numpy unit, such as microseconds.
 
-For such values, numpy 2.4 silently returns wrong dates, and numpy 2.5 raises OverflowError.
+Values that the unit cannot represent become NaT. For such values, numpy 2.4 silently returns wrong
+dates, and numpy 2.5 raises OverflowError.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 
 
 def is_numeric_text(arrow_type: Any) -> bool:
-    """Whether an Arrow type is PostgreSQL's ``numeric``, which ADBC returns as text."""
+    """Whether an Arrow type is that of PostgreSQL's ``numeric``, as ADBC returns it.
+
+    It is an extension type over strings, and its name is ``numeric``.
+    """
     storage = str(getattr(arrow_type, "storage_type", ""))
     name = getattr(arrow_type, "type_name", "")
     return name == "numeric" and storage in ("string", "large_string")
@@ -27,17 +31,17 @@ def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64
     ----------
     unit : a numpy unit, such as "D" or "us".
     """
-    source, target = moments.dtype, np.dtype(f"datetime64[{unit}]")
-    if np.datetime_data(source)[0] == "generic":
+    source_type, target_type = moments.dtype, np.dtype(f"datetime64[{unit}]")
+    if np.datetime_data(source_type)[0] == "generic":
         # Only NaT has no unit.
-        return np.full(moments.shape, "NaT", target)
-    if np.can_cast(source, target, "safe"):
-        # The target unit is finer and has a smaller range.
-        largest = np.array(2**63 - 1).astype(target).astype(source).astype(np.int64)
+        return np.full(moments.shape, "NaT", target_type)
+    if np.can_cast(source_type, target_type, "safe"):
+        # The target unit is finer and has a smaller range, here in units of the source type.
+        largest = np.array(2**63 - 1).astype(target_type).astype(source_type).astype(np.int64)
         counts = moments.astype(np.int64)
         in_range = (-largest < counts) & (counts < largest)
-        moments = np.where(in_range, moments, np.array("NaT", source))
-    return moments.astype(target)
+        moments = np.where(in_range, moments, np.array("NaT", source_type))
+    return moments.astype(target_type)
 
 
 def to_moment(value: Any, unit: str) -> np.datetime64:

@@ -90,7 +90,7 @@ class Recount:
 
 
 def describe_rarest_row(k_rows: int) -> str:
-    """Describe how many rows share the rarest combination of values, from ``Recount.k_rows``."""
+    """Describe how many rows share the rarest combination of values (``Recount.k_rows``)."""
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
@@ -196,12 +196,12 @@ class ClassValueCounts:
 
     Parameters
     ----------
-    classes : int64 (c,), the class of each cell, from 0. A cell holds rows of one class with the
-        same value; such rows may be spread over several cells.
-    column : the value of each cell, as c codes.
-    sizes : int64 (c,), the number of rows per cell.
-    persons : int64 (c,), the number of persons per cell; None if unknown. Cells of the same class
-        and value have no person in common.
+    classes : int64 (c,), the class of each entry, from 0. An entry counts rows of one class with
+        the same value; such rows may be spread over several entries.
+    column : the value of each entry, as c codes.
+    sizes : int64 (c,), the number of rows per entry.
+    persons : int64 (c,), the number of persons per entry; None if unknown. Entries of the same
+        class and value have no person in common.
     """
 
     classes: NDArray[np.int64]
@@ -214,7 +214,8 @@ class ClassValueCounts:
 class ChainCounts:
     """Counts of a chain after a release: of its persons, its classes and its stored state.
 
-    A *history* is the sequence of a person's classes and absences in all releases of the chain.
+    A *history* is the sequence of a person's classes and absences in all releases of the chain. A
+    *cell* is a class as the chain admitted it.
 
     Parameters
     ----------
@@ -227,7 +228,8 @@ class ChainCounts:
     returned_persons : number of persons who had left the source and are back; they are not released
         again.
     mismatched_cells : number of classes whose number of rows does not match their persons.
-    rewritten_rows : number of rows of held (frozen) classes that differ from those released before.
+    rewritten_rows : number of rows of held classes, which are to be released unchanged, that differ
+        from those released before.
     mismatched_combinations : number of combinations of released values that do not have the same
         number of rows in the release as in the stored classes.
     failing_cells : number of released classes that violate a privacy model.
@@ -270,8 +272,8 @@ class Counts:
 
     Parameters
     ----------
-    rows : the class sizes in rows.
-    persons : the class sizes in persons, by entity column.
+    rows : the recount of rows: the class sizes in rows.
+    persons : the class sizes in persons, by entity column; empty if persons are not counted.
     value_counts : number of rows with each value in each class, by sensitive column.
     chain_counts : counts of the chain that the release belongs to; None outside a chain.
     further_sets : the class sizes for further sets of columns, in the order of the request.

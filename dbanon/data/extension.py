@@ -1,4 +1,4 @@
-"""Extensions: what a part of dbanon, or another package, adds to the core.
+"""Extensions: optional parts of dbanon, or other packages, that add to the core.
 
 The core imports no extension. Each extension has a record, an ``Extension``, which names locations
 in the form ``module:name``. These are imported on first use, so that reading all records is cheap.
@@ -83,7 +83,7 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class Extension:
-    """The record of an extension: what it adds to the core.
+    """The record of an extension: what the extension adds to the core.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ class Extension:
     commands : its commands, by name.
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
         on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
-        arguments are as for ``doors.engines.Engine``. Only extensions of this package have any.
+        arguments are as for ``doors.engines.Engine``. Only extensions of dbanon have any.
     runners : the locations of what runs jobs of other kinds. ``chain`` is a ``JobRunner``, for the
         jobs that set this option of ``Job``. ``private`` is a ``PrivateRunner`` (both are in
         ``dbanon.run.job_runner``). ``private_procedure`` is the function that SQL procedures
-        call. Only extensions of this package have any.
+        call. Only extensions of dbanon have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
-        tick)`` returns JSON values. Only extensions of this package have any.
+        tick)`` returns JSON values. Only extensions of dbanon have any.
     """
 
     name: str

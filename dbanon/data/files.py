@@ -19,12 +19,15 @@ from typing import BinaryIO
 
 from dbanon.errors import ForeignFile
 
+# Policies for files below a folder that the user named: refuse files of other accounts and links;
+# allow files of other accounts; or follow links, too.
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
 # With O_PATH, directories on the path can be opened even if they are not readable.
 _LOOK_UP_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+# As many links in one path as Linux follows.
 _MAX_LINKS = 40
 _LINK_HINT = (
     'Put the file itself there. If links are meant to be followed: `foreign_files="links"`.'
@@ -55,8 +58,8 @@ def open_regular_file(
     FileNotFoundError, PermissionError, OSError : the file cannot be opened.
     """
     named_path = path if root is None else root
-    below = () if root is None else _components_below(root, path)
-    descriptor = _open_step_by_step(named_path, below, policy, path)
+    components_below = () if root is None else _components_below(root, path)
+    descriptor = _open_step_by_step(named_path, components_below, policy, path)
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
@@ -78,21 +81,24 @@ def is_link_refused(path: Path, policy: str) -> bool:
     return policy != LINKS and path.is_symlink()
 
 
-def _open_step_by_step(named_path: Path, below: tuple[str, ...], policy: str, path: Path) -> int:
+def _open_step_by_step(
+    named_path: Path, components_below: tuple[str, ...], policy: str, path: Path
+) -> int:
     """Open a file directory by directory, and return its descriptor.
 
     Parameters
     ----------
     named_path : the path that the user named.
-    below : the path components from there to the file; empty if the user named the file.
+    components_below : the path components from there to the file; empty if the user named the
+        file.
     path : the path of the file, for messages.
     """
-    start = Path(os.getcwd()) / named_path
+    absolute_path = Path(os.getcwd()) / named_path
     # Pairs of a path component to open, and whether it is below the folder that the user named.
-    components = deque((name, False) for name in start.parts[1:])
-    components.extend((name, True) for name in below)
+    components = deque((name, False) for name in absolute_path.parts[1:])
+    components.extend((name, True) for name in components_below)
     n_links = 0
-    directory = os.open(start.anchor, _LOOK_UP_FLAGS | os.O_DIRECTORY)
+    directory = os.open(absolute_path.anchor, _LOOK_UP_FLAGS | os.O_DIRECTORY)
     try:
         while components:
             name, is_below = components.popleft()
@@ -178,5 +184,5 @@ def _open_file(directory: int, name: str, path: Path, is_below: bool, policy: st
 
 
 def _is_shared(directory: os.stat_result) -> bool:
-    """Whether other accounts may put files into a directory."""
+    """Whether other accounts may put files into a directory, given its status."""
     return not is_trusted(directory) or bool(directory.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -164,7 +164,7 @@ def _make_hash(names: tuple[str, ...]) -> Callable[[Any], int]:
 
 
 def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """The values of an instance's fields with these names."""
+    """The values of an instance's fields with these names, for comparisons."""
     return tuple([getattr(instance, name) for name in names])
 
 

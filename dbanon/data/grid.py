@@ -19,18 +19,19 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RangeUnsuitable
 
-# The finest step divides the column's range into at most this many cells.
+# The finest cells divide the column's range into at most this many.
 _MAX_CELLS = 50
-# If the range has at most this many units of the column's type (1 for integers, a day for dates),
-# the step is one unit; otherwise it is two or more units.
-_MAX_UNIT_CELLS = 20
+# The spacing of a column is the distance between neighbouring values of its type: 1 for integers, a
+# day for dates. If the range has at most this many spacings, the finest cells are one spacing wide;
+# otherwise two or more.
+_MAX_SPACING_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
-# Steps of grids of dates, in months.
-_STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
-# A step of months is used for classes that overlap at least this many of its cells.
+# Cell widths in grids of dates, in months.
+_WIDTHS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
+# Cells of several months are used for classes that overlap at least this many of them.
 _MIN_MONTH_CELLS = 5
-# Pairs of a step, in tenths of a coarse cell, and the smallest number of coarse cells that a class
-# must overlap to use this step.
+# Pairs of a cell width, in tenths of a coarse cell, and the smallest number of coarse cells that a
+# class must overlap to use cells of this width.
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Largest absolute value and smallest range for which float64 can represent all steps and borders.
 _MAX_VALUE, _MIN_SPREAD = 1e307, 1e-300
@@ -40,16 +41,16 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class GridCells:
-    """Half-open cells with borders at multiples of a step, or at multiples of months.
+    """Half-open cells of equal width, or of a number of months, with borders at multiples of it.
 
     Parameters
     ----------
-    step : width, in the column's unit; unused with months.
-    months : number of months between neighbouring borders; 0 for borders at multiples of ``step``.
+    width : the width of each cell, in the column's unit; unused with months.
+    months : number of months between neighbouring borders; 0 for borders at multiples of ``width``.
     day_length : length of a day in the column's unit; only used with months.
     """
 
-    step: float = 1.0
+    width: float = 1.0
     months: int = 0
     day_length: int = 1
 
@@ -60,7 +61,7 @@ class GridCells:
             # Month 0 is January 1970; count from year 0 so that decades start at multiples.
             month_numbers = days.astype("datetime64[M]").astype(np.int64) + 1970 * 12
             return np.asarray((month_numbers // self.months).astype(np.float64))
-        cells = np.floor(values / self.step)
+        cells = np.floor(values / self.width)
         # Rounding of the quotient may be off by one cell in either direction.
         cells = np.where(self.borders(cells) > values, cells - 1, cells)
         return np.where(self.borders(cells + 1) <= values, cells + 1, cells)
@@ -76,7 +77,7 @@ class GridCells:
             month_numbers = cells.astype(np.int64) * self.months - 1970 * 12
             days = month_numbers.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
             return np.asarray(days.astype(np.float64) * self.day_length)
-        borders = cells * self.step
+        borders = cells * self.width
         if not (borders % 1).any() and (np.abs(borders) < EXACT_INTEGER).all():
             return borders
         return np.array([float(f"{x:.{_DIGITS}g}") for x in borders.tolist()], np.float64)
@@ -104,7 +105,7 @@ class Grid:
 
     Parameters
     ----------
-    finest : the cells for classes that use no coarser step.
+    finest : the cells of the finest step, for classes that use no coarser one.
     coarser : further steps, the coarsest first. The coarse cells of a step are unions of the coarse
         cells of all finer steps, and of the cells of ``finest``.
     """
@@ -139,9 +140,12 @@ class Grid:
         return lower, upper
 
     def borders_between(self, least: float, most: float, limit: int) -> NDArray[np.float64] | None:
-        """The borders of all steps that are above ``least`` and at most ``most``, ascending.
+        """Return the borders of all steps in a range, ascending; None if there are too many.
 
-        None if there are more than ``limit`` borders.
+        Parameters
+        ----------
+        least, most : the range: borders are above ``least``, and at most ``most``.
+        limit : the largest number of borders to return.
         """
         ends, borders_by_step = np.array([least, most]), [np.empty(0)]
         for cells in (self.finest, *(step.cells for step in self.coarser)):
@@ -156,7 +160,7 @@ class Grid:
         return borders if len(borders) <= limit else None
 
 
-def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
+def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Grid:
     """Build the grid of a column.
 
     By default the widths of its cells are 1, 2 and 5 times powers of ten. For dates they are days,
@@ -165,7 +169,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     Parameters
     ----------
     scale : the scale of the column's values.
-    step : the width of all cells, in the column's unit; None for the default widths.
+    cell_width : the width of all cells, in the column's unit; None for the default widths.
 
     Raises
     ------
@@ -180,16 +184,16 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
             f" {_MIN_SPREAD:.0e} apart. Exclude other rows in a view, or set such values to"
             " NULL.",
         )
-    if step is not None:
-        return Grid(GridCells(float(step)))
+    if cell_width is not None:
+        return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
-    unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
-    if scale.spread <= _MAX_UNIT_CELLS * unit:
-        return Grid(GridCells(unit or 1.0))
+    spacing = 1.0 if attribute.kind is Kind.ORDINAL else value_spacing(attribute, scale)
+    if scale.spread <= _MAX_SPACING_CELLS * spacing:
+        return Grid(GridCells(spacing or 1.0))
     # Borders that differ only after the last significant digit would coincide.
-    digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
-    min_width = max(scale.spread / _MAX_CELLS, 2 * unit, digit_width)
+    min_digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
+    min_width = max(scale.spread / _MAX_CELLS, 2 * spacing, min_digit_width)
     power = int(np.floor(np.log10(min_width)))
     # Decimal literals are converted to float without the rounding errors of a product.
     widths = (float(f"{factor}e{power}") for factor in (1, 2, 5, 10))
@@ -205,7 +209,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
         for tenths, min_cells in _STEP_CHOICES
     ]
     return Grid(
-        GridCells(finest_width), tuple(step for step in steps if step.cells.step > finest_width)
+        GridCells(finest_width), tuple(step for step in steps if step.cells.width > finest_width)
     )
 
 
@@ -217,17 +221,17 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     spread : the width of the range of values, in the column's unit.
     day_length : the length of a day, in the column's unit.
     """
-    if spread < 14 * day_length * _MAX_UNIT_CELLS:
+    if spread < 14 * day_length * _MAX_SPACING_CELLS:
         return Grid(
             GridCells(
-                float(7 * day_length if spread > _MAX_UNIT_CELLS * day_length else day_length)
+                float(7 * day_length if spread > _MAX_SPACING_CELLS * day_length else day_length)
             )
         )
     months = [
-        months for months in _STEPS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
+        months for months in _WIDTHS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
     ]
     finest, *coarser = (
-        GridCells(months=m, day_length=day_length) for m in months or _STEPS_IN_MONTHS[-1:]
+        GridCells(months=m, day_length=day_length) for m in months or _WIDTHS_IN_MONTHS[-1:]
     )
     steps = (
         GridStep(cells, coarse_cells=cells, min_cells=_MIN_MONTH_CELLS)
@@ -236,24 +240,26 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     return Grid(finest, tuple(steps))
 
 
-def unit_of(attribute: Attribute, scale: Scale) -> float:
+def value_spacing(attribute: Attribute, scale: Scale) -> float:
     """Return the distance between neighbouring values of the column's type; 0 if there is none.
 
     Floats that are all whole numbers count as integers: a data frame stores integers as floats if
     one of them is NULL, and that must change neither the grid nor the loss.
     """
-    units = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
+    spacings = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
         return 10.0**-attribute.scale
     if attribute.kind is Kind.FLOAT:
         return 1.0 if scale.is_integral else 0.0
-    return units.get(attribute.kind, 0.0)
+    return spacings.get(attribute.kind, 0.0)
 
 
 def ends_around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of the intervals of classes, as released; for ranks, both are inclusive.
+    """Return the released ends of the intervals of classes: the borders around their values.
+
+    For ranks, both ends are inclusive.
 
     Parameters
     ----------
@@ -276,16 +282,16 @@ def released_ends(
 
 
 def width_share(
-    low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, unit: float
+    low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, spacing: float
 ) -> NDArray[np.float64]:
     """Return the width of intervals as a share of the column's range, float64 (c,), 0 to 1.
 
     Parameters
     ----------
     low, high : the ends of the intervals, float64 (c,).
-    unit : the distance between neighbouring values, which is subtracted from the width because
+    spacing : the distance between neighbouring values, which is subtracted from the width because
         ``high`` is exclusive; 0 if it is inclusive.
     """
     if scale.is_constant:
         return np.zeros(len(low))
-    return np.clip((high - low - unit) / scale.spread, 0.0, 1.0)
+    return np.clip((high - low - spacing) / scale.spread, 0.0, 1.0)

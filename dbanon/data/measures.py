@@ -58,8 +58,8 @@ class ValueFrequencies:
         cls,
         codes: NDArray[np.int32],
         values: Sequence[str] = (),
-        least_width: int = 0,
-        units: NDArray[np.int64] | None = None,
+        min_length: int = 0,
+        person_units: NDArray[np.int64] | None = None,
     ) -> ValueFrequencies:
         """Count codes, ignoring -1.
 
@@ -67,28 +67,29 @@ class ValueFrequencies:
         ----------
         codes : int32 (m,), the code of each record's value.
         values : the values by code, as text; empty if unknown.
-        least_width : the result has at least this many counts.
-        units : int64 (m,), the unit of each record (see ``Microdata.units``), mostly a person. A
-            unit counts once per value. None to count every record.
+        min_length : the result has at least this many counts; those of codes that do not occur
+            are 0.
+        person_units : int64 (m,), the unit of each record (see ``Microdata.person_units``), mostly
+            a person. A unit counts once per value. None to count every record.
         """
-        codes, n_units = _drop_repeated_codes(codes, units)
-        counts = np.bincount(codes[codes >= 0], minlength=max(len(values), least_width))
+        codes, n_units = _drop_repeated_codes(codes, person_units)
+        counts = np.bincount(codes[codes >= 0], minlength=max(len(values), min_length))
         return cls(counts.astype(np.int64), tuple(values), n_units)
 
     @classmethod
     def of_column(
-        cls, column: CodedColumn, units: NDArray[np.int64] | None = None
+        cls, column: CodedColumn, person_units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
         """Count the values of a column, with NULL as the last value.
 
         Parameters
         ----------
-        units : int64 (n,), the unit of each record, which counts once per value; None to count
-            every record.
+        person_units : int64 (n,), the unit of each record, which counts once per value; None to
+            count every record.
         """
         null_code = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null_code), column.codes)
-        return cls.of(codes, column.values, least_width=null_code + 1, units=units)
+        return cls.of(codes, column.values, min_length=null_code + 1, person_units=person_units)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -103,37 +104,41 @@ class ValueFrequencies:
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
     def occurring_values(self) -> ValueFrequencies:
-        """Return the distribution of only the values that occur."""
+        """Return the frequencies of only the values that occur."""
         is_occurring = self.counts > 0
         values = [value for value, occurs in zip(self.values, is_occurring, strict=False) if occurs]
         return ValueFrequencies(self.counts[is_occurring], tuple(values), self.share_base)
 
     def after_withholding(
-        self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
+        self, codes: NDArray[np.int32], person_units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
-        """Return the distribution without some records.
+        """Return the frequencies without some records.
 
         Parameters
         ----------
         codes : int32 (m,), the codes of the records to withhold.
-        units : int64 (m,), the units of these records; all records of a unit must be withheld. None
-            if the counts are of records.
+        person_units : int64 (m,), the units of these records; all records of a unit must be
+            withheld. None if the counts are of records.
         """
         if self.is_fixed:
             return self
-        codes, n_units = _drop_repeated_codes(codes, units)
+        codes, n_units = _drop_repeated_codes(codes, person_units)
         withheld_counts = np.bincount(codes[codes >= 0], minlength=len(self.counts))
         share_base = None if self.share_base is None else self.share_base - (n_units or 0)
         return ValueFrequencies(self.counts - withheld_counts, self.values, share_base)
 
 
 def _drop_repeated_codes(
-    codes: NDArray[np.int32], units: NDArray[np.int64] | None
+    codes: NDArray[np.int32], person_units: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int32], int | None]:
-    """Set repetitions of a code within a unit to -1; return the codes and the number of units."""
-    if units is None:
+    """Set repetitions of a code within a unit to -1; return the codes and the number of units.
+
+    The number is None if ``person_units`` is None.
+    """
+    if person_units is None:
         return codes, None
-    return np.where(first_record_mask(units, codes), codes, np.int32(-1)), len(np.unique(units))
+    is_first = first_record_mask(person_units, codes)
+    return np.where(is_first, codes, np.int32(-1)), len(np.unique(person_units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,28 +147,28 @@ class ColumnStatistics:
 
     Parameters
     ----------
-    numbers : the scales of numeric attributes, including ordinal ones.
-    categories : the values and counts of the other attributes.
-    sensitive : the distributions of the columns of privacy models; NULL is a value.
+    scales : the scales of numeric attributes, including ordinal ones.
+    categories : the values of the other attributes, with their frequencies.
+    sensitive : the frequencies of values in the columns of privacy models; NULL is a value.
     whitenings : the maps that decorrelate z-scores, only for Mahalanobis distances. There is one
         for each pattern of NULLs. A pattern has a bool for each numeric attribute: True if it is
         not NULL.
     ranks : by ordinal attribute, the ranks that occur, float64 (s,), ascending.
     """
 
-    numbers: Mapping[str, Scale] = field(default_factory=dict)
+    scales: Mapping[str, Scale] = field(default_factory=dict)
     categories: Mapping[str, ValueFrequencies] = field(default_factory=dict)
     sensitive: Mapping[str, ValueFrequencies] = field(default_factory=dict)
     whitenings: Mapping[tuple[bool, ...], Whitening] = field(default_factory=dict)
     ranks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("numbers", "categories", "sensitive", "whitenings", "ranks"):
+        for name in ("scales", "categories", "sensitive", "whitenings", "ranks"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
-        mappings = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
+        mappings = (self.scales, self.categories, self.sensitive, self.whitenings, self.ranks)
         return ColumnStatistics, tuple(dict(mapping) for mapping in mappings)
 
     @classmethod
@@ -178,7 +183,7 @@ class ColumnStatistics:
 
         Parameters
         ----------
-        covariance : True to compute whitenings, for Mahalanobis distances.
+        covariance : True to compute ``whitenings``.
         parallel_map : ``on_all_cores`` to process columns in parallel, or ``map``; the result is
             the same.
         """
@@ -189,7 +194,7 @@ class ColumnStatistics:
                 zip(microdata.numeric, microdata.numbers.T, strict=True)
             )
         }
-        numbers = {
+        scales = {
             attribute.name: scale
             for attribute, scale in zip(
                 columns, _compute_scales(list(columns.values()), parallel_map), strict=True
@@ -202,14 +207,14 @@ class ColumnStatistics:
             )
         }
         sensitive = microdata.sensitive.items()
-        units = microdata.units if sensitive else None
+        person_units = microdata.person_units if sensitive else None
         return cls(
-            numbers=numbers,
+            scales=scales,
             categories=categories,
             sensitive={
-                name: ValueFrequencies.of_column(column, units) for name, column in sensitive
+                name: ValueFrequencies.of_column(column, person_units) for name, column in sensitive
             },
-            whitenings=_compute_whitenings(microdata, list(numbers.values())) if covariance else {},
+            whitenings=_compute_whitenings(microdata, list(scales.values())) if covariance else {},
             ranks={a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
         )
 

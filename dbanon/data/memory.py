@@ -62,6 +62,7 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
     except OSError:
         return
     for line in lines:
+        # A line is number:controllers:path. Version 2 names no controllers. Skip other lines.
         _, controllers, name = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
         if not controllers:
             yield from _read_limits(groups, name, ("memory.max", "memory.high"))

@@ -73,8 +73,8 @@ class Microdata:
         ``categories``; -1 where the value is NULL.
     categories : q tuples of the values that occur, sorted by code point.
     valid : bool (n, d), read-only: True for values that are not NULL; None if no value is NULL.
-    wide : names of attributes with values that float64 cannot represent exactly; their class means
-        need exact arithmetic.
+    wide : names of attributes with a value that float64 may be unable to represent exactly; their
+        class means need exact arithmetic.
     strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if
         there is only one.
     entities : int32 (n,), read-only: the person of each record; None if each record is a person.
@@ -140,11 +140,11 @@ class Microdata:
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
     @property
-    def units(self) -> NDArray[np.int64] | None:
+    def person_units(self) -> NDArray[np.int64] | None:
         """The unit of each record, int64 (n,), numbered from 0; None if every record is a unit.
 
-        A unit is all records of a person with the same stratum, layer and pattern of NULLs. They
-        are in the same class, or withheld together.
+        A unit is the set of a person's records with the same stratum, layer and pattern of NULLs.
+        They are in the same class, or withheld together.
         """
         if self.entities is None:
             return None
@@ -199,7 +199,7 @@ def first_record_mask(
 
     Parameters
     ----------
-    units : int64 (n,), the unit of each record, as from ``Microdata.units``.
+    units : int64 (n,), the unit of each record, such as ``Microdata.person_units``.
     codes : integers (n,), the code of each record's value, -1 or more; None to count units once.
     """
     unit_keys = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
@@ -227,11 +227,12 @@ def most_frequent_codes(
         units.astype(np.int64) * n_codes + (codes.astype(np.int64) - least), return_counts=True
     )
     unit_of_pair = pairs // n_codes
-    starts = np.flatnonzero(np.diff(unit_of_pair, prepend=-1))
-    largest_counts = np.maximum.reduceat(counts, starts)
+    # Pairs are sorted by unit, then by code.
+    first_pairs = np.flatnonzero(np.diff(unit_of_pair, prepend=-1))
+    largest_counts = np.maximum.reduceat(counts, first_pairs)
     candidates = np.flatnonzero(counts == largest_counts[unit_of_pair])
-    firsts = candidates[np.flatnonzero(np.diff(unit_of_pair[candidates], prepend=-1))]
-    codes_of_units: NDArray[np.int64] = pairs[firsts] % n_codes + least
+    smallest = candidates[np.flatnonzero(np.diff(unit_of_pair[candidates], prepend=-1))]
+    codes_of_units: NDArray[np.int64] = pairs[smallest] % n_codes + least
     return codes_of_units
 
 
@@ -318,15 +319,15 @@ def widen_to_unrounded(
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
     """Mark the values that float64 may have rounded, bool (c,), such as large integers."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
-        units_per_value = 1.0
+        last_digits_per_one = 1.0
     elif attribute.kind is Kind.DECIMAL:
         if attribute.scale > _MAX_SCALE:
             return np.ones(len(values), bool)
-        units_per_value = 10.0**attribute.scale
+        last_digits_per_one = 10.0**attribute.scale
     else:
         return np.zeros(len(values), bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.abs(values) * units_per_value >= EXACT_INTEGER)
+        return np.asarray(np.abs(values) * last_digits_per_one >= EXACT_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -385,6 +386,7 @@ class ColumnRoles:
         NullInEntity : the entity column is NULL somewhere.
         """
         names = {attribute.name for attribute in self.quasi_identifiers}
+        # Columns with other roles are read as texts, so they are all in ``codes``.
         columns = {
             attribute.name: CodedColumn(
                 microdata.codes[:, index].copy(), microdata.categories[index]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import GridCells, grid_for, released_ends, unit_of, width_share
+from dbanon.data.grid import GridCells, grid_for, released_ends, value_spacing, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
@@ -67,18 +67,18 @@ class NumberLevels:
     levels: tuple[Level, ...]
 
     @classmethod
-    def of(cls, attribute: Attribute, scale: Scale, step: float | None) -> NumberLevels:
+    def of(cls, attribute: Attribute, scale: Scale, cell_width: float | None) -> NumberLevels:
         """Build the levels of a column whose values have this scale.
 
         Parameters
         ----------
-        step : width of the finest cells in the column's unit; None to choose it by the scale.
+        cell_width : width of the finest cells in the column's unit; None to choose it by the scale.
 
         Raises
         ------
         RangeUnsuitable : float64 cannot represent the borders.
         """
-        grid = grid_for(attribute, scale, step)
+        grid = grid_for(attribute, scale, cell_width)
         finest = grid.finest
         levels = [Level(finest)]
         if finest.months:
@@ -88,12 +88,15 @@ class NumberLevels:
                 for cells in wider_cells
                 if cells.months * cells.day_length * 30.5 < scale.spread
             ]
-        elif finest.step < scale.spread:
+        elif finest.width < scale.spread:
             # The smallest power of two whose unions span a sixteenth of the range.
-            power = max(int(np.ceil(np.log2(scale.spread / _MAX_UNIONS) - np.log2(finest.step))), 1)
-            while np.ldexp(finest.step, power) < scale.spread:
+            power = max(
+                int(np.ceil(np.log2(scale.spread / _MAX_UNIONS) - np.log2(finest.width))), 1
+            )
+            while np.ldexp(finest.width, power) < scale.spread:
                 levels.append(Level(finest, 2**power))
                 power += 1
+        # Leave out levels that have all values of the table in one union, as the last level has.
         ends = np.array([scale.least, scale.most])
         return cls(
             attribute,
@@ -136,7 +139,7 @@ class NumberLevels:
     def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
         """Return the information loss of releasing each value as its cell, float64 (n,), 0 to 1."""
         low, high = self.cell_borders(values, level)
-        return width_share(low, high, self.scale, unit_of(self.attribute, self.scale))
+        return width_share(low, high, self.scale, value_spacing(self.attribute, self.scale))
 
     def lowest_common_level(
         self, low: NDArray[np.float64], high: NDArray[np.float64], level: int

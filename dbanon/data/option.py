@@ -50,15 +50,15 @@ class Option:
     hint : the hint of the error about a wrong value; empty to use the help.
     item : the plural name of the items of a list or mapping, for messages; empty to use the name of
         their type.
-    flag : the option's name on the command line if it differs, such as a singular for an option
-        that is repeated there.
+    flag : the option's name on the command line, if it differs from the name in Python, such as the
+        singular for a list whose items are given by repeating the option; empty if it is the same.
     form : the format of a value on the command line, such as ``NAME=NUMBER``.
-    unit : ``bytes`` for amounts of memory.
+    unit : ``bytes`` for amounts of memory; empty otherwise.
     concerns_release : True if the option concerns released data, so that functions that only build
         classes do not have it.
-    has_sql_key : False if SQL functions do not have the option as a key of their JSON argument.
-    is_secret : True if the option contains values of columns, of which the ledger records only the
-        number.
+    available_in_sql : True if the JSON argument of SQL functions may have the option as a key.
+    is_secret : True if the option contains values of columns. The ledger then records only how many
+        there are.
     docs_page : the page in ``docs/`` with details.
     """
 
@@ -75,7 +75,7 @@ class Option:
     form: str = ""
     unit: str = ""
     concerns_release: bool = False
-    has_sql_key: bool = True
+    available_in_sql: bool = True
     is_secret: bool = False
     docs_page: str = ""
 
@@ -360,6 +360,7 @@ def _normalize(kind: Any, value: Any, option: Option) -> Any:
         )
     if kind in (int, float):
         return _normalize_number(kind, value, option)
+    # Classes such as ``Model`` build themselves from plain values, as in JSON.
     plain_types = getattr(kind, "plain_types", Mapping)
     if hasattr(kind, "from_plain") and isinstance(value, plain_types):
         return kind.from_plain(value)

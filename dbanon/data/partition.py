@@ -84,7 +84,7 @@ class Synthesis:
 
 # The label of a suppressed record.
 SUPPRESSED = -1
-# Counts of a method that reports none.
+# The ``method_counts`` of a method that reports none.
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -173,7 +173,7 @@ class Partition(NotebookCard):
 
     @property
     def grouping_levels(self) -> Levels | None:
-        """The generalization levels that define the classes; None if there are none."""
+        """This partition if generalization levels define its classes; otherwise None."""
         return None
 
     def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
@@ -203,7 +203,7 @@ class Partition(NotebookCard):
         results : for each set, the indices of its records, int64 (m,), and the result for them.
         n : the number of all records; those outside all sets are suppressed.
         """
-        return combine(results, n)
+        return combine_partitions(results, n)
 
     def take(self, records: NDArray[np.int64]) -> Partition:
         """Build a partition of m records from the classes of some records of this partition.
@@ -266,7 +266,7 @@ class AttributePartition(NotebookCard):
         partitions_by_attribute = zip(*(result.partitions for _, result in results), strict=True)
         return cls(
             tuple(
-                combine(list(zip(records, partitions, strict=True)), n)
+                combine_partitions(list(zip(records, partitions, strict=True)), n)
                 for partitions in partitions_by_attribute
             )
         )
@@ -301,15 +301,17 @@ class AttributePartition(NotebookCard):
 
 @dataclass(frozen=True, eq=False)
 class Levels(Partition):
-    """A partition defined by one level of generalization per attribute for the entire table.
+    """The partition of a full-domain search: one level of generalization per attribute.
+
+    Records with the same values on the chosen levels form a class, or are suppressed.
 
     Parameters
     ----------
     labels : int32 (n,), the class of each record; -1 if suppressed.
-    levels : by attribute, the chosen level of generalization; 0 for the leaves of a hierarchy, or
-        for the finest intervals of numbers.
+    levels : by attribute, the index of the chosen level; 0 for the leaves of a hierarchy, or for
+        the finest intervals of numbers.
     number_levels : by numeric attribute without a hierarchy, all levels that the method could
-        choose from.
+        choose from, of which ``levels`` has the index of the chosen one.
     """
 
     levels: Mapping[str, int]
@@ -330,7 +332,7 @@ class Levels(Partition):
 
     @property
     def grouping_levels(self) -> Levels:
-        """These levels."""
+        """This partition itself."""
         return self
 
     @classmethod
@@ -345,8 +347,7 @@ class Levels(Partition):
 
         Classes without a record are left out, and the others are renumbered.
         """
-        is_unmatched = records < 0
-        labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
+        labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         is_released = labels >= 0
         labels[is_released] = np.unique(labels[is_released], return_inverse=True)[1].reshape(-1)
         return Levels(labels, self.levels, self.number_levels)
@@ -378,43 +379,45 @@ def positions_among(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     return positions
 
 
+# What a method returns for a table.
 MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
-def combine(
-    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, parallel_map: ParallelMap = map
+def combine_partitions(
+    results: Sequence[tuple[NDArray[np.int64], Partition]], n: int, parallel_map: ParallelMap = map
 ) -> Partition:
     """Combine partitions of disjoint sets of records into one partition of n records.
 
     Parameters
     ----------
-    parts : for each set, the indices of its records, int64 (m,), and the partition of the set.
+    results : for each set, the indices of its records, int64 (m,), and the partition of the set.
         Records outside all sets are suppressed.
-    parallel_map : ``on_all_cores`` to process the parts in parallel, or ``map``; the result is the
+    parallel_map : ``on_all_cores`` to process the sets in parallel, or ``map``; the result is the
         same.
     """
     method_counts: dict[str, int] = {}
-    for _, partition in parts:
+    for _, partition in results:
         for name, count in partition.method_counts.items():
             method_counts[name] = method_counts.get(name, 0) + count
-    if len(parts) == 1:
-        [(all_records, single_partition)] = parts
+    if len(results) == 1:
+        [(all_records, single_partition)] = results
         if are_all_records(all_records, n):
             return Partition.without_copy(single_partition.labels, method_counts)
     labels = np.full(n, SUPPRESSED, np.int32)
-    first_classes = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
+    first_classes = np.cumsum([0, *(partition.n_classes for _, partition in results)]).tolist()
 
     def write_labels(index: int) -> None:
-        records, partition = parts[index]
-        part_labels = partition.labels
+        records, partition = results[index]
+        labels_in_set = partition.labels
         if partition.n_suppressed:
             labels[records] = np.where(
-                part_labels >= 0, part_labels + np.int32(first_classes[index]), SUPPRESSED
+                labels_in_set >= 0, labels_in_set + np.int32(first_classes[index]), SUPPRESSED
             )
         else:
-            labels[records] = part_labels + np.int32(first_classes[index])
+            labels[records] = labels_in_set + np.int32(first_classes[index])
 
-    for _ in parallel_map(write_labels, range(len(parts))):
+    # The loop only makes a lazy map run.
+    for _ in parallel_map(write_labels, range(len(results))):
         pass
     return Partition.without_copy(labels, method_counts)
 

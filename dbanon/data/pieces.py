@@ -56,6 +56,7 @@ def choose_column_map(table: NDArray[Any]) -> ParallelMap:
     If the table is on disk, columns are processed one at a time: together they do not fit into
     memory.
     """
+    # The table may be a view of a memory map.
     base: Any = table
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
         base = base.base

@@ -51,6 +51,8 @@ class Sums:
         """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
+        # By exponent, the kernel returns the sum of mantissas as two 64-bit words, and the sum of
+        # their squares as three.
         least, most, all_integers, sums_by_exponent = exact_sums(values)
         total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
         squares = sum(
@@ -100,6 +102,7 @@ class Sums:
 
 
 MAHALANOBIS = "mahalanobis"
+# The names of standardizations; ``Standardization.of`` describes them.
 STANDARDIZATIONS = ("zscore", "range", "none", MAHALANOBIS)
 
 # A column whose residual after regression on earlier columns has a smaller share of its standard
@@ -176,35 +179,36 @@ class Standardization:
     scale: NDArray[np.float64]
 
     @classmethod
-    def of(cls, scales: Sequence[Scale], method: str = "zscore") -> Standardization:
+    def of(cls, scales: Sequence[Scale], standardize: str = "zscore") -> Standardization:
         """The map that standardizes p columns.
 
         Parameters
         ----------
         scales : the scales of the p columns.
-        method : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0, maximum 1)
-            or ``none`` (only constant columns are set to 0, which changes no distance).
-            ``mahalanobis`` is the same as ``zscore`` here: z-scores are later decorrelated by
-            the map of ``compute_whitening``.
+        standardize : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0,
+            maximum 1) or ``none`` (only constant columns are set to 0, which changes no distance).
+            ``mahalanobis`` is the same as ``zscore`` here: z-scores are later decorrelated by the
+            map of ``compute_whitening``.
 
         Raises
         ------
         InvalidParameter : there is no such standardization.
         """
-        if method not in STANDARDIZATIONS:
+        if standardize not in STANDARDIZATIONS:
             raise InvalidParameter(
-                f"There is no standardization {method!r}. Known: {', '.join(STANDARDIZATIONS)}."
+                f"There is no standardization {standardize!r}."
+                f" Known: {', '.join(STANDARDIZATIONS)}."
             )
         p = len(scales)
         exponent, shift, scale = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
         for column, column_scale in enumerate(scales):
             if column_scale.is_constant:
                 continue
-            if method == "none":
+            if standardize == "none":
                 scale[column] = 1.0
                 continue
             exponent[column] = column_scale.exponent
-            if method in ("zscore", MAHALANOBIS):
+            if standardize in ("zscore", MAHALANOBIS):
                 shift[column], scale[column] = column_scale.mean, column_scale.deviation
             else:
                 low, high = np.ldexp(

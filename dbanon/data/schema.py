@@ -31,15 +31,20 @@ def normalize_spelling(text: str, normalize: str) -> str:
     return trimmed.casefold() if normalize == CASEFOLD else trimmed
 
 
-# Kinds that a caller may state for a numeric column.
+# Kinds that a caller may state for a column: codes, which are compared as texts; or numbers, which
+# is the default for columns of numbers.
 NOMINAL, NUMERIC = "nominal", "numeric"
 
 
 class Role(str, Enum):
     """The role of a column in a release.
 
-    Columns that are ``IDENTIFIER`` or have no role are never copied. ``INSENSITIVE`` columns are
-    copied if the caller requests it.
+    - ``IDENTIFIER``: identifies a person by itself; never copied to the release, like columns
+      without a role.
+    - ``QUASI_IDENTIFIER``: could identify a person together with others; anonymized.
+    - ``SENSITIVE``: what readers should not learn about a person; copied, while privacy
+      models may limit what classes reveal of it.
+    - ``INSENSITIVE``: none of these; copied if the caller requests it.
     """
 
     IDENTIFIER = "identifier"
@@ -49,7 +54,11 @@ class Role(str, Enum):
 
 
 class Kind(str, Enum):
-    """The family of a column's type. Methods and recodings treat each family differently."""
+    """The family of a column's type. Methods and recodings treat each family differently.
+
+    ``ORDINAL`` is text with an order, ``CATEGORY`` is text without one. ``OTHER`` is any other
+    type: a few uses read its values as text, most refuse it.
+    """
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -95,8 +104,8 @@ class Attribute:
         texts are then looked up among its values.
     uses_output_function : True to convert values to text by the type's output function instead of a
         cast, because any database user can define a cast.
-    foreign_type : a type that the column's type is based on and that another database user owns;
-        empty if there is none.
+    type_of_other_role : a type that another database user owns and that the column's type is based
+        on; empty if there is none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
@@ -113,7 +122,7 @@ class Attribute:
     order: tuple[str, ...] = ()
     enum_type: str = ""
     uses_output_function: bool = False
-    foreign_type: str = ""
+    type_of_other_role: str = ""
     nominal: bool = False
     normalize: str = ""
 
@@ -152,10 +161,11 @@ def require_lists(**lists: object) -> None:
 
 
 def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
-    """Return the quasi-identifiers; turn nominal ones into categories whose values are texts.
+    """Turn the quasi-identifiers that are stated to be nominal into categories, with text values.
 
     Parameters
     ----------
+    attributes : the quasi-identifiers. All of them are returned, in the same order.
     kinds : ``NOMINAL`` or ``NUMERIC``, by column.
 
     Raises
@@ -188,10 +198,11 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
 def apply_orders(
     attributes: Sequence[Attribute], orders: Mapping[str, Sequence[str]]
 ) -> tuple[Attribute, ...]:
-    """Return the quasi-identifiers; turn those with an order into ordinal ones.
+    """Turn the quasi-identifiers that have an order into ordinal ones.
 
     Parameters
     ----------
+    attributes : the quasi-identifiers. All of them are returned, in the same order.
     orders : by column, all values in order; overrides the order of the column's type. With an empty
         order, the column is not made ordinal.
 
@@ -268,12 +279,11 @@ def move_ordinals_to_numbers(
         for attribute in attributes
         if attribute.kind.is_numeric
     ]
-    # The positions of the attributes that remain coded.
-    positions = [
+    nominal_positions = [
         i for i, attribute in enumerate(coded_attributes) if attribute.kind is not Kind.ORDINAL
     ]
-    remaining_categories = [categories[i] for i in positions]
-    return np.column_stack(all_number_columns), codes[:, positions], remaining_categories
+    nominal_categories = [categories[i] for i in nominal_positions]
+    return np.column_stack(all_number_columns), codes[:, nominal_positions], nominal_categories
 
 
 def _convert_to_ranks(

@@ -13,7 +13,9 @@ _DIRECTION_MARKS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066
 _ESCAPES = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTION_MARKS)
 }
+# For texts of several lines, which keep their line breaks and tabs.
 _ESCAPES_IN_LINES = {k: v for k, v in _ESCAPES.items() if chr(k) not in "\n\t"}
+# For HTML pages, which isolate the direction of each text.
 _ESCAPES_ON_PAGES = {k: v for k, v in _ESCAPES_IN_LINES.items() if k not in _DIRECTION_MARKS}
 
 

@@ -144,7 +144,7 @@ def information_loss(
     microdata = microdata_of(data, orders)
     classes = _partition_of(classes, microdata)
     has_value = microdata.numeric_valid()
-    scales = ColumnStatistics.of(microdata).numbers
+    scales = ColumnStatistics.of(microdata).scales
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = transform.apply(microdata.numbers)
     return centroid_loss(points, classes, has_value).total

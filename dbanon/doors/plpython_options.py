@@ -86,7 +86,7 @@ def allowed_keys(
     candidates = [
         parameter
         for parameter in all_parameters(job)
-        if parameter.option.has_sql_key and parameter.name not in arguments
+        if parameter.option.available_in_sql and parameter.name not in arguments
     ]
     candidates += [*_SHORT_MODEL_OPTIONS, _PROGRESS_OPTION, *find_method(method).options]
     return {
@@ -110,7 +110,7 @@ def check_private_options(
     allowed_options = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
-        if parameter.option.has_sql_key and parameter.name not in arguments
+        if parameter.option.available_in_sql and parameter.name not in arguments
     }
     for name in call_options:
         if name not in allowed_options and (
@@ -125,7 +125,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     from dbanon.advice.request import AdviceRequest
 
     request_options = [
-        parameter for parameter in parameters(AdviceRequest) if parameter.option.has_sql_key
+        parameter for parameter in parameters(AdviceRequest) if parameter.option.available_in_sql
     ]
     return {
         parameter.name: parameter

@@ -144,7 +144,7 @@ def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS)
         return name if value is None else f"{name} => {_hint_literal(value)}"
     if name == "method" and value is not None:
         return f"dbanon.{value}"
-    if parameter is None or not parameter.option.has_sql_key:
+    if parameter is None or not parameter.option.available_in_sql:
         return name
     if value is None:
         return f'"{name}" in options'

@@ -23,7 +23,7 @@ _OPTION = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 # Stands for SQL's backticks in a hint, because backticks there mark options.
 _SQL_BACKTICK = "\0"
-# Words in hints that are useful only if the source can have views.
+# Words in hints that help only if the source can have views.
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
@@ -62,14 +62,14 @@ class DbanonError(Exception):
     @property
     def hint(self) -> str | None:
         """The hint in the notation of Python calls."""
-        return self.hint_by(write_python_option)
+        return self.format_hint(write_python_option)
 
     @hint.setter
     def hint(self, text: str | None) -> None:
         self._hint = text and redact(text)
 
-    def hint_by(self, write_option: Notation) -> str | None:
-        """Return the hint; ``fixed_notation``, or else ``write_option``, writes its options."""
+    def format_hint(self, write_option: Notation) -> str | None:
+        """Format the hint, with its options in ``fixed_notation``, or else by ``write_option``."""
         writer = self.fixed_notation or write_option
 
         def write_match(match: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ class DbanonError(Exception):
             "exit_code": self.exit_code,
             "message": self.message,
             "detail": self.detail,
-            "hint": self.hint_by(write_option),
+            "hint": self.format_hint(write_option),
         }
 
 
@@ -110,18 +110,18 @@ def sql_for_hint(statement: str) -> str:
 
 
 @contextmanager
-def hints_without_views(words: str | None) -> Iterator[None]:
-    """Replace "in a view" by ``words`` in the hints of errors that the block raises.
+def hints_without_views(replacement: str | None) -> Iterator[None]:
+    """Replace the words "in a view" in the hints of errors that the block raises.
 
     Parameters
     ----------
-    words : the replacement, such as "in a copy of the file"; None to keep "in a view", for a source
-        that can have views.
+    replacement : the new words, such as "in a copy of the file"; None to keep "in a view", for a
+        source that can have views.
     """
     try:
         yield
     except DbanonError as error:
-        error.view_replacement = error.view_replacement or words
+        error.view_replacement = error.view_replacement or replacement
         raise
 
 
@@ -129,6 +129,7 @@ def nearest_names(target: str, names: Iterable[str], limit: int = 3) -> str | No
     """Return a hint with the names most similar to ``target``; None if no name is similar."""
     import difflib
 
+    # Of names that differ only in case, the first in order is suggested.
     name_of_folded = {name.casefold(): name for name in sorted(names, reverse=True)}
     nearest = difflib.get_close_matches(
         target.casefold(), list(name_of_folded), n=limit, cutoff=0.6
@@ -169,5 +170,6 @@ def warn_caller(warning: Warning) -> None:
 
 
 def _is_module_to_skip(module: str) -> bool:
+    """Whether a stack frame of this module is not the caller's."""
     # Frames of contextlib lie between those of dbanon, so both are skipped.
     return module.partition(".")[0] == "dbanon" or module == "contextlib"

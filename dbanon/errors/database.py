@@ -7,7 +7,7 @@ import os
 
 from dbanon.errors.base import DbanonError
 
-# A full disk, an exhausted quota, and a limit on file sizes (ulimit -f).
+# They mean a full disk, an exhausted quota, and a limit on file sizes (ulimit -f).
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK_FULL_TEXTS = tuple(os.strerror(number) for number in _DISK_FULL_ERRNOS)
 
@@ -68,6 +68,8 @@ class DiskFull(DatabaseFailure):
 
         Parameters
         ----------
+        directory : the path of the directory, for the message.
+        error : the failure of the operating system.
         consequence : a sentence on what this means for the run, after a space; may be empty.
         """
         return cls(

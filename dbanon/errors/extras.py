@@ -138,4 +138,5 @@ def name_missing_extras() -> Iterator[None]:
         try:
             raise dependency_error from None
         finally:
+            # The traceback of the error refers to this frame: do not refer back from it.
             del dependency_error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dbanon.errors.base import DbanonError
 
-# Exit codes of runs ended by a signal, and of job files with nothing to do. The last one is the
-# code by which Airflow marks a task as skipped, unless configured otherwise.
+# Exit codes of runs ended by SIGINT or SIGTERM, and of job files with nothing to do. Airflow marks
+# a task with the last of these codes as skipped, unless configured otherwise.
 INTERRUPTED, TERMINATED, NOTHING_TO_DO = 130, 143, 99
 
 
@@ -39,8 +39,8 @@ class MemoryLimit(DbanonError):
         return cls(
             "The process has run out of memory. An unfinished run is rolled back.",
             hint=(
-                "Give it more memory, or anonymize in blocks. With a limit, the run refuses"
-                " before it begins: `memory_limit`."
+                "Give it more memory, or anonymize in blocks. If you set `memory_limit`, a run that"
+                " needs more is refused before it begins."
             ),
         )
 

@@ -1,4 +1,9 @@
-"""Violated requirements: refusals, exit code 3; drift and ``strict``, exit code 6."""
+"""Errors about guarantees and what they are based on.
+
+A guarantee that was not reached has exit code 3. Something that changed since an earlier release
+or declaration has exit code 6, and so has a warning that ``strict`` turns into an error. Names that
+do not exist and keys that cannot be read have exit code 2 (``UsageError``).
+"""
 
 from __future__ import annotations
 

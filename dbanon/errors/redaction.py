@@ -24,6 +24,7 @@ _NAME_CHARACTER = r"[\w.%\-\[\]]"
 _QUOTED = r"'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\"|\{[^{}]*\}"
 # An unescaped password may contain & or ;, so a value ends only where the next assignment begins.
 _UNQUOTED = rf"(?:(?![&;,]{_NAME_CHARACTER}+\s*=)\S)+"
+# name=value, or "name": "value" as in JSON.
 _ASSIGNMENT = re.compile(
     rf"(?<!{_NAME_CHARACTER})(?P<name>{_NAME_CHARACTER}+)(?P<sign>[\"']?\s*=\s*)(?P<value>{_QUOTED}|{_UNQUOTED})"
     rf"|(?P<quote>[\"'])(?P<key>{_NAME_CHARACTER}+)(?P<colon>(?P=quote)\s*:\s*)(?P<text>{_QUOTED})"
@@ -103,10 +104,10 @@ def _redact_value(match: re.Match[str]) -> str:
     name, value = match["name"] or match["key"], match["value"] or match["text"]
     if not (_has_secret_name(match, name) or _contains_secret(value)):
         return match[0]
-    quote = value[0] if value[0] in "'\"{" else ""
-    end = "}" if quote == "{" else quote
-    start = match[0][: len(match[0]) - len(value)]
-    return f"{start}{quote}{HIDDEN}{end}"
+    opening_quote = value[0] if value[0] in "'\"{" else ""
+    closing_quote = "}" if opening_quote == "{" else opening_quote
+    text_before_value = match[0][: len(match[0]) - len(value)]
+    return f"{text_before_value}{opening_quote}{HIDDEN}{closing_quote}"
 
 
 def _has_secret_name(match: re.Match[str], name: str) -> bool:

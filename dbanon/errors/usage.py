@@ -311,7 +311,7 @@ class JobFileInvalid(_ErrorWithProblems):
 
     Attributes
     ----------
-    problems : all problems of the file, in the format of ``dbanon.doors.jobfile``.
+    problems : all problems of the file; ``str`` converts each to a line with its place in the file.
     """
 
     code = "job_file"

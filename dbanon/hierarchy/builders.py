@@ -1,7 +1,7 @@
 """Build hierarchies from values: intervals, dates, prefixes, orders, or a suggested tree.
 
-The values become the leaves. Labels of intervals are ``[low, high)``. ``pulse`` is called
-regularly; an exception from it cancels the work.
+The values become the leaves. Labels of intervals are ``[low, high)``. All builders call their
+parameter ``pulse`` regularly; an exception from it cancels the work.
 
 Codes of diseases, drugs, occupations, regions and postcodes are recognized by their shape: digits
 and few letters, in parts separated by a point, dash, slash or space. The beginning of a code is
@@ -143,8 +143,8 @@ def prefixes(
     if len(mask) != 1:
         raise InvalidParameter("The mask must be one character.")
     length = max((len(value) for value in values), default=0)
-    levels = list(range(length - 1, 0, -1)) if keep is None else list(keep)
-    if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
+    kept_lengths = list(range(length - 1, 0, -1)) if keep is None else list(keep)
+    if any(a <= b for a, b in pairwise(kept_lengths)) or min(kept_lengths, default=1) < 1:
         raise InvalidParameter("The numbers of kept characters must decrease, and be at least 1.")
     rows = []
     for value in with_pulses(sorted(set(values)), pulse):
@@ -153,7 +153,7 @@ def prefixes(
         # A masked code keeps its length, so that short codes share no labels with longer ones.
         masked = [
             value[:n_kept] + mask * (len(value) - n_kept)
-            for n_kept in levels
+            for n_kept in kept_lengths
             if n_kept < len(value)
         ]
         rows.append([value, *masked, mask * max(length, 1)])
@@ -238,6 +238,7 @@ def suggest(values: Sequence[str]) -> Hierarchy:
 def suggestion(values: Sequence[str]) -> Suggestion:
     """Suggest a tree as ``suggest`` does, and give the reason for it."""
     distinct = sorted(set(values))
+    # Try dates, then codes of digits, then numbers, then other codes.
     try:
         if distinct:
             return Suggestion(dates(distinct), "dates: by month, year and decade")
@@ -277,6 +278,7 @@ def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
             flat_hierarchy(distinct, ROOT),
             "fewer than two different numbers: all directly below the root",
         )
+    # The power of ten of a twentieth of the range, then 1, 2, 5 or 10 times that.
     step = Decimal(1).scaleb((value_range / 20).adjusted())
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= value_range)
     widths = [str(step), str(step * 5)]
@@ -351,9 +353,9 @@ class CodeLabels:
 def label_codes(values: Sequence[str]) -> CodeLabels | None:
     """List the labels above codes; returns None if the values are not codes or share no prefix.
 
-    A label is a common prefix of the values below it, such as ``B2*``, so it reveals no more than
-    each value itself. Prefixes that end at a separator have no star (``B24``), unless some value of
-    the column equals such a prefix.
+    A label is a *stem*, a common prefix of the values below it, mostly with a star: ``B2*``. So it
+    reveals no more than each value itself. Stems that end at a separator have no star (``B24``),
+    unless some value of the column equals such a stem.
 
     Parameters
     ----------
@@ -378,6 +380,7 @@ def label_codes(values: Sequence[str]) -> CodeLabels | None:
         for code_stems in stems.values()
         for stem, at_separator in code_stems
     )
+    # A code that is also a stem of longer codes, as E11 of E11.9, gets a label E11* above both.
     all_stems = {stem for code_stems in stems.values() for stem, _ in code_stems}
     labels_of_code = {
         code: tuple(
@@ -420,11 +423,11 @@ def _select_codes(values: Sequence[str]) -> list[str]:
 
 
 def _list_stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
-    """List the prefixes of a code, longest first, each with True if it ends at a separator.
+    """List the stems of a code: its prefixes, longest first, each with True if a separator follows.
 
     Parameters
     ----------
-    cuts_whole_parts : True to list only prefixes that end at a separator.
+    cuts_whole_parts : True to list only stems that a separator follows.
     """
     letters = re.match("[A-Za-z]*", code)
     # Two leading letters belong together, such as those of a country or town.

@@ -27,8 +27,8 @@ class HierarchyProblem:
 
     Parameters
     ----------
-    kind : ``second parent``, ``cycle``, ``missing root``, ``second root``, ``empty label``,
-        ``missing value`` or ``not a leaf``.
+    kind : ``second parent``, ``cycle``, ``missing root``, ``second root`` or ``empty label`` if the
+        edges are no tree; ``missing value`` or ``not a leaf`` if the tree does not cover a column.
     line : line in the source of the hierarchy, from 1; 0 if unknown.
     text : a description without labels or values.
     label : the node or value concerned. Messages must not contain it.
@@ -112,6 +112,7 @@ def build_nodes(
     labels_with_parent = {child for child, parent, _ in edges if child != parent}
     for child, parent, line in with_pulses(edges, pulse):
         if child == parent and (child in inner_labels or child in labels_with_parent):
+            # The edge only marks the label as a value, which ``values`` says already.
             continue
         if (child == "" and "" in inner_labels) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
@@ -125,6 +126,7 @@ def build_nodes(
             first_parent = f"; its first is in line {lines[child]}" if line else ""
             text = f"a label has a second parent{first_parent}"
             problems.append(HierarchyProblem("second parent", line, text, child))
+    # A label that is a parent but never a child is a root.
     for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
@@ -151,6 +153,7 @@ def build_nodes(
         labels.append(label)
         parent_indices.append(parent_index)
         if label in values and label in inner_labels:
+            # Add the leaf with the label of this node, as its first child.
             labels.append(label)
             parent_indices.append(len(labels) - 2)
     return labels, parent_indices
@@ -170,8 +173,8 @@ def _find_cycles(
     walk_of_label: dict[str, int] = {}
     # Walk up from each label, numbering the walks. A label that the same walk meets twice is on a
     # cycle.
-    for walk, start in enumerate(with_pulses(parents, pulse), 1):
-        label: str | None = start
+    for walk, first_label in enumerate(with_pulses(parents, pulse), 1):
+        label: str | None = first_label
         while label is not None and label not in walk_of_label:
             walk_of_label[label] = walk
             label = parents[label]

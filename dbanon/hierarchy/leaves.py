@@ -16,7 +16,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 
-# The suffix of timestamps with a time zone.
+# The suffix of timestamps in columns with a time zone, which are all written in UTC.
 UTC = "+00:00"
 
 # The label of a completely generalized value.
@@ -75,10 +75,10 @@ def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
     codes = np.zeros(len(numbers), np.int32)
-    not_null = slice(None) if valid is None else valid
-    values, inverse = np.unique(numbers[not_null], return_inverse=True)
+    selected = slice(None) if valid is None else valid
+    values, inverse = np.unique(numbers[selected], return_inverse=True)
     leaves = tree.encode(format_as_leaves(tree, values, attribute), attribute.name)
-    codes[not_null] = leaves[inverse.reshape(-1)]
+    codes[selected] = leaves[inverse.reshape(-1)]
     return codes
 
 
@@ -108,7 +108,9 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
         return [text if text in labels else text.removesuffix(UTC) for text in texts]
     if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
         return list(texts)
-    return [text if text in labels else tree.numbers.get(Decimal(text), text) for text in texts]
+    return [
+        text if text in labels else tree.label_of_number.get(Decimal(text), text) for text in texts
+    ]
 
 
 def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
@@ -186,6 +188,7 @@ def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
     codes = microdata.codes[records]
     categories = []
     for column, values in enumerate(microdata.categories):
+        # Renumber the codes by the values that these records have; NULL remains -1.
         used_codes, new_codes = np.unique(codes[:, column], return_inverse=True)
         has_null = int(used_codes.size > 0 and used_codes[0] < 0)
         codes[:, column] = new_codes.reshape(-1) - has_null

@@ -22,6 +22,8 @@ from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.tree import Hierarchy
 
+# Kinds of hierarchies that are read from a database: from a table of labels, by the name under
+# which it was stored, or from the labels of the column's enumerated type.
 TABLE, NAME, ENUM = "table", "name", "enum"
 DATABASE_KINDS = (TABLE, NAME, ENUM)
 _SHORT_FORM_KINDS = (TABLE, NAME)
@@ -256,6 +258,7 @@ def refuse_labels_with_values(
     InvalidParameter : a builder makes such labels, and ``local_range`` is False.
     """
     for column, hierarchy in hierarchies.items():
+        # A listed order would have been built by ``parse``, so this one is the column's own order.
         if (
             isinstance(hierarchy, HierarchySpec)
             and hierarchy.kind in _ORDER_KEYS
@@ -300,7 +303,7 @@ def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarch
 
 # By kind, a value to check parameters with, if they can be checked before values are read.
 _SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
-# By kind, the key that may list the values in order.
+# By kind, the key that may list the values in order, or be true for the column's own order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
@@ -329,6 +332,7 @@ def _ordered_values(order: Any, values: Sequence[str]) -> Sequence[str]:
 
 
 def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
+    """Parse a JSON object; see ``parse``."""
     kinds = [key for key in parameters if key in KINDS]
     if len(kinds) != 1:
         unknown = [str(key) for key in parameters if key not in KINDS]
@@ -356,11 +360,14 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     if name == "levels":
         return Hierarchy.from_levels(parameters["levels"])
     if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
+        # The specification lists the values, so no column is needed to build the tree.
         return _BUILDERS[name](parameters, (), ignore_pulses)
     if name in _SAMPLE_VALUES:
-        # Whether steps are valid does not depend on the values.
+        # Build a tree of one value, only to check the parameters: they are valid for it if they are
+        # valid for any value.
         sample = _SAMPLE_VALUES[name]
         if parameters.get("character") == sample:
+            # Values must not contain the mask character.
             sample = "_"
         _BUILDERS[name](parameters, (sample,), ignore_pulses)
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))

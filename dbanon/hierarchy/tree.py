@@ -106,7 +106,12 @@ class Hierarchy:
         return np.array([node for node in same_label_nodes if node not in inner_nodes], np.int64)
 
     def _released_nodes(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Replace each leaf that has the same label as its parent by the parent."""
+        """Replace each leaf that has the same label as its parent by the parent.
+
+        Parameters
+        ----------
+        nodes : int32, nodes of the tree.
+        """
         if not self._same_label_leaves.size:
             return nodes
         has_same_label = np.isin(nodes, self._same_label_leaves)
@@ -132,7 +137,7 @@ class Hierarchy:
         return heights
 
     @cached_property
-    def ranges(self) -> NDArray[np.int32]:
+    def leaf_ranges(self) -> NDArray[np.int32]:
         """The first and the last leaf position below each node, int32 (m, 2)."""
         m = len(self.labels)
         ranges = np.empty((m, 2), np.int32)
@@ -145,10 +150,11 @@ class Hierarchy:
         return ranges
 
     @cached_property
-    def gaps(self) -> NDArray[np.int32]:
+    def neighbor_ancestor_depths(self) -> NDArray[np.int32]:
         """The depth of the lowest common ancestor of each leaf and the next one, int32 (L - 1,).
 
-        The depth of the lowest common ancestor of leaves i < j is the minimum of ``gaps[i:j]``.
+        The lowest common ancestor of leaves i < j has the depth that is the minimum of
+        ``neighbor_ancestor_depths[i:j]``.
         """
         return self.depths[self.common_ancestors(self.leaves[:-1], self.leaves[1:])]
 
@@ -169,16 +175,18 @@ class Hierarchy:
         return {self.labels[node]: position for position, node in enumerate(self.leaves.tolist())}
 
     @cached_property
-    def numbers(self) -> dict[Decimal, str]:
-        """Leaf labels by numeric value, without numbers that are spelled in several ways."""
+    def label_of_number(self) -> dict[Decimal, str]:
+        """The leaf label of each number, without numbers that several labels spell."""
         labels: dict[Decimal, str] = {}
-        ambiguous: set[Decimal] = set()
+        ambiguous_numbers: set[Decimal] = set()
         for label in self.positions:
             with suppress(InvalidOperation):
                 number = Decimal(label)
                 if number.is_finite() and labels.setdefault(number, label) != label:
-                    ambiguous.add(number)
-        return {number: label for number, label in labels.items() if number not in ambiguous}
+                    ambiguous_numbers.add(number)
+        return {
+            number: label for number, label in labels.items() if number not in ambiguous_numbers
+        }
 
     def common_ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
         """Find the lowest common ancestors of pairs of nodes, int32, in the shape of the arguments.
@@ -196,10 +204,10 @@ class Hierarchy:
             right[climb_right] = self.parents[right[climb_right]]
         return left
 
-    def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the node with which the leaves ``low`` to ``high`` are released, int32 (m,).
+    def common_nodes(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the node as which each range of leaves is released, int32 (m,).
 
-        It is their lowest common ancestor.
+        It is the lowest common ancestor of the leaves.
 
         Parameters
         ----------
@@ -226,7 +234,7 @@ class Hierarchy:
 
     @cached_property
     def is_balanced(self) -> bool:
-        """True if all leaves have the same depth; a node then costs each leaf below it the same."""
+        """True if all leaves have the same depth, so a node has the same loss for all of them."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
     def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
@@ -237,9 +245,10 @@ class Hierarchy:
         nodes : int (m,).
         """
         depths = self.leaf_depths.astype(np.float64)
+        # A leaf of depth d loses 1 - (depth of the node) / d.
         shares = np.divide(1.0, depths, out=np.zeros(len(depths)), where=depths > 0)
         cumulative = np.concatenate(([0.0], np.cumsum(shares)))
-        first, last = self.ranges[nodes].T
+        first, last = self.leaf_ranges[nodes].T
         retained = (
             self.depths[nodes] * (cumulative[last + 1] - cumulative[first]) / (last + 1 - first)
         )
@@ -259,9 +268,9 @@ class Hierarchy:
         return tuple(labels)
 
     def nodes_at_level(self, level: int) -> NDArray[np.int32]:
-        """Return the node with which each leaf is released at a level, int32 (L,).
+        """Return the node as which each leaf is released at a level, int32 (L,).
 
-        It is ``level`` edges above the leaf, or the root if there are fewer.
+        It is the ancestor ``level`` edges above the leaf, or the root if there are fewer edges.
         """
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
@@ -320,7 +329,7 @@ class Hierarchy:
             )
         return np.array([self.positions[value] for value in values], np.int32)
 
-    # --- forms -----------------------------------------------------------------------------------
+    # --- conversions -----------------------------------------------------------------------------
 
     @classmethod
     def from_levels(
@@ -356,9 +365,8 @@ class Hierarchy:
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
         """Build from rows (child, parent).
 
-        The root's parent is None, unless the root has no row.
-
-        A child that is its own parent is an inner label that is also a value.
+        The root has the parent None, or no row as a child. A row whose child is its own parent
+        marks an inner label that is also a value.
 
         Raises
         ------
@@ -489,10 +497,11 @@ def flat_hierarchy(values: Sequence[str], root: str = "*") -> Hierarchy:
 def read_levels(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
     """Read rows (leaf, level 1, ..., root) from CSV text, without a header.
 
-    A delimiter that is not given is detected: semicolon, tab, bar or comma. All of them except the
-    semicolon require equally many fields in every line. The first line is a header if it has as
-    many fields as the others and shares no label with them: a row of the tree would at least share
-    the root.
+    A delimiter that is not given is detected: semicolon, tab, bar or comma. Except for the
+    semicolon, a delimiter is only chosen if all lines have equally many fields.
+
+    The first line is a header if it has as many fields as the others and shares no label with them:
+    a row of the tree would at least share the root.
 
     Returns
     -------

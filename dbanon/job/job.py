@@ -134,7 +134,9 @@ class Job:
     run_id : a UUID of the run, for the ledger.
     """
 
-    table: Annotated[str, Option("The table or view to read, as in app.people.", has_sql_key=False)]
+    table: Annotated[
+        str, Option("The table or view to read, as in app.people.", available_in_sql=False)
+    ]
     output: Annotated[
         str, Option("The table or view to make, as in release.people.", concerns_release=True)
     ]
@@ -193,7 +195,7 @@ class Job:
             flag="chain",
             form="NAME",
             concerns_release=True,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="guarantees.md#chains",
         ),
     ] = None
@@ -205,7 +207,7 @@ class Job:
             "Use only rows that meet this SQL condition; the ledger keeps it.",
             expected="a condition of SQL, as text",
             form="SQL",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="jobs.md#conditions",
         ),
     ] = None
@@ -229,7 +231,8 @@ class Job:
         Option("replace only replaces what dbanon made.", choices=IF_EXISTS, concerns_release=True),
     ] = "error"
     chunk_rows: Annotated[
-        int, Option("Rows read at a time; never changes the result.", minimum=1, has_sql_key=False)
+        int,
+        Option("Rows read at a time; never changes the result.", minimum=1, available_in_sql=False),
     ] = DEFAULT_CHUNK_ROWS
     kept_columns: Annotated[
         str,
@@ -240,7 +243,7 @@ class Job:
             " database.",
             choices=KEPT_COLUMNS,
             concerns_release=True,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="rights.md#kept-columns-through-the-client",
         ),
     ] = SERVER
@@ -252,7 +255,7 @@ class Job:
             " memory are spilled; for jobs in blocks.",
             expected="the name of a directory",
             form="DIR",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="methods.md#tables-beyond-memory",
         ),
     ] = None
@@ -264,7 +267,7 @@ class Job:
             flag="export",
             form="FILE",
             concerns_release=True,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="jobs.md#exports",
         ),
     ] = ()
@@ -274,7 +277,7 @@ class Job:
             "Longest time for the run, in seconds. A longer run is rolled back.",
             minimum=0,
             excludes_minimum=True,
-            has_sql_key=False,
+            available_in_sql=False,
         ),
     ] = None
     source_digest: Annotated[
@@ -293,7 +296,7 @@ class Job:
             " replaced.",
             minimum=0,
             excludes_minimum=True,
-            has_sql_key=False,
+            available_in_sql=False,
         ),
     ] = 60.0
     roles: tuple[str, ...] | None = None

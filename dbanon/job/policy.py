@@ -53,7 +53,7 @@ class Policy:
         Option(
             "The method; dbanon methods lists them.",
             form="|".join(METHODS),
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="methods.md",
         ),
     ] = "mdav"
@@ -64,7 +64,7 @@ class Policy:
             expected="values by name",
             flag="option",
             form="NAME=VALUE",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="methods.md",
         ),
     ] = field(default_factory=dict)

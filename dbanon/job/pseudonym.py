@@ -65,7 +65,7 @@ class PseudonymOptions:
             flag="pseudonym",
             form="NAME",
             concerns_release=True,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = ()
@@ -76,7 +76,7 @@ class PseudonymOptions:
             expected=_KEY_FORM,
             form="file:PATH|env:NAME",
             concerns_release=True,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None

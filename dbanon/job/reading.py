@@ -70,7 +70,7 @@ class Reading:
             " 2025/12/31, or a pattern such as %d.%m.%y. 2025-12-31 is always read as a date.",
             pattern=rf"{DMY}|{MDY}|{YMD}|{_DATE_FORMAT}",
             expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None
@@ -79,7 +79,7 @@ class Reading:
         Option(
             "The decimal mark of numbers in a CSV file.",
             choices=(POINT, COMMA),
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None
@@ -88,7 +88,7 @@ class Reading:
         Option(
             "The thousands separator of numbers in a CSV file: , . ' or a space.",
             choices=(COMMA, POINT, APOSTROPHE, SPACE),
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None
@@ -96,7 +96,7 @@ class Reading:
         bool,
         Option(
             "Remove blanks around unquoted fields of a CSV file.",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = True
@@ -111,7 +111,7 @@ class Reading:
             " date pattern such as %d/%m/%Y",
             flag="type",
             form="NAME=TYPE",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Reading:
         Option(
             "Whether the first line of a CSV file names its columns. Without a header they are"
             " column0, column1, and so on.",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None
@@ -129,7 +129,7 @@ class Reading:
         Option(
             "Lines before the header of a CSV file.",
             minimum=0,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = 0
@@ -137,7 +137,7 @@ class Reading:
         str | None,
         Option(
             "The sheet of an .xlsx file. Needed if more than one sheet has rows.",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = None
@@ -147,7 +147,7 @@ class Reading:
             "What to do with duplicate column names in a CSV file: refuse them, or rename the"
             " later ones, as in age_2.",
             choices=(REFUSE_NAMES, RENAME),
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = REFUSE_NAMES
@@ -156,7 +156,7 @@ class Reading:
         Option(
             "The character encoding of a CSV file.",
             choices=ENCODINGS,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = UTF_8
@@ -165,7 +165,7 @@ class Reading:
         Option(
             "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page=_DOCS_PAGE,
         ),
     ] = ()
@@ -175,7 +175,7 @@ class Reading:
             "What to do with files in a folder that belong to other accounts, and with links:"
             " refuse both, allow files of other accounts, or follow links, too.",
             choices=FOREIGN_FILES,
-            has_sql_key=False,
+            available_in_sql=False,
             docs_page="jobs.md#files-of-others",
         ),
     ] = REFUSE

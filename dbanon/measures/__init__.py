@@ -8,10 +8,10 @@ from dbanon.measures.information_loss import (
     centroid_loss,
     column_sums,
     discernibility,
+    exact_and_rounded_sums,
     iloss,
     loss_from_sums,
     released_loss,
-    scaled_sums,
 )
 from dbanon.measures.models import HIERARCHICAL, SIMPLE_DISTANCES, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
@@ -25,10 +25,10 @@ __all__ = [
     "centroid_loss",
     "column_sums",
     "discernibility",
+    "exact_and_rounded_sums",
     "iloss",
     "loss_from_sums",
     "model_kinds",
     "released_loss",
-    "scaled_sums",
     "sensitive_counts",
 ]

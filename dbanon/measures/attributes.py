@@ -142,10 +142,10 @@ class _NumericPair(ColumnPair):
     Parameters
     ----------
     original : float64 (n,), numbers, or ranks of an ordinal column; arbitrary for NULL.
-    scale : scale of the originals.
+    scale : scale of the originals, by which distances become shares of the column's range.
     valid : bool (n,), False for originals that are NULL; None if there are none.
     released_valid : bool (m,), False for released values that are NULL; None if there are none.
-    ordinal : True if the originals are ranks.
+    is_ordinal : True if the originals are ranks.
     ranks : ranks that occur in the table, ascending; None if the table has only these records.
     """
 
@@ -153,7 +153,7 @@ class _NumericPair(ColumnPair):
     scale: Scale
     valid: Flags | None = None
     released_valid: Flags | None = None
-    ordinal: bool = False
+    is_ordinal: bool = False
     ranks: Floats | None = None
 
     @cached_property
@@ -185,7 +185,7 @@ class _NumericPair(ColumnPair):
         ----------
         values : float64 (v,), numbers or ranks.
         """
-        if self.ordinal:
+        if self.is_ordinal:
             ranks = np.searchsorted(self._occurring_ranks, values)
             return np.asarray(ranks / max(len(self._occurring_ranks), 1), np.float64)
         return Standardization.of([self.scale], "range").apply(values.reshape(-1, 1))[:, 0]

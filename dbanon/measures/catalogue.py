@@ -84,6 +84,7 @@ def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[s
             raise InvalidParameter(
                 f'There is no measure "{name}".', hint="Known: " + ", ".join(MEASURES) + "."
             )
+    # A measure follows those it depends on, so one pass from the end adds indirect ones, too.
     for measure in reversed(MEASURES.values()):
         if measure.name in requested:
             requested.update(measure.depends_on)

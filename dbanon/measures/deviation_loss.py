@@ -21,6 +21,7 @@ def deviation_loss(task: EvaluationTask) -> Figure:
     pairs = task.pairs
     if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
+    # z-scores, which are in units of the deviation S already.
     points, released = pairs.points
     is_valid = pairs.valid_cells(pairs.numeric_columns)
     sums = np.zeros(len(pairs.numeric_columns))

@@ -23,15 +23,15 @@ class CategoricalColumn:
     name : the name of the column.
     before, after : int64 (r,), codes of original and released values. If the column is ordinal,
         codes have the order of the values.
-    levels : int64 (l,), the distinct codes of originals, ascending.
-    ordinal : True if the column is ordinal.
+    original_levels : int64 (l,), the distinct codes of originals, ascending.
+    is_ordinal : True if the column is ordinal.
     """
 
     name: str
     before: Codes
     after: Codes
-    levels: Codes
-    ordinal: bool
+    original_levels: Codes
+    is_ordinal: bool
 
 
 def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
@@ -46,8 +46,9 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
         is_valid = pairs.valid_cells_of(column)
         if is_valid is not None:
             before, after = before[is_valid], after[is_valid]
-        ordinal = isinstance(column, Numbers)
-        columns.append(CategoricalColumn(column.name, before, after, np.unique(before), ordinal))
+        # Of the numeric columns, ``_encode`` returns codes only of ordinal ones.
+        is_ordinal = isinstance(column, Numbers)
+        columns.append(CategoricalColumn(column.name, before, after, np.unique(before), is_ordinal))
     return columns
 
 
@@ -58,7 +59,7 @@ def _encode(column: ColumnPair) -> tuple[Codes, Codes] | None:
     """
     if isinstance(column, Categories | Nodes):
         return column.value_ids, column.released_value_ids
-    if isinstance(column, Numbers) and column.ordinal:
+    if isinstance(column, Numbers) and column.is_ordinal:
         _, codes = np.unique(
             np.concatenate((column.original, column.released)), return_inverse=True
         )

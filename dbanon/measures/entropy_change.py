@@ -35,9 +35,9 @@ def entropy_change(task: EvaluationTask) -> Figure:
 
 def _entropies(column: CategoricalColumn) -> tuple[float, float]:
     """Return the entropies of a column before and after release."""
-    if column.ordinal:
-        before = ordinal_entropy(column.before, column.levels)
-        return before, ordinal_entropy(column.after, column.levels)
+    if column.is_ordinal:
+        before = ordinal_entropy(column.before, column.original_levels)
+        return before, ordinal_entropy(column.after, column.original_levels)
     return entropy(column.before), entropy(column.after)
 
 

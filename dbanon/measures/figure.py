@@ -26,7 +26,7 @@ class Figure:
     ----------
     value : the result; None if the measure does not apply to this table.
     columns : the results of single columns, by name; empty if the measure has none.
-    parts : intermediate or related results, by name.
+    parts : intermediate or related results, by the names that reports print.
     note : why there is no value, or a caveat.
     """
 
@@ -104,10 +104,10 @@ class EvaluationTask:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     tick: Tick = ignore_progress
 
-    def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
+    def weighted_sum(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
         """Compute the weighted sum of the figures of other measures.
 
-        The sum has no value if a figure with a weight above 0 has none.
+        If a figure with a weight above 0 has no value, the sum has none; its note names the figure.
 
         Parameters
         ----------
@@ -161,5 +161,5 @@ NO_VARIATION = "no column of numbers varies"
 NOT_ALL_NUMBERS = "not all columns are numbers released as numbers"
 NO_CATEGORIES = "no column is categorical"
 NO_ROWS = "no row is released"
-# The note on figures that are 0 or 1 by definition because labels cover their values.
+# The note on figures that are 0 or 1 by definition: labels cover the values that they stand for.
 NOT_FOR_LABELS = "not meant for labels: a label that covers its value is at distance 0 from it"

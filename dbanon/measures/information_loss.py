@@ -136,6 +136,7 @@ def column_sums(
     valid : bool (n,), False for NULL; None if there are no NULLs.
     is_part_of_table : True if the points are only some of a table's, as in ``released_loss``.
     """
+    # The second result is the SSE of rounded values, which are not given here.
     sse, _, sst = kernels.column_squares(
         points,
         partition.labels,
@@ -150,7 +151,7 @@ def column_sums(
     return sse, sst
 
 
-def scaled_sums(
+def exact_and_rounded_sums(
     values: NDArray[np.float64],
     partition: Partition,
     released: tuple[NDArray[np.float64], NDArray[np.float64]],
@@ -159,7 +160,7 @@ def scaled_sums(
     *,
     is_part_of_table: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return SSE and SST of a raw column, for exact and for rounded released values.
+    """Return SSE and SST of a column, for exact and for rounded released values.
 
     Parameters
     ----------
@@ -191,14 +192,14 @@ def scaled_sums(
 
 
 def loss_from_sums(sums: Sequence[tuple[float, float]]) -> Loss:
-    """Return the loss of columns, given the SSE and SST of each (``column_sums``)."""
+    """Return the loss of columns, given pairs of SSE and SST, one per column."""
     sse, sst = np.array(sums, np.float64).reshape(-1, 2).T
     column_losses = np.divide(sse, sst, out=np.zeros(len(sums)), where=sst > 0)
     total_sst = float(sst.sum())
     return Loss(
         columns=column_losses,
         total=float(sse[sst > 0].sum() / total_sst) if total_sst else 0.0,
-        sums=tuple((float(error), float(variation)) for error, variation in sums),
+        sums=tuple((float(column_sse), float(column_sst)) for column_sse, column_sst in sums),
     )
 
 
@@ -242,6 +243,6 @@ def iloss(
         if not domain.spread:
             return 0.0
         return float((partition.sizes * (high - low) / domain.spread)[is_valid_class].sum())
-    nodes = np.repeat(domain.common(low, high), partition.sizes)
+    nodes = np.repeat(domain.common_nodes(low, high), partition.sizes)
     is_valid_record = np.repeat(is_valid_class, partition.sizes)
     return float(domain.loss(grouped, nodes)[is_valid_record].sum())

@@ -28,7 +28,7 @@ class JointRows:
     Parameters
     ----------
     k : the number of persons that should share the classes.
-    persons : measured persons, all or a sample.
+    persons : measured persons: all, or a sample.
     below : measured persons such that fewer than k persons share the classes of all their rows.
     of_pairs : measured persons who have two rows or more.
     pairs_below : persons counted in ``of_pairs`` such that fewer than k persons share the classes

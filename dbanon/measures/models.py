@@ -34,7 +34,7 @@ class Model:
     kind : ``distinct_l`` (also p-sensitive k-anonymity), ``entropy_l``, ``recursive_cl``,
         ``t_closeness``, ``alpha_k``, ``beta_likeness`` or ``delta_disclosure``.
     attribute : the sensitive column.
-    level : the required l, c, t, alpha, beta or delta.
+    level : the required l, c, t, alpha, beta or delta, depending on the kind.
     l : the l of ``recursive_cl``, whose level is c.
     distance : the distance of values for ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of
         the values, in any form of ``hierarchy.spec``.
@@ -102,18 +102,18 @@ class Model:
         return cls(**plain)
 
     def is_satisfied(
-        self, counts: Counts, table: Values, persons: PersonCounts | None = None
+        self, counts: Counts, table_shares: Values, persons: PersonCounts | None = None
     ) -> NDArray[np.bool_]:
         """Return bool (m,), True for classes that satisfy the model.
 
         Parameters
         ----------
         counts : int64 (m, s), how often each of s values occurs in each of m classes.
-        table : float64 (s,), the share of each value in the whole table.
-        persons : int64 (m,), persons per class if ``counts`` and ``table`` count persons; None if
-            they count rows.
+        table_shares : float64 (s,), the share of each value in the whole table.
+        persons : int64 (m,), persons per class if ``counts`` and ``table_shares`` count persons;
+            None if they count rows.
         """
-        values, is_higher_stricter = self._levels(counts, table, persons)
+        values, is_higher_stricter = self._levels(counts, table_shares, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
@@ -124,24 +124,24 @@ class Model:
         )
 
     def reached_level(
-        self, counts: Counts, table: Values, persons: PersonCounts | None = None
+        self, counts: Counts, table_shares: Values, persons: PersonCounts | None = None
     ) -> float:
         """Return the best level that all of one or more classes reach.
 
         Parameters
         ----------
-        counts, table, persons : as for ``is_satisfied``.
+        counts, table_shares, persons : as for ``is_satisfied``.
         """
-        values, is_higher_stricter = self._levels(counts, table, persons)
+        values, is_higher_stricter = self._levels(counts, table_shares, persons)
         return float(values.min() if is_higher_stricter else values.max())
 
     def _levels(
-        self, counts: Counts, table: Values, persons: PersonCounts | None
+        self, counts: Counts, table_shares: Values, persons: PersonCounts | None
     ) -> tuple[Values, bool]:
         """Return the level of each class, float64 (m,), and True if a higher level is stricter."""
         if persons is not None and not self.compares_with_table:
             counts = sensitive.least_diverse_counts(counts, persons)
-        return _LEVEL_FUNCTIONS[self.kind](self, counts, table, persons)
+        return _LEVEL_FUNCTIONS[self.kind](self, counts, table_shares, persons)
 
     @property
     def resolved_distance(self) -> str | Hierarchy:
@@ -222,34 +222,37 @@ def model_kinds() -> tuple[str, ...]:
     return tuple(_LEVEL_FUNCTIONS)
 
 
-# Takes a model, and counts, table and persons, as ``Model.is_satisfied``. Returns the level of each
-# class, and True if a higher level is stricter.
+# Takes a model, and the arguments of ``Model.is_satisfied``: counts, table_shares and persons.
+# Returns the level of each class, and True if a higher level is stricter.
 _LevelFunction = Callable[[Model, Counts, Values, "PersonCounts | None"], tuple[Values, bool]]
 
 _LEVEL_FUNCTIONS: dict[str, _LevelFunction] = {
-    "distinct_l": lambda model, counts, table, persons: (
+    "distinct_l": lambda model, counts, table_shares, persons: (
         sensitive.class_distinct_counts(counts),
         True,
     ),
-    "entropy_l": lambda model, counts, table, persons: (sensitive.class_entropies(counts), True),
-    "recursive_cl": lambda model, counts, table, persons: (
+    "entropy_l": lambda model, counts, table_shares, persons: (
+        sensitive.class_entropies(counts),
+        True,
+    ),
+    "recursive_cl": lambda model, counts, table_shares, persons: (
         sensitive.class_recursive_ratios(counts, model.l),
         False,
     ),
-    "t_closeness": lambda model, counts, table, persons: (
-        sensitive.class_distances(counts, model.resolved_distance, table, persons),
+    "t_closeness": lambda model, counts, table_shares, persons: (
+        sensitive.class_distances(counts, model.resolved_distance, table_shares, persons),
         False,
     ),
-    "alpha_k": lambda model, counts, table, persons: (
+    "alpha_k": lambda model, counts, table_shares, persons: (
         sensitive.class_largest_shares(counts),
         False,
     ),
-    "beta_likeness": lambda model, counts, table, persons: (
-        sensitive.class_gains(counts, table, persons),
+    "beta_likeness": lambda model, counts, table_shares, persons: (
+        sensitive.class_gains(counts, table_shares, persons),
         False,
     ),
-    "delta_disclosure": lambda model, counts, table, persons: (
-        sensitive.class_log_ratios(counts, table, persons),
+    "delta_disclosure": lambda model, counts, table_shares, persons: (
+        sensitive.class_log_ratios(counts, table_shares, persons),
         False,
     ),
 }

@@ -12,7 +12,7 @@ TERMS = ("distance_loss", "statistics_loss")
 
 def overall_loss(task: EvaluationTask) -> Figure:
     """Compute the mean of the two losses."""
-    return task.weighted(TERMS, (0.5, 0.5))
+    return task.weighted_sum(TERMS, (0.5, 0.5))
 
 
 MEASURE = Measure(

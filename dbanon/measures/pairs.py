@@ -28,7 +28,7 @@ CHUNK_RECORDS = 1 << 16
 class Pairs:
     """n released records and their m classes, with original and released values.
 
-    A cell is the value of a record in a column. A suppressed cell is NULL only in the release.
+    Here a cell is the value of a record in a column. A suppressed cell is NULL only in the release.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ class Pairs:
     strata : int32 (n,), the stratum of each record; None if there is only one.
     entities : int32 (n,), the person of each record; None if every record is a person.
     suppressed_cells : number of suppressed cells.
-    suppressed_weight : factor by which ``suppressed_distance`` is multiplied.
+    suppressed_weight : factor by which ``suppressed_distance`` is multiplied; it says what an
+        attacker assumes about suppressed cells.
     """
 
     columns: tuple[ColumnPair, ...]
@@ -79,7 +80,7 @@ class Pairs:
     @cached_property
     def numeric_columns(self) -> tuple[Numbers, ...]:
         """The columns of numbers that are released as numbers."""
-        return tuple(column for column in self.ordered_columns if not column.ordinal)
+        return tuple(column for column in self.ordered_columns if not column.is_ordinal)
 
     @property
     def is_all_numeric(self) -> bool:
@@ -240,7 +241,7 @@ class Pairs:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of records, or of persons with entities, per id in ``row_ids``, int64."""
+        """The number of records with each id in ``row_ids``, int64; with entities, of persons."""
         row_of_record = self.row_ids[self.partition.labels]
         if self.entities is None:
             return np.bincount(row_of_record).astype(np.int64)

@@ -25,7 +25,10 @@ _UNION_HINT = (
 
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
-    """Return the hierarchies of the models, by sensitive column."""
+    """Return the hierarchies of the models, by sensitive column.
+
+    The distance of a t-closeness model may be a hierarchy of the column's values.
+    """
     return {
         model.attribute: model.distance for model in models if isinstance(model.distance, Hierarchy)
     }
@@ -60,6 +63,7 @@ def positions_of_codes(
         format_leaf(frequencies.values[code], attribute) for code in np.flatnonzero(occurs).tolist()
     ]
     positions[:-1][occurs] = tree.encode(spell_as_leaves(tree, texts, attribute), attribute.name)
+    # Hierarchies of models have a leaf for NULL, the last one.
     positions[-1] = tree.n_leaves - 1
     return positions
 
@@ -83,9 +87,10 @@ def require_levels(
     RecountFailed : a class violates a model, or the counts do not cover all rows.
     """
     counts_by_column = {}
-    for name, cells in counts.value_counts.items():
-        row_counts = _count_by_class_and_value(cells, attributes[name], models)
-        if int(row_counts.sum()) != counts.rows.rows:
+    for name, class_values in counts.value_counts.items():
+        row_counts = _count_by_class_and_value(class_values, attributes[name], models)
+        n_rows = counts.rows.rows
+        if int(row_counts.sum()) != n_rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted do not cover all rows.',
                 hint="This is an error in dbanon: please report it.",
@@ -110,8 +115,8 @@ def row_levels(
     counts : the recount of the written table, in rows.
     """
     counts_by_column = {
-        name: _count_by_class_and_value(cells, attributes[name], models)
-        for name, cells in counts.value_counts.items()
+        name: _count_by_class_and_value(class_values, attributes[name], models)
+        for name, class_values in counts.value_counts.items()
     }
     return tuple(
         model.reached_level(
@@ -143,9 +148,9 @@ def _person_counts(
     ------
     RecountFailed : the rows in staging differ from those of the written table.
     """
-    cells = persons.value_counts[name]
-    assert cells.persons is not None
-    staged_counts = _count_by_class_and_value(cells, attributes[name], models)
+    class_values = persons.value_counts[name]
+    assert class_values.persons is not None
+    staged_counts = _count_by_class_and_value(class_values, attributes[name], models)
     if not np.array_equal(_sort_classes(staged_counts), _sort_classes(row_counts)):
         raise RecountFailed(
             f'The values of "{name}"'
@@ -153,8 +158,8 @@ def _person_counts(
             " nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )
-    person_cells = replace(cells, sizes=cells.persons)
-    return _count_by_class_and_value(person_cells, attributes[name], models)
+    class_values_of_persons = replace(class_values, sizes=class_values.persons)
+    return _count_by_class_and_value(class_values_of_persons, attributes[name], models)
 
 
 def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -163,18 +168,18 @@ def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_by_class_and_value(
-    cells: ClassValueCounts, attribute: Attribute, models: Sequence[Model]
+    class_values: ClassValueCounts, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int64]:
-    """Sum up the sizes of cells, which are rows or persons, to int64 (n_classes, s).
+    """Sum up the sizes of combinations of class and value, to int64 (n_classes, s).
 
     Parameters
     ----------
-    cells : the size of each combination of class and value that occurs.
+    class_values : the size, in rows or persons, of each combination of class and value that occurs.
     """
-    positions = value_positions(cells.column, attribute, models)
+    positions = value_positions(class_values.column, attribute, models)
     n_values = count_values(models, attribute.name, positions)
-    counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, n_values), np.int64)
-    np.add.at(counts, (cells.classes, positions), cells.sizes)
+    counts = np.zeros((int(class_values.classes.max(initial=-1)) + 1, n_values), np.int64)
+    np.add.at(counts, (class_values.classes, positions), class_values.sizes)
     return counts
 
 
@@ -198,8 +203,8 @@ def require_models(
     """
     for model in models:
         class_counts = counts[model.attribute]
-        table = _table_shares(class_counts, persons)
-        n_failing = int((~model.is_satisfied(class_counts, table, persons)).sum())
+        table_shares = _table_shares(class_counts, persons)
+        n_failing = int((~model.is_satisfied(class_counts, table_shares, persons)).sum())
         if n_failing:
             raise RecountFailed(
                 f"{n_failing} of {len(class_counts)} counted classes violate {model.describe()}.",

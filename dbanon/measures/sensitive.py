@@ -5,8 +5,8 @@ worst class determines whether a table satisfies a model. Arguments are:
 
 - ``counts``, int64 (n_classes, s): how often each of s values occurs in each class
   (``sensitive_counts``).
-- ``table``, float64 (s,): the share of each value in the whole table; None to compute the shares
-  from the counts of all classes.
+- ``table_shares``, float64 (s,): the share of each value in the whole table; None to compute the
+  shares from the counts of all classes.
 - ``persons``, int64 (n_classes,): persons per class if ``counts`` counts persons, each of whom may
   have several values; None if it counts rows.
 """
@@ -98,7 +98,7 @@ def class_largest_shares(counts: Counts) -> Values:
 def class_distances(
     counts: Counts,
     distance: str | Hierarchy = "equal",
-    table: Values | None = None,
+    table_shares: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
     """Return the earth mover's distance of each class from the whole table; t is the largest.
@@ -116,7 +116,7 @@ def class_distances(
     ----------
     distance : ``equal``, ``ordered`` or a hierarchy.
     """
-    excess = _shares(counts, persons) - _table_shares(counts, table)
+    excess = _shares(counts, persons) - _table_shares(counts, table_shares)
     values: Values
     if isinstance(distance, Hierarchy):
         return _hierarchical_distance(excess, distance, persons is not None)
@@ -166,7 +166,7 @@ def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
 
 
 def class_gains(
-    counts: Counts, table: Values | None = None, persons: NDArray[np.int64] | None = None
+    counts: Counts, table_shares: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
     """Return the largest relative gain (q - p) / p of a value in each class, for beta-likeness.
 
@@ -174,7 +174,7 @@ def class_gains(
     a class has a value that the table lacks. Source: J. Cao and P. Karras, "Publishing microdata
     with a robust privacy guarantee", PVLDB 5 (2012).
     """
-    p = _table_shares(counts, table)
+    p = _table_shares(counts, table_shares)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
     values[_has_new_value(counts, p)] = np.inf
     return values
@@ -182,7 +182,7 @@ def class_gains(
 
 def class_log_ratios(
     counts: Counts,
-    table: Values | None = None,
+    table_shares: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
     """Return the largest |ln(q / p)| of a value in each class, for delta-disclosure privacy.
@@ -195,7 +195,7 @@ def class_log_ratios(
     pycanon, values that a class lacks are ignored. Both definitions agree if every class has all
     values (``class_distinct_counts``).
     """
-    p = _table_shares(counts, table)
+    p = _table_shares(counts, table_shares)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
     logs = np.zeros_like(ratios)
     np.log(ratios, out=logs, where=ratios > 0)
@@ -205,9 +205,9 @@ def class_log_ratios(
     return values
 
 
-def _has_new_value(counts: Counts, table: Values) -> NDArray[np.bool_]:
+def _has_new_value(counts: Counts, table_shares: Values) -> NDArray[np.bool_]:
     """Return bool (n_classes,), True for classes with a value that the table lacks."""
-    has_new_value: NDArray[np.bool_] = np.any(counts[:, table <= 0] > 0, axis=1)
+    has_new_value: NDArray[np.bool_] = np.any(counts[:, table_shares <= 0] > 0, axis=1)
     return has_new_value
 
 
@@ -218,17 +218,17 @@ def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:
     return shares
 
 
-def _table_shares(counts: Counts, table: Values | None) -> Values:
-    """Return ``table``, or if it is None, the share of each value in all counts, float64 (s,)."""
-    if table is not None:
-        return table
+def _table_shares(counts: Counts, table_shares: Values | None) -> Values:
+    """Return ``table_shares``; if it is None, compute the shares from all counts, float64 (s,)."""
+    if table_shares is not None:
+        return table_shares
     total = max(int(counts.sum()), 1)
     shares: Values = counts.sum(axis=0) / total
     return shares
 
 
 def _hierarchical_distance(
-    excess: NDArray[np.float64], tree: Hierarchy, has_no_value: bool = False
+    excess: NDArray[np.float64], tree: Hierarchy, allows_no_value: bool = False
 ) -> NDArray[np.float64]:
     """Return the earth mover's distance of each class along a hierarchy, float64 (n_classes,).
 
@@ -239,10 +239,10 @@ def _hierarchical_distance(
     Parameters
     ----------
     excess : float64 (n_classes, s), shares in the class minus those in the table.
-    has_no_value : True if the remaining imbalance moves to "no value", at distance 1.
+    allows_no_value : True if "no value" may take the remaining imbalance, at distance 1.
     """
     cumulative = np.cumsum(np.pad(excess, ((0, 0), (1, 0))), axis=1)
-    node_sums = cumulative[:, tree.ranges[:, 1] + 1] - cumulative[:, tree.ranges[:, 0]]
+    node_sums = cumulative[:, tree.leaf_ranges[:, 1] + 1] - cumulative[:, tree.leaf_ranges[:, 0]]
     heights = np.zeros(len(tree.labels), np.int64)
     excesses = np.zeros_like(node_sums)
     deficits = np.zeros_like(node_sums)
@@ -254,7 +254,8 @@ def _hierarchical_distance(
     if not heights[0]:
         return np.zeros(len(excess))
     moved = np.minimum(excesses, deficits)
-    if has_no_value:
+    if allows_no_value:
+        # At the root, the imbalance moves, too.
         moved[:, 0] = np.maximum(excesses[:, 0], deficits[:, 0])
     distances: NDArray[np.float64] = (moved * heights).sum(axis=1) / heights[0]
     return distances

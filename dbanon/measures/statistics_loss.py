@@ -14,7 +14,7 @@ TERMS = ("deviation_loss", "moment_loss", "structure_loss")
 
 def statistics_loss(task: EvaluationTask) -> Figure:
     """Compute the weighted sum of the three losses."""
-    return task.weighted(TERMS, task.parameters.lambdas)
+    return task.weighted_sum(TERMS, task.parameters.lambdas)
 
 
 MEASURE = Measure(

@@ -76,6 +76,7 @@ def unpaired_figures(
         correlations_after=after.correlations,
         is_defined=is_defined,
     )
+    # Covariances are standardized by the source, so a diagonal entry is v'/v.
     losses = 1 - np.diagonal(covariances_after)
     change = correlation_loss.change_of_correlations(moments)
     return {

@@ -87,7 +87,7 @@ def full_domain(
     # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
     # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
-    loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
+    loss_of_withheld = n * sum(int(unit) for unit in space.mixed.root_costs)
     while True:
         may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
         start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)

@@ -65,7 +65,9 @@ def _cut_in_two(
     low, high = record_codes.min(axis=0), record_codes.max(axis=0)
     widths = [
         _cell_loss(tree, int(unit), int(lowest), int(highest))
-        for tree, unit, lowest, highest in zip(space.trees, space.units, low, high, strict=True)
+        for tree, unit, lowest, highest in zip(
+            space.trees, space.root_costs, low, high, strict=True
+        )
     ]
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
@@ -80,7 +82,7 @@ def _cut_in_two(
             tree = space.trees[attribute]
             if cut == "tree" and tree is not None:
                 codes_below, codes_above = sorted_codes[borders - 1], sorted_codes[borders]
-                depths = tree.depths[tree.common(codes_below, codes_above)]
+                depths = tree.depths[tree.common_nodes(codes_below, codes_above)]
                 borders = borders[depths == depths.min()]
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
             if not len(borders):

@@ -16,7 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
-from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
+from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine_partitions
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.methods.forecast import UNKNOWN, MethodForecast
@@ -238,4 +238,4 @@ def run_on_parts(
         part_space = Space(np.ascontiguousarray(space.points[records]), space.names)
         partitions.append((records, run(part_space, part_tick)))
         n_done += len(records)
-    return combine(partitions, n)
+    return combine_partitions(partitions, n)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
-from dbanon.data.partition import Partition, combine
+from dbanon.data.partition import Partition, combine_partitions
 from dbanon.data.pieces import PIECE_RECORDS, block_signals, on_all_cores, split_records
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
@@ -285,4 +285,4 @@ def partition_blocks(
             pool.shutdown(cancel_futures=True)
             raise
     results = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine(results, sum(map(len, blocks)), on_all_cores)
+    return combine_partitions(results, sum(map(len, blocks)), on_all_cores)

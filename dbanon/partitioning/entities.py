@@ -43,7 +43,8 @@ class Persons:
 
     Parameters
     ----------
-    units : int64 (n,), the unit of each record (``Microdata.units``); None if models count records.
+    units : int64 (n,), the unit of each record (``Microdata.person_units``); None if models count
+        records.
     is_first : by sensitive attribute, bool (n,): True for the first record of each unit and value.
     """
 
@@ -53,7 +54,7 @@ class Persons:
     @classmethod
     def of(cls, microdata: Microdata, codes: Mapping[str, NDArray[np.int32]]) -> Persons:
         """Build from microdata and, by sensitive attribute, the code of each value, int32 (n,)."""
-        units = microdata.units
+        units = microdata.person_units
         if units is None:
             return cls(None, {})
         return cls(
@@ -125,7 +126,7 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
     as_categories : names of numeric attributes with a hierarchy. Their units get the most frequent
         value, since a mean may not be a leaf of the hierarchy.
     """
-    units = microdata.units
+    units = microdata.person_units
     assert units is not None
     _, first_records, unit_numbers = np.unique(units, return_index=True, return_inverse=True)
     order = np.argsort(first_records)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition, combine, max_count_of_share
+from dbanon.data.partition import Partition, combine_partitions, max_count_of_share
 from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
@@ -85,7 +85,7 @@ def protect(
         released = partition.labels >= 0
         released_units = Persons.of(microdata, codes).units_of_records(released)
         table_frequencies = {
-            name: ValueFrequencies.of(column[released], units=released_units)
+            name: ValueFrequencies.of(column[released], person_units=released_units)
             for name, column in codes.items()
         }
     try:
@@ -168,7 +168,7 @@ def _protect(
             merged = merge_classes(stratum_space, part, stratum_guard, tick, max_withheld)
             max_withheld -= merged.n_suppressed
             parts.append((records, merged))
-        partition = combine(parts, n_records)
+        partition = combine_partitions(parts, n_records)
         # Withholding records changes the table, and models compare classes with the table.
         if partition.n_suppressed == partition_before.n_suppressed:
             break
@@ -196,7 +196,7 @@ def _protect(
             ).require(k)
             part = split_classes(stratum_space, part, k, stratum_guard, tick)
         refined_parts.append((records, part))
-    return combine(refined_parts, n_records)
+    return combine_partitions(refined_parts, n_records)
 
 
 def make_cost_space_builder(
@@ -403,7 +403,7 @@ def compile_models(
         kind, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
         if isinstance(model.distance, Hierarchy):
             kind = "hierarchical_t"
-            parents, ranges = model.distance.parents, model.distance.ranges
+            parents, ranges = model.distance.parents, model.distance.leaf_ranges
         elif kind == "t_closeness":
             kind = f"{model.distance}_t"
         compiled_models.add(

@@ -135,7 +135,7 @@ def feasible_records(
     ----------
     records : int64 (r,), ascending, the records to choose from.
     """
-    units = microdata.units
+    units = microdata.person_units
     copied_codes = [
         (_copied_codes(microdata, column_set), _k_of_set(column_set, policy))
         for column_set in policy.also_k
@@ -307,7 +307,7 @@ def _merge_for_set(
     copied_codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
     )
-    units, record_keys = microdata.units, microdata.ordered_keys
+    units, record_keys = microdata.person_units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
     n_classes_done = 0
     for records in (
@@ -383,8 +383,8 @@ def _each_k_guard(
     Parameters
     ----------
     combinations : int32 (n,), the combination of copied values of each record.
-    units : int64 (n,), the unit of each record (``Microdata.units``), to count persons; None to
-        count rows.
+    units : int64 (n,), the unit of each record (``Microdata.person_units``), to count persons;
+        None to count rows.
     """
     n_combinations, columns = int(combinations.max(initial=0)) + 1, [combinations]
     n_values_by_column = [n_combinations]

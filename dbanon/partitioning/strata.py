@@ -235,7 +235,7 @@ def code_released_values(
     MemoryLimit : counts per class and value would need more memory.
     """
     released = partition.labels >= 0
-    units = microdata.units if microdata.sensitive else None
+    units = microdata.person_units if microdata.sensitive else None
     withheld_units = None if units is None else units[~released]
     positions, frequencies_by_column = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):

@@ -21,6 +21,7 @@ from dbanon.errors import UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 
 RANGE = "range"
+# Formats of released intervals; ``Settings.intervals`` describes them.
 INTERVALS = ("text", "bounds", "midpoint", RANGE)
 
 # SQL type of generalized values, for columns of any type.
@@ -47,8 +48,8 @@ class Settings:
         of members; False to release the enclosing borders of a fixed grid.
     grid_steps : grid width by column, in the column's unit (days for dates, microseconds for
         timestamps). For other columns ``data.grid.grid_for`` chooses the width.
-    chosen_levels : the levels that a full-domain search has chosen, whose nodes and cells are
-        released; None for other methods.
+    chosen_levels : the partition with the levels that a full-domain search has chosen, whose nodes
+        and cells are released; None for other methods.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class ReleasedColumn:
         return self.renamed_from or self.attribute.name
 
     @property
-    def parts(self) -> tuple[ReleasedColumn, ...]:
+    def written_columns(self) -> tuple[ReleasedColumn, ...]:
         """The columns to write: the column, or the lower and the upper borders of its ranges."""
         if self.upper is None:
             return (self,)
@@ -163,7 +164,7 @@ class Recoding:
     summary : a description for users, in one line.
     measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
     takes_categories : True if attributes may be text and have hierarchies.
-    takes_ranks : True if attributes may be ordinal.
+    takes_ranks : True if attributes may be ordinal, that is, ranks.
     standardize : the default standardization of columns; None for that of the method.
     method : the only method it works with; None for any method that groups rows.
     parameters : options of that method that ``run`` also takes.
@@ -271,10 +272,11 @@ def recode_attributes(
     """Recode all attributes.
 
     The result has one value for each row set. A row set holds the rows that share the class in
-    every attribute.
+    every attribute. If all attributes share the classes of rows, row sets are the classes.
 
     Parameters
     ----------
+    classes : the classes of rows, or of each attribute separately.
     run : a recoding; it is called for each group of attributes that share their classes.
     exact_totals : a function that returns the exact sums of wide attributes for each row set; they
         are added up by class.
@@ -291,6 +293,7 @@ def recode_attributes(
         def sum_totals(
             partition: Partition,
             attributes: Sequence[Attribute],
+            # Bind the value of this iteration.
             row_classes: NDArray[np.int32] = row_classes,
         ) -> Mapping[str, NDArray[np.object_]]:
             totals = {}

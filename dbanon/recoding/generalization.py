@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
@@ -103,7 +103,7 @@ def _release_common_ancestors(
     """
     leaves = encode_leaves(microdata, attribute, tree)
     low, high = _compute_class_ranges(leaves, partition)
-    nodes = tree.common(low, high)
+    nodes = tree.common_nodes(low, high)
     if level and len(nodes):
         # Both are ancestors of the class's first leaf: use the higher one.
         level_nodes = tree.nodes_at_level(level)[low]
@@ -143,15 +143,18 @@ def _release_intervals(
     if is_wide and (settings.local_range or settings.intervals != "text"):
         raise _wide_column_error(attribute)
     valid = microdata.valid_column(attribute.name)
-    scale = column_statistics.numbers[attribute.name]
+    scale = column_statistics.scales[attribute.name]
     if valid is not None:
         # NULL is released as NULL, so the number that stands for it here does not matter.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.grid_steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
+    # True for [low, high] instead of [low, high).
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
         is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
+        # The search may have built its levels from the statistics of other records. Find the level
+        # of these statistics that is as coarse as the chosen one.
         levels = NumberLevels.of(attribute, scale, step)
         level = levels.level_covering(
             settings.chosen_levels.number_levels[attribute.name],
@@ -170,10 +173,11 @@ def _release_intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = ends_around(attribute, grid, low, high)
-    unit = 0.0 if is_closed else unit_of(attribute, scale)
-    width = width_share(low, high, scale, unit)
+    # The largest value in [low, high) is one spacing below ``high``: 31 for integers in [30, 32).
+    spacing = 0.0 if is_closed else value_spacing(attribute, scale)
+    width = width_share(low, high, scale, spacing)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
-    interval_ranges = np.column_stack((low, np.maximum(high - unit, low)))
+    interval_ranges = np.column_stack((low, np.maximum(high - spacing, low)))
     fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)
@@ -356,11 +360,11 @@ def _to_column_type(
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
-    units = numbers * scale
+    scaled = numbers * scale
     if not round_to_nearest:
-        # Ignore rounding errors beyond the 15th digit.
-        units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
-    return np.rint(units).astype(np.int64)
+        # A scaled number that is this close to an integer differs from it by a rounding error.
+        scaled = np.where(np.abs(scaled - np.rint(scaled)) < 1e-6, scaled, np.ceil(scaled))
+    return np.rint(scaled).astype(np.int64)
 
 
 def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -60,7 +60,12 @@ def compute_integer_means(values: NDArray[np.int64], partition: Partition) -> ND
 
 
 def round_half_even(total: int, size: int) -> int:
-    """Round total / size to an integer, half to even, for integers of any length."""
+    """Round total / size to an integer, half to even, for integers of any length.
+
+    Parameters
+    ----------
+    size : the divisor, 1 or more.
+    """
     quotient, remainder = divmod(total, size)
     return quotient + (2 * remainder > size or (2 * remainder == size and quotient % 2 != 0))
 

@@ -44,7 +44,7 @@ def release_medoids(
     distances = np.zeros(len(members))
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
-        scale = column_statistics.numbers[attribute.name]
+        scale = column_statistics.scales[attribute.name]
         if scale.is_constant:
             continue
         deviation = values[members] - compute_class_means(values, partition)[labels]

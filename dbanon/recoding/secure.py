@@ -47,33 +47,38 @@ def compute_security_ratio(values: NDArray[np.float64], released: float, epsilon
 
 
 def find_secure_value(
-    values: NDArray[np.float64], start: float, epsilon: float, gamma0: float, step: float, side: int
+    values: NDArray[np.float64],
+    center: float,
+    epsilon: float,
+    gamma0: float,
+    step: float,
+    side: int,
 ) -> float:
-    """Find the value nearest to ``start`` on one side whose security ratio is at least ``gamma0``.
+    """Find the nearest value on one side of ``center`` with a security ratio of ``gamma0`` or more.
 
     Parameters
     ----------
     values : float64 (m,), the original values of a class.
-    start : the value to move away from.
+    center : the value to move away from, such as the mean of the class.
     epsilon : the distance in the security ratio, in the unit of the values.
     gamma0 : the smallest security ratio that is allowed, 0 to 1.
     step : released values are multiples of it; 0 for no restriction.
-    side : -1 for values up to ``start``, 1 for values from ``start``.
+    side : -1 for values up to ``center``, 1 for values from ``center``.
     """
     # Moving outwards, the ratio changes only at distance epsilon from an original value.
-    edges = values + side * epsilon
-    for edge in side * np.sort(side * edges[side * edges >= side * start]):
-        value = float(edge)
+    limits = values + side * epsilon
+    for limit in side * np.sort(side * limits[side * limits >= side * center]):
+        value = float(limit)
         if step:
             value = float(side * np.ceil(side * value / step)) * step
         elif compute_security_ratio(values, value, epsilon) < gamma0:
             value = float(np.nextafter(value, side * np.inf))
         if compute_security_ratio(values, value, epsilon) >= gamma0:
             return value
-    # Rounding may invalidate even the last edge; one step beyond it is always valid.
-    last = float(side * (side * edges).max())
-    margin = step or 4 * max(float(np.spacing(abs(last))), float(np.spacing(epsilon)))
-    return last + side * margin
+    # Rounding may invalidate even the farthest limit; one step beyond it is always valid.
+    farthest = float(side * (side * limits).max())
+    margin = step or 4 * max(float(np.spacing(abs(farthest))), float(np.spacing(epsilon)))
+    return farthest + side * margin
 
 
 def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
@@ -138,7 +143,7 @@ def _secure_column(
     epsilon : the distance in the security ratio, in standard deviations of the column.
     """
     numbers = microdata.numbers[:, position]
-    scale = column_statistics.numbers[column.attribute.name]
+    scale = column_statistics.scales[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
         return column
     distance = epsilon * compute_sample_deviation(scale)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import unit_of
+from dbanon.data.grid import value_spacing
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -257,7 +257,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
         original=column.original,
         scale=column.scale,
         valid=column.valid,
-        ordinal=column.ordinal,
+        is_ordinal=column.is_ordinal,
         ranks=column.ranks,
         low=np.where(hidden, column.scale.least, low),
         high=np.where(hidden, column.scale.most, high),
@@ -314,24 +314,24 @@ def _pair_column(
             else np.where(missing, -1, released_nodes).astype(np.int32),
             tree=tree,
         )
-    scale = column_statistics.numbers[attribute.name]
+    scale = column_statistics.scales[attribute.name]
     common_fields: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
         "valid": valid,
         "released_valid": None if missing is None else ~missing,
-        "ordinal": attribute.kind is Kind.ORDINAL,
+        "is_ordinal": attribute.kind is Kind.ORDINAL,
         "ranks": column_statistics.ranks.get(attribute.name),
     }
     # An attribute has one column of numbers or intervals, or two columns with the lower and the
     # upper bounds.
-    parts = [part for column in released for part in column.parts]
+    parts = [part for column in released for part in column.written_columns]
     low, first_part_high = _interval_ends(parts[0], attribute, scale)
     _, high = _interval_ends(parts[-1], attribute, scale)
     # Open intervals end before their upper bound: at the greatest value below it.
     if len(parts) == 2 and not first_column.is_closed:
-        high = np.maximum(low, high - unit_of(attribute, scale))
+        high = np.maximum(low, high - value_spacing(attribute, scale))
     is_number = (low == first_part_high) | (False if missing is None else missing)
     if len(parts) == 1 and is_number.all():
         return Numbers(**common_fields, released=low)
@@ -394,7 +394,7 @@ def parse_intervals(
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        ends_of_label[label] = _parse_label(label, attribute, unit_of(attribute, scale))
+        ends_of_label[label] = _parse_label(label, attribute, value_spacing(attribute, scale))
     n_invalid = sum(ends is None for ends in ends_of_label.values())
     if n_invalid:
         raise InvalidParameter(

@@ -187,7 +187,7 @@ def limit_pairs(
         original[is_present] = np.ldexp(scaled_rows + limited.deviations, exponent)
         scale = public_scale(original[is_present], released_rows[is_present])
         ranks = None
-        if column.ordinal and is_present.any():
+        if column.is_ordinal and is_present.any():
             # Readers do not know which ranks occur in the source: assume all between the released.
             ranks = np.arange(released_rows[is_present].min(), released_rows[is_present].max() + 1)
         suppressed_classes = original_column.suppressed
@@ -201,7 +201,7 @@ def limit_pairs(
             columns.append(cover_hidden_values(limited_column, suppressed_classes))
             continue
         columns.append(limited_column)
-        if not column.ordinal and is_present.any():
+        if not column.is_ordinal and is_present.any():
             # In the unit of the scaled rows, as ``limited`` is.
             deviation = float(np.ldexp(scale.deviation, scale.exponent - exponent))
             released_squares = float(np.square(scaled_rows - scaled_rows.mean()).sum())

@@ -353,7 +353,7 @@ def _sums_of_numbers(
     """Compute the public sums of squared deviations in the number column with this index."""
     name = microdata.numeric[index].name
     # Scale by a power of two, so that squares of huge values do not overflow.
-    power = -column_statistics.numbers[name].exponent
+    power = -column_statistics.scales[name].exponent
     original = np.ldexp(microdata.numbers[:, index], power)
     released = np.ldexp(column.as_float(), power)
     valid = microdata.valid_column(name)
@@ -507,7 +507,7 @@ def as_numbers(column: ColumnPair) -> Numbers | None:
         scale=column.scale,
         valid=column.valid,
         released_valid=~is_suppressed,
-        ordinal=column.ordinal,
+        is_ordinal=column.is_ordinal,
         ranks=column.ranks,
         released=column.low,
     )

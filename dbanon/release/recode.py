@@ -29,7 +29,7 @@ from dbanon.hierarchy.leaves import (
 )
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures import Loss, iloss, loss_from_sums, scaled_sums
+from dbanon.measures import Loss, exact_and_rounded_sums, iloss, loss_from_sums
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -188,7 +188,7 @@ def _sse_losses(
     # All functions in ``_LOSS_FUNCTIONS`` have the same parameters.
     del policy
     valid = microdata.numeric_valid()
-    scales = [column_statistics.numbers[attribute.name] for attribute in microdata.numeric]
+    scales = [column_statistics.scales[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     # The scales may describe a larger table, of which these records are a part.
     is_part_of_table = sum(scale.count for scale in scales) != n_values
@@ -199,7 +199,7 @@ def _sse_losses(
         is_present = None if microdata.valid is None or valid is None else valid[:, index]
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
-        return scaled_sums(
+        return exact_and_rounded_sums(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )
 
@@ -348,9 +348,7 @@ def class_losses(
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            losses.append(
-                iloss(values, column_statistics.numbers[attribute.name], partition, valid)
-            )
+            losses.append(iloss(values, column_statistics.scales[attribute.name], partition, valid))
         else:
             leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))
@@ -417,7 +415,7 @@ def number_combinations(microdata: Microdata, release: Release) -> NDArray[np.in
     """
     partition, codes_of_columns = release.partition, []
     for column in release.columns:
-        for part in column.parts:
+        for part in column.written_columns:
             _, codes = np.unique(part.values.astype(str), return_inverse=True)
             missing = part.missing
             codes_of_columns.append(

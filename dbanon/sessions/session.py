@@ -522,7 +522,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         A released column can have several parts, such as both bounds of a range.
         """
         order = self.classes_by_number(partition)
-        return [part.take(order) for column in columns for part in column.parts]
+        return [part.take(order) for column in columns for part in column.written_columns]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
         """Return the SQL type of a column's ranges, wide enough for these borders (arrays).

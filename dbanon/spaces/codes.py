@@ -27,14 +27,15 @@ from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
 
 KernelT = TypeVar("KernelT")
 
-# The codes of two neighbouring integers differ by at least this much. If they were closer, rounding
-# would distort integer columns.
+# Integers are encoded in equal steps only if the codes of neighbouring integers then differ by at
+# least this much. Otherwise rounding the step would distort the column's range, so they are encoded
+# like decimals.
 _MIN_CODES_PER_STEP = 1 << 8
 
 # Bits of the largest difference of two codes, and of the largest squared distance, with room for
 # rounding.
 _SPREAD_BITS, _SQUARE_BITS = 30.0, 61.0
-_MAX_UNIT = 1 << 30
+_MAX_CODE = 1 << 30
 
 # Limits of binary scaling and of distances, far from overflow of float64.
 _MAX_SCALE_BITS, _MAX_SPREAD = 1000, 1e300
@@ -48,7 +49,7 @@ _MIN_EXACT_SQUARE = 1 << 51
 
 @dataclass(frozen=True)
 class AttributeMetric:
-    """An attribute and its spread, by which ``Metric.of`` scales its distances.
+    """An attribute and the spread of its values, by which ``Metric.of`` scales its distances.
 
     Parameters
     ----------
@@ -68,7 +69,9 @@ class AttributeMetric:
 
         Parameters
         ----------
-        standardize : the name of the standardization, such as ``range``.
+        tree, scale : the hierarchy of the attribute, or the scale of its numbers.
+        standardize : the name of the standardization of numbers, such as ``range``.
+        factor : the multiplier of the attribute's distances: the root of its weight.
         """
         if scale is None:
             return cls(tree, None, factor)
@@ -87,38 +90,41 @@ class Metric:
     Parameters
     ----------
     attributes : the d attributes.
-    units : int64 (d,), the largest distance within each attribute: exact for numbers, whose codes
-        are 0 to this; approximate for hierarchies.
-    squares : int64 (d,), the squared distance of two values whose lowest common ancestor has height
-        1; 0 for numbers.
+    max_distances : int64 (d,), the largest distance within each attribute. For numbers it is also
+        the largest code; for hierarchies it is approximate.
+    step_squares : int64 (d,), the squared distance of two values whose lowest common ancestor has
+        height 1; 0 for numbers.
     """
 
     attributes: tuple[AttributeMetric, ...]
-    units: NDArray[np.int64]
-    squares: NDArray[np.int64]
+    max_distances: NDArray[np.int64]
+    step_squares: NDArray[np.int64]
 
     @classmethod
     def of(cls, attributes: Sequence[AttributeMetric]) -> Metric:
         """Create the metric with the largest number of bits that fits all attributes."""
         spreads = np.array([attribute.spread for attribute in attributes])
+        # Distances are multiplied by 2**bits before they are rounded to integers.
         bits = 0
         if (largest := float(spreads.max())) > 0:
-            total = np.log2(np.square(spreads / largest).sum()) + 2 * np.log2(largest)
+            square_bits = np.log2(np.square(spreads / largest).sum()) + 2 * np.log2(largest)
             bits = int(
                 np.floor(
                     min(
                         _SPREAD_BITS - np.log2(largest),
-                        (_SQUARE_BITS - total) / 2,
+                        (_SQUARE_BITS - square_bits) / 2,
                         _MAX_SCALE_BITS,
                     )
                 )
             )
-        units = [min(round(float(np.ldexp(spread, bits))), _MAX_UNIT) for spread in spreads]
-        squares = [
+        max_distances = [min(round(float(np.ldexp(spread, bits))), _MAX_CODE) for spread in spreads]
+        step_squares = [
             0 if a.tree is None else _compute_step_square(float(np.ldexp(a.spread, bits)), a.tree)
             for a in attributes
         ]
-        return cls(tuple(attributes), np.array(units, np.int64), np.array(squares, np.int64))
+        return cls(
+            tuple(attributes), np.array(max_distances, np.int64), np.array(step_squares, np.int64)
+        )
 
     @property
     def trees(self) -> list[Hierarchy]:
@@ -128,12 +134,19 @@ class Metric:
     def codes(
         self, position: int, values: NDArray[np.float64], valid: NDArray[np.bool_] | None
     ) -> NDArray[np.int32]:
-        """Encode the values, float64 (n,), of a numeric attribute; 0 for NULL."""
-        scale, unit = self.attributes[position].scale, int(self.units[position])
+        """Encode the values, float64 (n,), of a numeric attribute, int32 (n,); 0 for NULL.
+
+        Parameters
+        ----------
+        position : the index of the attribute among the d attributes.
+        valid : bool (n,), False for NULL; None if no value is NULL.
+        """
+        scale = self.attributes[position].scale
+        largest_code = int(self.max_distances[position])
         assert scale is not None
-        if scale.is_integral and unit < _MIN_CODES_PER_STEP * scale.spread:
+        if scale.is_integral and largest_code < _MIN_CODES_PER_STEP * scale.spread:
             scale = replace(scale, is_integral=False)
-        return encode_numbers(values, valid, scale, unit)
+        return encode_numbers(values, valid, scale, largest_code)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
         """Combine the codes of records, int32 (n, d), and the hierarchies for kernels."""
@@ -141,30 +154,39 @@ class Metric:
         leaf_counts = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
         depths = [np.full(tree.n_leaves, tree.height, np.int32) for tree in self.trees]
-        gaps = [array for gap in self._gaps for array in (gap, zero)]
+        # One entry per leaf. The last leaf of a tree has no next leaf: its entry is not used.
+        ancestor_depths = [
+            array for tree_depths in self._neighbor_ancestor_depths for array in (tree_depths, zero)
+        ]
         return MixedTable(
             codes,
-            self.units,
+            self.max_distances,
             np.array(leaf_counts, np.int32),
             np.concatenate([empty, *depths]),
-            np.concatenate([empty, *gaps]),
+            np.concatenate([empty, *ancestor_depths]),
         )
 
     @cached_property
-    def _gaps(self) -> list[NDArray[np.int32]]:
+    def _neighbor_ancestor_depths(self) -> list[NDArray[np.int32]]:
         """For each tree, the depth of the lowest common ancestor of each leaf and the next one.
 
-        int32 (n_leaves - 1,). A depth is the height of the tree minus that of the ancestor.
+        Each array is int32 (n_leaves - 1,). A depth here is the height of the tree minus that of
+        the ancestor.
         """
-        gaps = []
+        depths = []
         for tree in self.trees:
             ancestors = tree.common_ancestors(tree.leaves[:-1], tree.leaves[1:])
-            gaps.append((tree.height - tree.heights[ancestors]).astype(np.int32))
-        return gaps
+            depths.append((tree.height - tree.heights[ancestors]).astype(np.int32))
+        return depths
 
 
 def _compute_step_square(width: float, tree: Hierarchy) -> int:
-    """Compute the squared distance of height 1, so that the whole tree is about ``width`` wide."""
+    """Compute the square of the distance that an ancestor of height 1 means.
+
+    Parameters
+    ----------
+    width : the largest distance in the tree, up to rounding.
+    """
     square = int(width * width)
     if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE
@@ -178,7 +200,8 @@ class CodeSpace:
     Parameters
     ----------
     codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum and the
-        attribute's unit is the maximum. For an attribute with a hierarchy, the leaf's position.
+        attribute's largest distance in ``metric`` is the maximum. For an attribute with a
+        hierarchy, the leaf's position.
     metric : the distances between codes.
     records : int64 (n,), the index of each record in the table.
     build_points : builds the space of points (``numeric.Space``) of records with given indices,
@@ -204,7 +227,9 @@ class CodeSpace:
 
         Leaves are numbered in the order of their hierarchy, so branches are contiguous.
         """
-        return self.codes * (self._widths / compute_code_ranges(self.metric.units, self._trees))
+        return self.codes * (
+            self._widths / compute_code_ranges(self.metric.max_distances, self._trees)
+        )
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -214,7 +239,7 @@ class CodeSpace:
     @property
     def _widths(self) -> NDArray[np.float64]:
         """The largest distance within each attribute, float64 (d,), as a share of the largest."""
-        return self.metric.units / max(int(self.metric.units.max()), 1)
+        return self.metric.max_distances / max(int(self.metric.max_distances.max()), 1)
 
     @property
     def _trees(self) -> list[Hierarchy | None]:
@@ -236,7 +261,7 @@ class CodeSpace:
         """
         if codes_kernel is None:
             return partial(points_kernel, self.points)
-        return partial(codes_kernel, self.metric.table(self.codes), self.metric.squares)
+        return partial(codes_kernel, self.metric.table(self.codes), self.metric.step_squares)
 
     @cached_property
     def _points(self) -> Any:

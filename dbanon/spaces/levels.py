@@ -34,7 +34,7 @@ class LevelSpace:
     values: NDArray[np.float64]
 
     def heights(self) -> tuple[int, ...]:
-        """Return the highest level of each attribute."""
+        """Return the number of the highest level of each attribute."""
         top_levels = (None if levels is None else levels.top_level for levels in self.number_levels)
         return tuple(
             tree.height if tree is not None else int(top_level or 0)
@@ -44,20 +44,21 @@ class LevelSpace:
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Return each record's group on each level, int64 (n,), and the total loss of each level.
 
-        Losses are integers, so that equal losses compare equal: a record loses at most the unit of
-        the attribute, which is a multiple of all depths up to 16.
+        Records of a group have the same node or cell on that level. Losses are integers, so that
+        equal losses compare equal: a record loses at most the root cost of the attribute, which is
+        a multiple of all depths up to 16.
 
         Parameters
         ----------
         attribute : the position of the attribute.
         """
-        unit = float(self.mixed.units[attribute])
+        root_cost = float(self.mixed.root_costs[attribute])
         tree, levels = self.mixed.trees[attribute], self.number_levels[attribute]
         if tree is not None:
             codes = self.mixed.codes[:, attribute].astype(np.int64)
             nodes = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
-            losses = [np.rint(unit * tree.loss(codes, node)).sum() for node in nodes]
-            return [node.astype(np.int64) for node in nodes], np.array(losses, np.int64)
+            losses = [np.rint(root_cost * tree.loss(codes, on_level)).sum() for on_level in nodes]
+            return [on_level.astype(np.int64) for on_level in nodes], np.array(losses, np.int64)
         assert levels is not None
         values = self.values[:, attribute]
         valid = ~np.isnan(values)
@@ -77,7 +78,7 @@ class LevelSpace:
             # NULLs are in separate strata and lose nothing.
             group[valid] = cell_group.reshape(-1)[cell_of_value.reshape(-1)]
             groups.append(group)
-            cell_losses = np.rint(unit * levels.loss(representatives, level)).astype(np.int64)
+            cell_losses = np.rint(root_cost * levels.loss(representatives, level)).astype(np.int64)
             losses.append(int((cell_losses * counts).sum()))
         return groups, np.array(losses, np.int64)
 
@@ -108,8 +109,7 @@ def level_space(
     InvalidParameter, HierarchyBroken : see ``mixed_space``.
     RangeUnsuitable : the values of a column are too large, too far apart or too close for levels.
     """
-    steps = level_steps or {}
-    scales = (level_statistics or column_statistics).numbers
+    scales = (level_statistics or column_statistics).scales
     build_space = mixed_space(
         microdata,
         column_statistics,
@@ -126,7 +126,7 @@ def level_space(
         if tree is not None:
             number_levels.append(None)
             continue
-        step = steps.get(attribute.name)
+        step = (level_steps or {}).get(attribute.name)
         is_usable = step is not None and bool(np.isfinite(step)) and step > 0
         number_levels.append(
             NumberLevels.of(attribute, scales[attribute.name], step if is_usable else None)

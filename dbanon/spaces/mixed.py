@@ -1,9 +1,9 @@
 """Generalization costs of mixed attributes in fixed-point integers.
 
-Releasing one attribute of one record as the root of its hierarchy costs ``UNIT``, or less if the
-attribute has a smaller weight. Costs are integers, so that sums do not depend on the order of
-addition. ``UNIT`` is divisible by every depth up to 16, so the same share of a depth costs the same
-in every branch of a hierarchy.
+Releasing one attribute of one record as the root of its hierarchy costs ``ROOT_COST``, or less if
+the attribute has a smaller weight. Costs are integers, so that sums do not depend on the order of
+addition. ``ROOT_COST`` is divisible by every depth up to 16, so the same share of a depth costs the
+same in every branch of a hierarchy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import Grid, ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import Grid, ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale
@@ -30,9 +30,9 @@ _MAX_EXACT_RANGE = 1 << 17
 
 
 def encode_numbers(
-    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
+    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, largest_code: int
 ) -> NDArray[np.int32]:
-    """Encode numbers as integers, int32 (n,): the minimum as 0, the maximum as ``unit``.
+    """Encode numbers as integers, int32 (n,): the minimum as 0, the maximum as ``largest_code``.
 
     NULL becomes 0. Numbers outside the range are clipped to it.
 
@@ -41,22 +41,23 @@ def encode_numbers(
     values : float64 (n,), the numbers; arbitrary where NULL.
     valid : bool (n,), False for NULL; None if no value is NULL.
     scale : minimum and maximum of the attribute in the table.
-    unit : the largest code.
+    largest_code : the code of the maximum. Larger codes make smaller rounding errors.
     """
     if scale.is_constant:
         return np.zeros(len(values), np.int32)
     low, high = scale.least, scale.most
     with np.errstate(invalid="ignore", over="ignore"):
         if scale.is_integral and high - low <= _MAX_EXACT_RANGE:
-            codes = (values - low) * (unit // int(high - low))
+            codes = (values - low) * (largest_code // int(high - low))
         else:
             # Scale by a power of two first, lest the range of huge numbers overflow.
-            start, end = np.ldexp([low, high], -scale.exponent)
-            codes = np.rint((np.ldexp(values, -scale.exponent) - start) / (end - start) * unit)
+            low, high = np.ldexp([low, high], -scale.exponent)
+            shares = (np.ldexp(values, -scale.exponent) - low) / (high - low)
+            codes = np.rint(shares * largest_code)
     if valid is not None:
         codes = np.where(valid, codes, 0.0)
     # Later records may lie outside the range of the original table.
-    return np.clip(codes, 0, unit).astype(np.int32)
+    return np.clip(codes, 0, largest_code).astype(np.int32)
 
 
 # Number labels are intervals between borders of a grid; two neighbouring borders enclose a piece.
@@ -71,15 +72,15 @@ class LabelCosts:
 
     Parameters
     ----------
-    pieces : int32 (d,), the number of pieces of each attribute; 0 if the cost comes from its
+    n_pieces : int32 (d,), the number of pieces of each attribute; 0 if the cost comes from its
         hierarchy or from the range of its values.
-    firsts : int32, the first code of each piece, concatenated over attributes.
+    first_codes : int32, the first code of each piece, concatenated over attributes.
     costs : int32, for each attribute with w pieces a table (w, w), concatenated: the cost per
         record of a label, by its first and last piece.
     """
 
-    pieces: NDArray[np.int32]
-    firsts: NDArray[np.int32]
+    n_pieces: NDArray[np.int32]
+    first_codes: NDArray[np.int32]
     costs: NDArray[np.int32]
 
     @classmethod
@@ -89,74 +90,82 @@ class LabelCosts:
 
     def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """Return the costs as arguments of kernels."""
-        return self.pieces, self.firsts, self.costs
+        return self.n_pieces, self.first_codes, self.costs
 
 
 def label_costs(
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy | None],
     column_statistics: ColumnStatistics,
-    units: NDArray[np.int64],
-    steps: Mapping[str, float],
+    root_costs: NDArray[np.int64],
+    grid_steps: Mapping[str, float],
 ) -> LabelCosts:
     """Compute the costs of labels on the grids that the recoding uses.
 
     Parameters
     ----------
     trees : the hierarchy of each attribute; None for a number.
-    units : int64 (d,), the cost of suppressing each attribute of one record.
-    steps : grid widths by column, as chosen by the caller. Invalid ones are ignored here, since the
-        recoding refuses them.
+    root_costs : int64 (d,), the cost of suppressing each attribute of one record.
+    grid_steps : grid widths by column, as chosen by the caller. Invalid ones are ignored here,
+        since the recoding refuses them.
     """
     tables = []
-    for attribute, tree, unit in zip(attributes, trees, units.tolist(), strict=True):
-        scale = None if tree is not None else column_statistics.numbers[attribute.name]
-        step = steps.get(attribute.name)
+    for attribute, tree, root_cost in zip(attributes, trees, root_costs.tolist(), strict=True):
+        scale = None if tree is not None else column_statistics.scales[attribute.name]
+        step = grid_steps.get(attribute.name)
         is_invalid = step is not None and not (np.isfinite(step) and step > 0)
-        if scale is None or scale.is_constant or not unit or is_invalid:
+        if scale is None or scale.is_constant or not root_cost or is_invalid:
             tables.append((np.empty(0, np.int32), np.empty(0, np.int32)))
         else:
             tables.append(
-                _compute_number_costs(attribute, scale, grid_for(attribute, scale, step), unit)
+                _compute_number_costs(attribute, scale, grid_for(attribute, scale, step), root_cost)
             )
-    firsts, costs = zip(*tables, strict=True)
+    first_codes, costs = zip(*tables, strict=True)
     return LabelCosts(
-        np.array([len(first) for first in firsts], np.int32),
-        np.concatenate(firsts),
+        np.array([len(codes) for codes in first_codes], np.int32),
+        np.concatenate(first_codes),
         np.concatenate(costs),
     )
 
 
 def _compute_number_costs(
-    attribute: Attribute, scale: Scale, grid: Grid, unit: int
+    attribute: Attribute, scale: Scale, grid: Grid, root_cost: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the first code of each piece, int32 (w,), and the costs, int32 (w * w,), of a number.
 
     Both are empty if there are too many pieces. The cost of the widest piece is subtracted from all
     costs, so that a label of a single piece costs 0.
+
+    Parameters
+    ----------
+    root_cost : the cost of suppressing the attribute of one record.
     """
     borders = grid.borders_between(scale.least, scale.most, MAX_PIECES - 1)
     if borders is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
-    starts = np.concatenate(([scale.least], borders))
-    first_pieces, last_pieces = np.triu_indices(len(starts))
-    low, high = ends_around(attribute, grid, starts[first_pieces], starts[last_pieces])
-    width = width_share(low, high, scale, unit_of(attribute, scale))
-    interval_costs = np.rint(width * unit).astype(np.int64)
-    costs = np.zeros((len(starts), len(starts)), np.int32)
-    piece_cost = interval_costs[first_pieces == last_pieces].max()
-    costs[first_pieces, last_pieces] = np.maximum(interval_costs - piece_cost, 0)
+    lower_borders = np.concatenate(([scale.least], borders))
+    n_pieces = len(lower_borders)
+    first_pieces, last_pieces = np.triu_indices(n_pieces)
+    low, high = ends_around(
+        attribute, grid, lower_borders[first_pieces], lower_borders[last_pieces]
+    )
+    width = width_share(low, high, scale, value_spacing(attribute, scale))
+    interval_costs = np.rint(width * root_cost).astype(np.int64)
+    costs = np.zeros((n_pieces, n_pieces), np.int32)
+    widest_piece_cost = interval_costs[first_pieces == last_pieces].max()
+    costs[first_pieces, last_pieces] = np.maximum(interval_costs - widest_piece_cost, 0)
     np.fill_diagonal(costs, 0)
-    return encode_numbers(starts, None, scale, unit), costs.reshape(-1)
+    return encode_numbers(lower_borders, None, scale, root_cost), costs.reshape(-1)
 
 
-# lcm(1, ..., 16) = 720720 times 2**10: below 2**30, so that a cost fits into 32 bits.
-_UNIT_STEP = 720720
-UNIT = _UNIT_STEP * 1024
+# Costs are multiples of lcm(1, ..., 16). The largest is 2**10 times that: below 2**30, so that it
+# fits into 32 bits.
+_COST_STEP = 720720
+ROOT_COST = _COST_STEP * 1024
 
 
 def compute_code_ranges(
-    units: NDArray[np.int64], trees: Sequence[Hierarchy | None]
+    largest_codes: NDArray[np.int64], trees: Sequence[Hierarchy | None]
 ) -> NDArray[np.float64]:
     """Compute the largest difference between two codes of each attribute, float64 (d,).
 
@@ -164,11 +173,13 @@ def compute_code_ranges(
 
     Parameters
     ----------
-    units : int64 (d,), the largest code of each number.
+    largest_codes : int64 (d,), the largest code of each number; not used for attributes with a
+        hierarchy, whose codes are leaf positions.
+    trees : the hierarchy of each attribute; None for a number.
     """
     widths = [
-        max(int(unit) if tree is None else tree.n_leaves - 1, 1)
-        for unit, tree in zip(units, trees, strict=True)
+        max(int(largest_code) if tree is None else tree.n_leaves - 1, 1)
+        for largest_code, tree in zip(largest_codes, trees, strict=True)
     ]
     return np.array(widths, np.float64)
 
@@ -193,21 +204,22 @@ class MixedSpace:
 
     Parameters
     ----------
-    codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum and the
-        attribute's unit is the maximum. For an attribute with a hierarchy, the leaf's position.
-    units : int64 (d,), the cost of releasing each attribute of a record as the root of its
-        hierarchy; it is proportional to the attribute's weight.
+    codes : int32 (n, d), C order, read-only. For a number, 0 is the table's minimum, and the
+        attribute's root cost is the maximum, so that differences of codes are costs. For an
+        attribute with a hierarchy, the leaf's position.
+    root_costs : int64 (d,), the cost of releasing each attribute of a record as the root of its
+        hierarchy, or as an interval of all numbers; it is proportional to the attribute's weight.
     trees : the hierarchy of each attribute; None for a number.
     names : the names of the d attributes.
-    labels : the costs of number labels, if refinements minimize these costs; None if they minimize
-        the ranges of values.
+    minimized_label_costs : the costs of number labels, if refinements minimize these costs; None if
+        they minimize the ranges of values.
     """
 
     codes: NDArray[np.int32]
-    units: NDArray[np.int64]
+    root_costs: NDArray[np.int64]
     trees: tuple[Hierarchy | None, ...]
     names: tuple[str, ...]
-    labels: LabelCosts | None = None
+    minimized_label_costs: LabelCosts | None = None
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -223,7 +235,7 @@ class MixedSpace:
 
         Leaves are numbered in the order of their hierarchy, so branches are contiguous.
         """
-        return self.codes / compute_code_ranges(self.units, self.trees) * self._widths
+        return self.codes / compute_code_ranges(self.root_costs, self.trees) * self._widths
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -232,8 +244,8 @@ class MixedSpace:
 
     @property
     def _widths(self) -> NDArray[np.float64]:
-        """The unit of each attribute, float64 (d,), as a share of the largest unit."""
-        return self.units / max(int(self.units.max(initial=0)), 1)
+        """The root cost of each attribute, float64 (d,), as a share of the largest one."""
+        return self.root_costs / max(int(self.root_costs.max(initial=0)), 1)
 
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
         """Return the space of some of the records, int64 (m,)."""
@@ -243,7 +255,7 @@ class MixedSpace:
     @property
     def label_costs(self) -> LabelCosts:
         """The costs of number labels; empty if refinements minimize the ranges of values."""
-        return self.labels or LabelCosts.none(len(self.names))
+        return self.minimized_label_costs or LabelCosts.none(len(self.names))
 
     def table(self, extra: NDArray[np.int32] | None = None) -> MixedTable:
         """Combine the codes of the records and the hierarchies for kernels.
@@ -257,13 +269,16 @@ class MixedSpace:
         leaf_counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
         zero, empty = np.zeros(1, np.int32), np.empty(0, np.int32)
         depths = [tree.leaf_depths for tree in trees]
-        gaps = [array for tree in trees for array in (tree.gaps, zero)]
+        # One entry per leaf. The last leaf of a tree has no next leaf: its entry is not used.
+        ancestor_depths = [
+            array for tree in trees for array in (tree.neighbor_ancestor_depths, zero)
+        ]
         return MixedTable(
             self.codes,
-            self.units,
+            self.root_costs,
             np.array(leaf_counts, np.int32),
             np.concatenate([empty, *depths]),
-            np.concatenate([empty, *gaps]),
+            np.concatenate([empty, *ancestor_depths]),
             extra,
         )
 
@@ -285,7 +300,7 @@ def mixed_space(
 
     Parameters
     ----------
-    standardize : not used, since all functions that create builders have the same parameters.
+    standardize : not used; it is here because the builders of all spaces have the same parameters.
     weights : the weight of each attribute, by name; 1 for attributes without one.
     label_steps : the grid widths chosen by the caller, if refinements minimize the loss of number
         labels; None if they minimize the ranges of values.
@@ -297,23 +312,23 @@ def mixed_space(
     """
     del standardize  # generalization costs always use ranges
     names = tuple(attribute.name for attribute in microdata.attributes)
-    units = _to_units(names, weights)
+    root_costs = _compute_root_costs(names, weights)
     trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     codes = np.empty((microdata.n_records, len(names)), np.int32)
     for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            scale = column_statistics.numbers[attribute.name]
-            codes[:, position] = encode_numbers(values, valid, scale, int(units[position]))
+            scale = column_statistics.scales[attribute.name]
+            codes[:, position] = encode_numbers(values, valid, scale, int(root_costs[position]))
         else:
             codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    labels = None
+    costs = None
     if label_steps is not None:
-        labels = label_costs(microdata.attributes, trees, column_statistics, units, label_steps)
-    return lambda records: MixedSpace(take_codes(codes, records), units, trees, names, labels)
+        costs = label_costs(microdata.attributes, trees, column_statistics, root_costs, label_steps)
+    return lambda records: MixedSpace(take_codes(codes, records), root_costs, trees, names, costs)
 
 
 def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -329,10 +344,11 @@ def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[
     return np.ascontiguousarray(codes[records])
 
 
-def _to_units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
-    """Convert weights to units, int64 (d,): multiples of UNIT / 1024, in proportion to the weights.
+def _compute_root_costs(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
+    """Convert weights to root costs, int64 (d,), which are proportional up to rounding.
 
-    The largest weight becomes UNIT; no other positive weight becomes 0.
+    They are multiples of ``ROOT_COST`` / 1024. The largest weight becomes ``ROOT_COST``, and no
+    positive weight becomes 0.
     """
     for name, weight in weights.items():
         if name not in names:
@@ -345,6 +361,6 @@ def _to_units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[n
     factors = np.array([weights.get(name, 1.0) for name in names])
     if not factors.any():
         return np.zeros(len(names), np.int64)
-    shares = np.maximum(np.rint(factors / factors.max() * (UNIT // _UNIT_STEP)), factors > 0)
-    units: NDArray[np.int64] = shares.astype(np.int64) * _UNIT_STEP
-    return units
+    shares = np.maximum(np.rint(factors / factors.max() * (ROOT_COST // _COST_STEP)), factors > 0)
+    root_costs: NDArray[np.int64] = shares.astype(np.int64) * _COST_STEP
+    return root_costs

@@ -59,12 +59,13 @@ def embed_leaves(
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     occurring_leaves = [
-        _occurring_leaves(attribute, tree, column_statistics)
+        _list_occurring_leaves(attribute, tree, column_statistics)
         for attribute, tree in zip(attributes, trees, strict=True)
     ]
     # Each of these nodes adds a coordinate.
     nodes = [
-        _splitting_nodes(tree, leaves) for tree, leaves in zip(trees, occurring_leaves, strict=True)
+        _list_splitting_nodes(tree, leaves)
+        for tree, leaves in zip(trees, occurring_leaves, strict=True)
     ]
     n_coordinates = n_number_coordinates + sum(map(len, nodes))
     if n_coordinates > MAX_COORDINATES_PER_RECORD or n_records * n_coordinates > MAX_COORDINATES:
@@ -88,7 +89,7 @@ def embed_leaves(
     ]
 
 
-def _occurring_leaves(
+def _list_occurring_leaves(
     attribute: Attribute, tree: Hierarchy, column_statistics: ColumnStatistics
 ) -> NDArray[np.int64]:
     """List the positions of the leaves that occur in the table, ascending, int64 (m,).
@@ -101,9 +102,14 @@ def _occurring_leaves(
     return np.sort(tree.encode(values, attribute.name)).astype(np.int64)
 
 
-def _splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """List the nodes that have some, but not all, of the leaves below them."""
-    first, last = tree.ranges.T
+def _list_splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+    """List the nodes that have some, but not all, of the leaves below them, int64 (q,).
+
+    Parameters
+    ----------
+    leaves : int64 (m,), the positions of the leaves that occur.
+    """
+    first, last = tree.leaf_ranges.T
     n_below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
     return np.flatnonzero((n_below > 0) & (n_below < len(leaves)))
 
@@ -118,9 +124,11 @@ def _embed_tree(
     leaves : int64 (m,), the positions of the leaves that occur.
     nodes : int64 (q,), the splitting nodes. Leaves below a node have a positive coordinate there.
     """
+    # Two leaves differ in the coordinates of the nodes on the two paths down to them from their
+    # lowest common ancestor. The squares of these lengths add up to the ancestor's squared height.
     squared_heights = np.square(tree.heights / max(tree.height, 1))
     lengths = np.sqrt((squared_heights[tree.parents[nodes]] - squared_heights[nodes]) / 2)
-    first, last = tree.ranges[nodes].T
+    first, last = tree.leaf_ranges[nodes].T
     points = np.zeros((tree.n_leaves, len(nodes)))
     points[leaves] = np.where((leaves[:, None] >= first) & (leaves[:, None] <= last), lengths, 0.0)
     return points
@@ -193,11 +201,11 @@ def numeric_space(
     check_weights(standardize, weights)
     trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
     if any(tree is not None for tree in trees):
-        return _code_space(microdata, column_statistics, trees, standardize, weights)
-    return _points(microdata, column_statistics, standardize, weights)
+        return _make_code_space_builder(microdata, column_statistics, trees, standardize, weights)
+    return _make_point_space_builder(microdata, column_statistics, standardize, weights)
 
 
-def _points(
+def _make_point_space_builder(
     microdata: Microdata,
     column_statistics: ColumnStatistics,
     standardize: str,
@@ -206,7 +214,7 @@ def _points(
     """Return a function that builds the space of given records; all attributes are numeric."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
-    transform = Standardization.of([column_statistics.numbers[name] for name in names], standardize)
+    transform = Standardization.of([column_statistics.scales[name] for name in names], standardize)
     factors = compute_column_factors(names, weights)
 
     def build_space(records: NDArray[np.int64]) -> Space:
@@ -214,6 +222,7 @@ def _points(
         is_present = np.ones(len(names), np.bool_)
         if valid is not None and len(records):
             points[~valid[records]] = 0.0
+            # All records of a space have the same pattern of NULLs.
             is_present = valid[records[0]]
         if standardize == MAHALANOBIS and len(records):
             points = column_statistics.whitening_of(is_present).apply(points)
@@ -222,7 +231,7 @@ def _points(
     return build_space
 
 
-def _code_space(
+def _make_code_space_builder(
     microdata: Microdata,
     column_statistics: ColumnStatistics,
     trees: tuple[Hierarchy | None, ...],
@@ -239,7 +248,7 @@ def _code_space(
     metric = Metric.of(
         [
             AttributeMetric.of(
-                tree, None if tree else column_statistics.numbers[a.name], standardize, factor
+                tree, None if tree else column_statistics.scales[a.name], standardize, factor
             )
             for a, tree, factor in zip(microdata.attributes, trees, factors.tolist(), strict=True)
         ]
@@ -254,13 +263,13 @@ def _code_space(
             codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    build_points = _mixed_points(
+    build_points = _make_mixed_point_builder(
         microdata, column_statistics, trees, standardize, weights, factors, codes
     )
     return lambda records: CodeSpace(take_codes(codes, records), metric, records, build_points)
 
 
-def _mixed_points(
+def _make_mixed_point_builder(
     microdata: Microdata,
     column_statistics: ColumnStatistics,
     trees: tuple[Hierarchy | None, ...],
@@ -286,7 +295,7 @@ def _mixed_points(
 
     @cache
     def number_space_builder() -> Callable[[NDArray[np.int64]], Space]:
-        return _points(
+        return _make_point_space_builder(
             microdata.select_attributes(number_names),
             column_statistics,
             standardize,

@@ -234,7 +234,7 @@ class SqlTarget:
         release_columns: list[tuple[str, str, str]] = []
         recoded_names = {column.quasi_identifier for column in columns}
         # The position of each column among the staged columns; a range is staged as two of them.
-        positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
+        positions = [0, *accumulate(len(column.written_columns) for column in columns)][:-1]
         named_attributes = [
             a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns
         ]

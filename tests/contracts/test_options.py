@@ -119,7 +119,7 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Para
                 lambda value=value: dbanon.partition(FRAME, **{"k": 3, parameter.name: value})
             )
         of_rules = value is None and parameter.name == "quasi_identifiers"
-        if parameter.option.has_sql_key and parameter.item is not Model and not of_rules:
+        if parameter.option.available_in_sql and parameter.item is not Model and not of_rules:
             calls.append(
                 lambda value=value: parse_call_options(
                     sql_call(**{parameter.name: value}), writes=True
@@ -260,7 +260,7 @@ def test_fields_without_a_description_are_no_options() -> None:
 
 
 def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
-    sql_names = {parameter.name for parameter in OPTIONS if parameter.option.has_sql_key}
+    sql_names = {parameter.name for parameter in OPTIONS if parameter.option.available_in_sql}
     assert sql_names <= set(method_arguments()) | set(
         allowed_keys("mdav", method_arguments(), writes=True)
     )
@@ -270,7 +270,7 @@ def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
     assert {
         parameter.name
         for parameter in OPTIONS
-        if parameter.option.has_sql_key and not parameter.option.concerns_release
+        if parameter.option.available_in_sql and not parameter.option.concerns_release
     } == {
         *(set(reading) - {"progress"}),
         *("quasi_identifiers", "k"),

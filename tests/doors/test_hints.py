@@ -145,8 +145,8 @@ def test_every_option_is_written_as_each_door_takes_it(parameter: Parameter) -> 
             str(told).removeprefix("Use ").removesuffix(".")
             for told in (
                 error.hint,
-                error.hint_by(spell_cli_option),
-                error.hint_by(spell_sql_option),
+                error.format_hint(spell_cli_option),
+                error.format_hint(spell_sql_option),
             )
         )
         assert python.partition("=")[0] == parameter.name
@@ -154,7 +154,7 @@ def test_every_option_is_written_as_each_door_takes_it(parameter: Parameter) -> 
         assert shlex.split(line)[0] in flags
         if parameter.name in method_arguments():
             assert sql == parameter.name or sql.startswith(f"{parameter.name} => ")
-        elif parameter.option.has_sql_key:
+        elif parameter.option.available_in_sql:
             assert parameter.name in allowed_names
             told = re.fullmatch(r"options => '(.*)'", sql)
             assert (
@@ -201,7 +201,11 @@ def test_the_arguments_of_classes_are_those_of_its_function() -> None:
 )
 def test_the_ways_of_the_doors(hint: str, python: str, line: str, sql: str) -> None:
     error = UsageError(hint=hint)
-    assert (error.hint, error.hint_by(spell_cli_option), error.hint_by(spell_sql_option)) == (
+    assert (
+        error.hint,
+        error.format_hint(spell_cli_option),
+        error.format_hint(spell_sql_option),
+    ) == (
         python,
         line,
         sql,
@@ -211,7 +215,7 @@ def test_the_ways_of_the_doors(hint: str, python: str, line: str, sql: str) -> N
 
 def test_a_name_that_looks_like_an_option_harms_nothing() -> None:
     error = UsageError(hint="Did you mean `k=[` or `nobody`?")
-    assert error.hint_by(spell_cli_option) == "Did you mean `k=[` or nobody?"
+    assert error.format_hint(spell_cli_option) == "Did you mean `k=[` or nobody?"
 
 
 def test_methods_are_functions_in_sql() -> None:
@@ -233,7 +237,11 @@ def test_of_a_job_file_a_hint_names_its_keys(parameter: Parameter) -> None:
         )
         error.fixed_notation = spell_in_job_file
         # Whoever prints it: a job's options have one name each.
-        told = {str(error.hint), str(error.hint_by(spell_cli_option)), str(error.to_dict()["hint"])}
+        told = {
+            str(error.hint),
+            str(error.format_hint(spell_cli_option)),
+            str(error.to_dict()["hint"]),
+        }
         [text] = told
         said = text.removeprefix("Use ").removesuffix(".")
         assert "--" not in said
@@ -260,4 +268,4 @@ def test_of_a_job_file_a_hint_names_its_keys(parameter: Parameter) -> None:
     ],
 )
 def test_the_words_of_a_job_file(hint: str, told: str) -> None:
-    assert UsageError(hint=hint).hint_by(spell_in_job_file) == told
+    assert UsageError(hint=hint).format_hint(spell_in_job_file) == told

@@ -16,7 +16,9 @@ _HALF = 31
 def squared(codes, metric):
     """Squared distances of all pairs, int64 (n, n), of codes, int32 (n, d)."""
     total = np.zeros((len(codes), len(codes)), np.int64)
-    for column, attribute, square in zip(codes.T, metric.attributes, metric.squares, strict=True):
+    for column, attribute, square in zip(
+        codes.T, metric.attributes, metric.step_squares, strict=True
+    ):
         if (tree := attribute.tree) is None:
             total += np.square(column[:, None].astype(np.int64) - column[None])
         else:

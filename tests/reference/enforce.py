@@ -142,7 +142,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
     }
     classes = {c: np.flatnonzero(labels == c).tolist() for c in range(labels.max() + 1)}
     loss = {c: records.loss(members) for c, members in classes.items()}
-    all_of_it = int(space.units.sum())
+    all_of_it = int(space.root_costs.sum())
     withheld = 0
     while True:
         names = list(classes)

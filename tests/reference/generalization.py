@@ -11,7 +11,7 @@ class Tree:
 
     def __init__(self, hierarchy, unit):
         self.depths = [int(x) for x in hierarchy.leaf_depths]
-        self.gaps = [int(x) for x in hierarchy.gaps]
+        self.gaps = [int(x) for x in hierarchy.neighbor_ancestor_depths]
         self.unit = int(unit)
 
     def common(self, low, high):
@@ -24,7 +24,7 @@ class Tree:
 class Records:
     def __init__(self, space):
         self.codes = [[int(x) for x in row] for row in space.codes]
-        self.units = [int(x) for x in space.units]
+        self.units = [int(x) for x in space.root_costs]
         self.trees = [
             None if tree is None else Tree(tree, unit)
             for tree, unit in zip(space.trees, self.units, strict=True)

@@ -16,7 +16,7 @@ class _Attribute:
         self.codes, self.unit, self.tree = codes, int(unit), tree
         if tree is not None:
             self.depths = tree.leaf_depths.astype(np.int64)
-            self.gaps = tree.gaps.astype(np.int64)
+            self.gaps = tree.neighbor_ancestor_depths.astype(np.int64)
             self.shares = self.unit // np.maximum(self.depths, 1) * (self.depths > 0)
 
     def common(self, low, high):
@@ -62,7 +62,7 @@ def _grow(space, k, near, far):
     columns = space.codes.astype(np.int64).T
     attributes = [
         _Attribute(np.ascontiguousarray(codes), unit, tree)
-        for codes, unit, tree in zip(columns, space.units, space.trees, strict=True)
+        for codes, unit, tree in zip(columns, space.root_costs, space.trees, strict=True)
     ]
     n = len(space.codes)
     is_free = np.ones(n, bool)

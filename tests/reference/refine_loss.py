@@ -348,8 +348,8 @@ def tables(costs):
     """By attribute, the first codes of its pieces, and the table of its labels' costs."""
     firsts, labels_out = [], []
     first = cost = 0
-    for w in costs.pieces.tolist():
-        firsts.append(costs.firsts[first : first + w].tolist())
+    for w in costs.n_pieces.tolist():
+        firsts.append(costs.first_codes[first : first + w].tolist())
         labels_out.append(costs.costs[cost : cost + w * w].reshape(w, w).tolist())
         first, cost = first + w, cost + w * w
     return firsts, labels_out

@@ -115,7 +115,7 @@ def test_hints_work_when_copied(
         if door == "python":
             exec(hint[hint.index("dbanon.declare") :], {"dbanon": dbanon, "database": url})
         else:
-            line = str(refused.value.hint_by(spell_cli_option))
+            line = str(refused.value.format_hint(spell_cli_option))
             show, _, declare = line[line.index("dbanon rules") :].partition("; ")
             words = shlex.split(show)
             done = CliRunner().invoke(

@@ -249,5 +249,5 @@ def test_they_are_enough() -> None:
         # For the three interfaces.
         name
         for name, parameter in OPTIONS.items()
-        if parameter.option.has_sql_key and name != "local_range"
+        if parameter.option.available_in_sql and name != "local_range"
     }

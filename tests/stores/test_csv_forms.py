@@ -168,7 +168,7 @@ def test_a_form_with_more_readings_is_refused_with_options_that_work(
     message = str(refused.value)
     assert not any(text in message for text in texts)
     hints = [hint for option in options for hint in option.items()]
-    hint = str(refused.value.hint_by(spell_cli_option))
+    hint = str(refused.value.format_hint(spell_cli_option))
     for name, argument in hints:
         assert spell_cli_option(name, argument) in hint
     assert len(re.findall("--", hint)) == len(hints) + 1

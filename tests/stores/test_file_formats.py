@@ -53,7 +53,7 @@ def refused(path: Path, kind: type[DbanonError] = FileMalformed, **reading: Any)
 
 
 def on_line(error: DbanonError) -> str:
-    return str(error.hint_by(spell_cli_option))
+    return str(error.format_hint(spell_cli_option))
 
 
 @pytest.mark.parametrize(

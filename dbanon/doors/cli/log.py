@@ -104,7 +104,7 @@ class Log:
         in_text_log : False to omit it from a text log, because it was printed on stdout.
         """
         if self.is_json:
-            hint = error.hint_by(spell_cli_option)
+            hint = error.format_hint(spell_cli_option)
             error_fields = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **error_fields)
         elif in_text_log:
@@ -113,7 +113,7 @@ class Log:
             # of other errors.
             has_lines = isinstance(error, JobFileInvalid)
             detail = error.detail and escape_control_characters(error.detail, lines=has_lines)
-            for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
+            for label, text in (("Detail", detail), ("Hint", error.format_hint(spell_cli_option))):
                 if text:
                     write_line(f"{label}: {text}")
             write_line(format_explain_line(error.code))

@@ -262,7 +262,7 @@ def spell_in_job_file(name: str, value: Any) -> str:
 
 def describe_error(error: DbanonError) -> str:
     """Render an error's message and hint, naming options as in a job file."""
-    hint = error.hint_by(spell_in_job_file)
+    hint = error.format_hint(spell_in_job_file)
     return f"{error.message} {hint}".rstrip(".") if hint else error.message.rstrip(".")
 
 

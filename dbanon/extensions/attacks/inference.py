@@ -80,7 +80,7 @@ def _guess_tolerance(data: AttackData, secret: int) -> float:
     secret : index of the guessed column.
     """
     column = data.columns[secret]
-    if not isinstance(column, Numbers) or column.ordinal:
+    if not isinstance(column, Numbers) or column.is_ordinal:
         return TIE_TOLERANCE
     coordinates = column.coordinates[: data.n_members]
     if column.original_nulls is not None:

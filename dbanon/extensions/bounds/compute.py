@@ -123,7 +123,7 @@ def compute_bound(
             "Quasi-identifiers hold NULL, and a bound needs records with all values.",
             hint="Leave out the rows with NULL in a view.",
         )
-    scales = ColumnStatistics.of(microdata).numbers
+    scales = ColumnStatistics.of(microdata).scales
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
     if not start_partitions and has_solver() and n <= MAX_RECORDS and k <= MAX_K_FOR_CLASSES:

@@ -141,7 +141,7 @@ def _find_violating_cells(value_counts: NDArray[np.int64], model: Model) -> set[
     counts = np.zeros((len(cells), int(n_values.max())), np.int64)
     value_numbers = np.arange(len(value_counts)) - np.repeat(starts, n_values)
     counts[np.repeat(np.arange(len(cells)), n_values), value_numbers] = value_counts[:, 1]
-    return set(cells[~model.is_satisfied(counts, table=np.empty(0))].tolist())
+    return set(cells[~model.is_satisfied(counts, table_shares=np.empty(0))].tolist())
 
 
 def list_row_columns(state: ChainState, n_retained: int) -> list[str]:

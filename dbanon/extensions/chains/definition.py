@@ -42,7 +42,7 @@ def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str,
     ``reference.distributions_to_plain`` converts the distributions of sensitive columns.
     """
     return {
-        "numbers": {name: asdict(scale) for name, scale in column_statistics.numbers.items()},
+        "numbers": {name: asdict(scale) for name, scale in column_statistics.scales.items()},
         "categories": {
             name: {"values": list(distribution.values), "counts": distribution.counts.tolist()}
             for name, distribution in column_statistics.categories.items()
@@ -57,7 +57,7 @@ def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str,
 def column_statistics_from_plain(plain: Mapping[str, Any]) -> ColumnStatistics:
     """Rebuild the column statistics from the output of ``column_statistics_to_plain``."""
     return ColumnStatistics(
-        numbers={name: Scale(**scale) for name, scale in plain["numbers"].items()},
+        scales={name: Scale(**scale) for name, scale in plain["numbers"].items()},
         categories={
             name: ValueFrequencies(
                 np.array(distribution["counts"], np.int64), tuple(distribution["values"])
@@ -120,7 +120,7 @@ def recode_as_first_release(
         name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
     return recoded, ColumnStatistics(
-        column_statistics.numbers, distributions, sensitive, column_statistics.whitenings
+        column_statistics.scales, distributions, sensitive, column_statistics.whitenings
     )
 
 

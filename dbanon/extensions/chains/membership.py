@@ -344,7 +344,7 @@ class ChainState:
         n_parts, expressions = 0, []
         for column in columns:
             expressions.append(session.released_expression(n_parts, column))
-            n_parts += len(column.parts)
+            n_parts += len(column.written_columns)
         rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
         classes = quote(statements.CLASSES)
         value_columns = [statements.value_column(i) for i in range(len(columns) + len(by))]

@@ -87,7 +87,7 @@ def _mean_squared_deviations(
     microdata: Microdata, column_statistics: ColumnStatistics, partition: Partition
 ) -> NDArray[np.float64]:
     """The mean squared deviation of z-scores from their class mean, float64 (n_classes,)."""
-    transform = Standardization.of([column_statistics.numbers[a.name] for a in microdata.numeric])
+    transform = Standardization.of([column_statistics.scales[a.name] for a in microdata.numeric])
     members, starts = partition.members, partition.starts
     points = transform.apply(microdata.numbers)[members]
     valid = microdata.numeric_valid()

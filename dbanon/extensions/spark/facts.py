@@ -279,7 +279,7 @@ def _sums_of(microdata: Microdata) -> TableSums:
     ):
         counts = ValueFrequencies.of(codes, texts).counts.tolist()
         sums.category_counts[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
-    units = microdata.units if microdata.sensitive else None
+    units = microdata.person_units if microdata.sensitive else None
     for name, column in microdata.sensitive.items():
         counts = ValueFrequencies.of_column(column, units).counts.tolist()
         sums.sensitive_counts[name] = Counter(

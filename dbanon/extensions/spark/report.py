@@ -49,11 +49,11 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     """
     attributes = context.layout.quasi_identifiers
     column_statistics = context.record_statistics
-    numbers = [column_statistics.numbers[a.name] for a in attributes if a.kind.is_numeric]
+    numbers = [column_statistics.scales[a.name] for a in attributes if a.kind.is_numeric]
     # A column with only NULLs is NULL in the example.
     has_values = [
         (
-            column_statistics.numbers[a.name].count
+            column_statistics.scales[a.name].count
             if a.kind.is_numeric
             else column_statistics.categories[a.name].counts.sum()
         )

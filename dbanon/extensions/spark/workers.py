@@ -420,7 +420,7 @@ class ClusterBlocks:
         assert self.schema is not None
         column_indices = dict(self.released_column_indices)
         # A column of intervals can have two parts: the lower and the upper bounds.
-        columns = [part for column in release.columns for part in column.parts]
+        columns = [part for column in release.columns for part in column.written_columns]
         for schema_field in self.schema:
             if schema_field.name == FACTS:
                 arrays.append(pa.nulls(n, pa.binary()))

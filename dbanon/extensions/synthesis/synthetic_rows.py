@@ -236,7 +236,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may be NULL, or databases may disagree on which values are equal.
     """
-    if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.foreign_type:
+    if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.type_of_other_role:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Anonymize a copy of the table in which the column is text and NOT NULL.",

@@ -101,7 +101,7 @@ def describe_error(error: DbanonError) -> TemplateValues:
         "detail": "" if problems else error.detail or "",
         "problems": problems[:_LISTED_PROBLEMS],
         "more": f"and {n_unlisted:,} more" if n_unlisted > 0 else "",
-        "hint": error.hint_by(spell_cli_option) or "",
+        "hint": error.format_hint(spell_cli_option) or "",
     }
 
 

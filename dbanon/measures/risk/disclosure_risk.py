@@ -17,8 +17,8 @@ TERMS = ("nearest_linkage_risk", "interval_risk")
 def disclosure_risk(task: EvaluationTask) -> Figure:
     """Compute the weighted sum of the two risks, or of DLD alone."""
     if task.pairs.is_all_numeric:
-        return task.weighted(TERMS, task.parameters.taus)
-    return replace(task.weighted(TERMS[:1], (1.0,)), note=task.figures[TERMS[0]].note)
+        return task.weighted_sum(TERMS, task.parameters.taus)
+    return replace(task.weighted_sum(TERMS[:1], (1.0,)), note=task.figures[TERMS[0]].note)
 
 
 MEASURE = Measure(

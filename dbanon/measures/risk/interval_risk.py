@@ -86,13 +86,13 @@ def _is_inside(
     value_of_rank = np.repeat(values, counts[order])
     end_ranks = np.cumsum(counts[order])
     # A tie spans the ranks of all its rows.
-    lowest = (end_ranks - counts[order])[np.searchsorted(values, values, "left")]
-    highest = end_ranks[np.searchsorted(values, values, "right") - 1] - 1
+    lowest_ranks = (end_ranks - counts[order])[np.searchsorted(values, values, "left")]
+    highest_ranks = end_ranks[np.searchsorted(values, values, "right") - 1] - 1
     low, high = np.zeros(pairs.n_classes), np.zeros(pairs.n_classes)
     for h in half_widths:
         if len(value_of_rank):
-            low[order] = value_of_rank[np.maximum(lowest - h, 0)]
-            high[order] = value_of_rank[np.minimum(highest + h, len(value_of_rank) - 1)]
+            low[order] = value_of_rank[np.maximum(lowest_ranks - h, 0)]
+            high[order] = value_of_rank[np.minimum(highest_ranks + h, len(value_of_rank) - 1)]
         yield (low.take(labels) <= column.original) & (column.original <= high.take(labels))
 
 

@@ -20,7 +20,7 @@ from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE_FACTOR,
-    Group,
+    ComparisonGroup,
     NearestPoints,
     choose_sample,
     comparison_groups,
@@ -51,7 +51,7 @@ def linkage_risk(task: EvaluationTask) -> Figure:
 
 
 def _attack(task: EvaluationTask) -> Figure:
-    """Compute the figure for one attacker."""
+    """Compute the figure for one attacker, who has the ``suppressed_weight`` of the pairs."""
     pairs = task.pairs
     is_sampled = choose_sample(task)
     # The probability of a right guess, and whether the record's class is among the nearest.
@@ -60,10 +60,11 @@ def _attack(task: EvaluationTask) -> Figure:
     for group in comparison_groups(pairs):
         if is_sampled is not None:
             in_sample = is_sampled[group.records]
-            group = Group(group.records[in_sample], group.rows, group.own_rows[in_sample])
+            group = ComparisonGroup(group.records[in_sample], group.rows, group.own_rows[in_sample])
         n_done += len(group.records)
         if not len(group.records) or not len(group.rows):
             continue
+        # The attacker guesses among all records, or persons, that are released as a nearest row.
         weights = pairs.sizes[pairs.row_ids[group.rows]]
         find_nearest = _nearest_by_squared_distance if pairs.is_all_numeric else _nearest_by_sum
         own_distances, nearest = find_nearest(task, group, weights)
@@ -78,7 +79,7 @@ def _attack(task: EvaluationTask) -> Figure:
 
 
 def _nearest_by_squared_distance(
-    task: EvaluationTask, group: Group, weights: NDArray[np.int64]
+    task: EvaluationTask, group: ComparisonGroup, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
     """Return the squared distance of each record from its row, float64 (r,), and the nearest rows.
 
@@ -97,7 +98,7 @@ def _nearest_by_squared_distance(
 
 
 def _nearest_by_sum(
-    task: EvaluationTask, group: Group, weights: NDArray[np.int64]
+    task: EvaluationTask, group: ComparisonGroup, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
     """Do the same as ``_nearest_by_squared_distance``, with the sum of distances in all columns."""
     pairs, records = task.pairs, group.records

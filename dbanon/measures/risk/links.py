@@ -1,5 +1,7 @@
 """Nearest-neighbour search shared by measures of record linkage.
 
+A *record* is an original with all its columns; a *row* is what a class is released as.
+
 Attackers see strata and NULLs, so they only compare records and classes of the same stratum with
 the same NULLs. In numeric tables they compare squared Euclidean distances of z-scores. In other
 tables they compare the sum of the distances in all columns
@@ -53,7 +55,7 @@ class NearestPoints:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ComparisonGroup:
     """Records and released rows that an attacker compares with each other.
 
     Parameters
@@ -69,14 +71,14 @@ class Group:
     own_rows: NDArray[np.int64]
 
 
-def comparison_groups(pairs: Pairs) -> Iterator[Group]:
+def comparison_groups(pairs: Pairs) -> Iterator[ComparisonGroup]:
     """Yield all groups that have records."""
     row_ids = pairs.row_ids
     # The first class of each distinct row.
     row_classes = np.unique(row_ids, return_index=True)[1]
     members = pairs.partition.members
     if pairs.groups is None:
-        yield Group(members, row_classes, row_ids[pairs.partition.labels[members]])
+        yield ComparisonGroup(members, row_classes, row_ids[pairs.partition.labels[members]])
         return
     record_groups, class_groups = pairs.groups
     row_groups = class_groups[row_classes]
@@ -96,8 +98,8 @@ def comparison_groups(pairs: Pairs) -> Iterator[Group]:
         ids = row_ids[pairs.partition.labels[records]]
         own_rows = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
         # Groups without rows have ids after those of all rows.
-        start, end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
-        yield Group(records, row_classes[rows_by_group[start:end]], own_rows)
+        row_start, row_end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
+        yield ComparisonGroup(records, row_classes[rows_by_group[row_start:row_end]], own_rows)
 
 
 def nearest_points(
@@ -165,7 +167,8 @@ def nearest_by_sum(
     weights : int64 (m,), weights of the points; None if all are 1.
     needs_second : True to search the second distances, too.
     """
-    # All records of a group have NULL in the same columns, which therefore do not distinguish them.
+    # All records of a group have NULL in the same columns. These do not distinguish them, so leave
+    # them out.
     records, rows = (queries, points) if points_are_released else (points, queries)
     any_record = records[0]
     columns = [
@@ -185,12 +188,12 @@ def nearest_by_sum(
         values[0].append(np.zeros((len(records), 2)))
         values[1].append(np.repeat(pairs.suppressed_distance[rows][:, None], 2, axis=1))
         parents.append(None)
-    record_boxes, row_boxes = (_stack_by_kind(kernel_values) for kernel_values in values)
-    query_boxes, point_boxes = (
-        (record_boxes, row_boxes) if points_are_released else (row_boxes, record_boxes)
+    record_arrays, row_arrays = (_stack_by_kind(kernel_values) for kernel_values in values)
+    query_arrays, point_arrays = (
+        (record_arrays, row_arrays) if points_are_released else (row_arrays, record_arrays)
     )
     return _run_kernel(
-        MixedLinkage(parents, *query_boxes, *point_boxes, limits, weights, needs_second), tick
+        MixedLinkage(parents, *query_arrays, *point_arrays, limits, weights, needs_second), tick
     )
 
 
@@ -216,6 +219,7 @@ def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> NearestPoints:
     """Run a search to its end, reporting its progress."""
     while not kernel.step():
         tick(kernel.progress)
+    # ``seconds`` are the second distances.
     return NearestPoints(kernel.distances(), kernel.seconds(), kernel.weights())
 
 

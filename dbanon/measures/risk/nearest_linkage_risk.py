@@ -1,9 +1,9 @@
-"""nearest_linkage_risk, DLD: released records whose original is nearest or second nearest.
+"""nearest_linkage_risk, DLD: released rows whose original is nearest or second nearest.
 
-A released record is linked if its original is at the smallest or second smallest distance from it
-among all originals. For class means the figure is about 2/k. It says little about attackers, who
-cannot tell k equal rows apart: see ``linkage_risk``. The part ``nearest`` is the share of records
-whose original is at the smallest distance.
+A *record* is an original; a *row* is what its class is released as. A record is linked if no record
+is nearer to its row, or only records at one smaller distance are. For class means the figure is
+about 2/k. It says little about attackers, who cannot tell k equal rows apart: see ``linkage_risk``.
+The part ``nearest`` is the share of records at the smallest distance from their row.
 
 Source: Chen and Han 2010, definition 4 and eq. (18).
 """
@@ -19,7 +19,7 @@ from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE_FACTOR,
-    Group,
+    ComparisonGroup,
     NearestPoints,
     choose_sample,
     comparison_groups,
@@ -33,13 +33,13 @@ from dbanon.measures.risk.links import (
 
 @dataclass(frozen=True, eq=False)
 class _RowLinks:
-    """Distances of records from their rows, and the nearest originals of each row.
+    """Distances of records from their rows, and the nearest records of each row.
 
     Parameters
     ----------
     own_distances : float64 (r,), the distance of each record from its row.
     row_index : int64 (r,), the index of each record's row among the rows of ``nearest``.
-    nearest : the nearest originals of each distinct row.
+    nearest : the nearest records of each distinct row.
     """
 
     own_distances: Floats
@@ -55,14 +55,16 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
     is_sampled = choose_sample(task)
     in_two_nearest, in_nearest = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
     n_done = 0
+    # Records are only compared with rows of the same stratum and with the same NULLs.
     for group in comparison_groups(pairs):
         n_done += len(group.records)
-        is_linked = group.own_rows >= 0
+        # A record whose own row is in another group is not linked: ``own_rows`` is -1.
+        has_own_row = group.own_rows >= 0
         if is_sampled is not None:
-            is_linked &= is_sampled[group.records]
-        if not is_linked.any():
+            has_own_row &= is_sampled[group.records]
+        if not has_own_row.any():
             continue
-        records, rows = group.records[is_linked], group.own_rows[is_linked]
+        records, rows = group.records[has_own_row], group.own_rows[has_own_row]
         link = _link_by_squared_distance if pairs.is_all_numeric else _link_by_sum
         links = link(task, group, records, rows)
         nearest, row_index = links.nearest, links.row_index
@@ -74,15 +76,19 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
     if is_sampled is not None:
         in_two_nearest, in_nearest = in_two_nearest[is_sampled], in_nearest[is_sampled]
     value, parts, note = mean_hits(in_two_nearest.astype(np.float64), is_sampled is not None)
+    # ``direct_loss`` finds out whether released labels cover all their values.
     if task.figures["direct_loss"].note == NOT_FOR_LABELS:
         note = "; ".join(filter(None, (NOT_FOR_LABELS, note)))
     return Figure(value, parts={"nearest": float(in_nearest.mean()), **parts}, note=note)
 
 
 def _link_by_squared_distance(
-    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+    task: EvaluationTask,
+    group: ComparisonGroup,
+    records: NDArray[np.int64],
+    rows: NDArray[np.int64],
 ) -> _RowLinks:
-    """Link by squared Euclidean distances of z-scores; equal originals count as one.
+    """Link by squared Euclidean distances of z-scores; equal records count as one.
 
     Parameters
     ----------
@@ -93,11 +99,12 @@ def _link_by_squared_distance(
     row_ids, row_index = _distinct_rows(rows, len(group.rows))
     own_distances = squared_distances(released[group.rows][rows], points[records])
     is_all = len(group.records) == len(points)
-    originals = _distinct_points(points if is_all else points[group.records])
+    record_points = _distinct_points(points if is_all else points[group.records])
     nearest = nearest_points(
         released[group.rows[row_ids]],
-        originals,
+        record_points,
         task.tick,
+        # The second distance among all records is at most that among the row's own records.
         limits=_second_own_distance(own_distances, row_index, len(row_ids)),
         needs_second=True,
     )
@@ -140,7 +147,7 @@ def _second_own_distance(
 
 
 def _distinct_points(points: Floats) -> Floats:
-    """Return the distinct points of float64 (n, p), so that searches do not visit many ties."""
+    """Return the distinct ones of points, float64 (n, p), so that searches visit fewer ties."""
     combined: NDArray[np.int64] | None = None
     for column in points.T:
         values, ids = np.unique(column, return_inverse=True)
@@ -157,7 +164,10 @@ def _distinct_points(points: Floats) -> Floats:
 
 
 def _link_by_sum(
-    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+    task: EvaluationTask,
+    group: ComparisonGroup,
+    records: NDArray[np.int64],
+    rows: NDArray[np.int64],
 ) -> _RowLinks:
     """Link by the sum of distances in all columns (``nearest_by_sum``).
 

@@ -17,7 +17,7 @@ def score(task: EvaluationTask) -> Figure:
     """Compute the weighted sum; it needs numeric columns only, because IL does."""
     if not task.pairs.is_all_numeric:
         return Figure(None, note=NOT_ALL_NUMBERS)
-    return task.weighted(TERMS, task.parameters.gammas)
+    return task.weighted_sum(TERMS, task.parameters.gammas)
 
 
 MEASURE = Measure(

@@ -298,7 +298,7 @@ def _build_attribute(
         enum_type=base_type if is_enum and sql_type != "text" else "",
         # A cast to text would strip trailing blanks, which bpchar without a length displays.
         uses_output_function=builtin_type is None or (builtin_type == "bpchar" and typmod < 0),
-        foreign_type=foreign_type or "",
+        type_of_other_role=foreign_type or "",
         **details,
     )
 

@@ -91,7 +91,7 @@ def _range_expression(position: int, column: ReleasedColumn) -> str:
     bound_attribute = replace(column.attribute, sql_type=_BOUND_TYPES[range_type_name])
     lower, upper = (
         released_expression(position + i, replace(bound, attribute=bound_attribute, missing=None))
-        for i, bound in enumerate(column.parts)
+        for i, bound in enumerate(column.written_columns)
     )
     value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.is_closed else '[)'}')"
     if column.missing is None:

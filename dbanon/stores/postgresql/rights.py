@@ -44,8 +44,8 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
     needed_columns = dict.fromkeys([*columns, *locator.key_map_columns, *locator.columns_to_check])
     for name in needed_columns:
         attribute = source.attribute(name)
-        if attribute.foreign_type:
-            raise foreign.foreign_type_error(source.name, name, attribute.foreign_type)
+        if attribute.type_of_other_role:
+            raise foreign.foreign_type_error(source.name, name, attribute.type_of_other_role)
     unreadable = session.rows(
         catalog.UNREADABLE_COLUMNS, ([*needed_columns, *system_columns], oid, oid)
     )

@@ -329,7 +329,7 @@ class PostgresqlSession(
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        names = [name for name in columns if not source.attribute(name).foreign_type]
+        names = [name for name in columns if not source.attribute(name).type_of_other_role]
         oid = self._relations[source.name].oid
         unreadable = {name for (name,) in self.rows(catalog.UNREADABLE_COLUMNS, (names, oid, oid))}
         return frozenset(names) - unreadable

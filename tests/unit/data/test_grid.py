@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.grid import Grid, GridCells, ends_around, grid_for, unit_of, width_share
+from dbanon.data.grid import Grid, GridCells, ends_around, grid_for, value_spacing, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 
@@ -89,16 +89,16 @@ def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
 )
 def test_no_label_tells_one_number_where_a_column_has_more_than_twenty(name):
     attribute, values, grid, _, (low, high) = labels_of(name)
-    unit = unit_of(attribute, Scale.of(values)) or 1.0
-    assert grid.finest.step >= 2 * unit
+    unit = value_spacing(attribute, Scale.of(values)) or 1.0
+    assert grid.finest.width >= 2 * unit
     assert (high - low + (attribute.kind is Kind.ORDINAL) >= 2 * unit - 1e-9)[high < 130].all()
 
 
 def test_the_steps_of_ages():
     """73 years: a fiftieth is 1.46, so steps are 2, and 5 and 10 for four decades and more."""
     grid = grid_for(AGE, Scale.of(np.array([17.0, 90.0])), None)
-    assert [step.cells.step for step in grid.coarser] == [100, 50, 20, 10, 5]
-    assert grid.finest.step == 2
+    assert [step.cells.width for step in grid.coarser] == [100, 50, 20, 10, 5]
+    assert grid.finest.width == 2
     expected_ends = {
         (30, 30): (30, 32),
         (39, 41): (38, 42),
@@ -116,7 +116,7 @@ def test_the_steps_of_ages():
 
 def test_a_step_of_one_is_kept_for_few_values():
     for most, step in ((20, 1), (21, 2), (100, 2), (101, 5), (260, 10), (1000, 20)):
-        assert grid_for(AGE, Scale.of(np.array([0.0, most])), None).finest.step == step
+        assert grid_for(AGE, Scale.of(np.array([0.0, most])), None).finest.width == step
     cents = Scale.of(np.array([0.5, 0.6]))
     assert grid_for(PRICE, cents, None) == Grid(GridCells(0.01))
 

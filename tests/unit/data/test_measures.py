@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import resolve_hierarchies
 from dbanon.measures import iloss
-from dbanon.spaces.mixed import UNIT, mixed_space
+from dbanon.spaces.mixed import ROOT_COST, mixed_space
 from dbanon.spaces.numeric import numeric_space
 from tests.reference import measures as reference
 
@@ -79,7 +79,7 @@ def tables(draw, attributes=ATTRIBUTES, holes=True):
 def test_scales_are_what_spaces_measured(microdata: Microdata) -> None:
     column_statistics = ColumnStatistics.of(microdata)
     valid = microdata.numeric_valid()
-    scales = [column_statistics.numbers[a.name] for a in microdata.numeric]
+    scales = [column_statistics.scales[a.name] for a in microdata.numeric]
     for how in STANDARDIZATIONS:
         standardization = Standardization.of(scales, how)
         exponent, shift, scale, points = reference.standardized(microdata.numbers, how, valid)
@@ -104,9 +104,9 @@ def test_costs_are_those_of_the_ranges_and_weights(
         valid = microdata.valid_column(attribute.name)
         np.testing.assert_array_equal(
             space.codes[:, position],
-            reference.steps(values, valid, int(space.units[position])),
+            reference.steps(values, valid, int(space.root_costs[position])),
         )
-    assert space.units.max() == UNIT
+    assert space.root_costs.max() == ROOT_COST
 
 
 @given(tables(NUMBERS), st.floats(0.5, 4))
@@ -152,8 +152,8 @@ def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> 
         kinds = np.zeros(microdata.n_records, int) if valid is None else ~valid * 1000
         numbers = np.where(kinds, 0.0, microdata.numbers[:, column])
         labels = np.unique(np.arange(len(numbers)) // size + kinds, return_inverse=True)[1]
-        losses = iloss(numbers, column_statistics.numbers[attribute.name], Partition(labels), valid)
-        if np.isfinite(column_statistics.numbers[attribute.name].spread):
+        losses = iloss(numbers, column_statistics.scales[attribute.name], Partition(labels), valid)
+        if np.isfinite(column_statistics.scales[attribute.name].spread):
             expected = reference.range_loss(numbers, Partition(labels), valid)
             assert losses == pytest.approx(expected, rel=1e-12)
 
@@ -236,7 +236,7 @@ def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
     packed = pickle.dumps(column_statistics)
     assert len(packed) < 4000
     back = pickle.loads(packed)
-    assert back.numbers == column_statistics.numbers
+    assert back.scales == column_statistics.scales
     assert (
         back.categories["place"].counts.tolist()
         == column_statistics.categories["place"].counts.tolist()
@@ -249,9 +249,9 @@ def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
         back.whitening_of(both).factor, column_statistics.whitening_of(both).factor
     )
     with pytest.raises(AttributeError):
-        column_statistics.numbers = {}  # type: ignore[misc]
+        column_statistics.scales = {}  # type: ignore[misc]
     with pytest.raises(TypeError):
-        column_statistics.numbers["count"] = Scale()  # type: ignore[index]
+        column_statistics.scales["count"] = Scale()  # type: ignore[index]
     with pytest.raises(ValueError, match="read-only"):
         column_statistics.sensitive["ill"].counts[0] = 1
 
@@ -270,7 +270,7 @@ def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
     assert mean * scale == pytest.approx(measured.mean, rel=1e-9)
     assert deviation * scale == pytest.approx(measured.deviation, rel=1e-12)
     column_statistics = ColumnStatistics(
-        numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])}
+        scales={"count": measured, "size": Scale.of(many.numbers[:, 1])}
     )
     two_attributes = many.select_attributes(["count", "size"])
     space = numeric_space(

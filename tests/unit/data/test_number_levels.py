@@ -56,7 +56,7 @@ def levels_of(kind, low, high, step=None):
 def test_levels_of_ages():
     """73 years: steps of 2; wider cells from 73 / 16 years on, and below 73; then all."""
     levels = levels_of("integer", 17, 90)
-    assert [(level.cells.step, level.cells_per_union) for level in levels.levels] == [
+    assert [(level.cells.width, level.cells_per_union) for level in levels.levels] == [
         (2, 1),
         (2, 4),
         (2, 8),

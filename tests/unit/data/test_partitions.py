@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.number_levels import NumberLevels
-from dbanon.data.partition import Levels, Partition, combine
+from dbanon.data.partition import Levels, Partition, combine_partitions
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
@@ -46,7 +46,7 @@ def test_parts_are_combined() -> None:
         (np.array([4, 0]), Partition([0, 0])),
         (np.array([1, 2, 5]), Partition([1, -1, 0])),
     ]
-    assert combine(parts, 6).labels.tolist() == [0, 2, -1, -1, 0, 1]
+    assert combine_partitions(parts, 6).labels.tolist() == [0, 2, -1, -1, 0, 1]
 
 
 def test_levels_of_some_records_have_no_gaps() -> None:

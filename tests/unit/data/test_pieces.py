@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.measures import ColumnStatistics
-from dbanon.data.partition import SUPPRESSED, Partition, combine
+from dbanon.data.partition import SUPPRESSED, Partition, combine_partitions
 from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.doors.arrays import microdata_of
 
@@ -68,7 +68,7 @@ def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> Non
             ColumnStatistics.of(microdata),
             ColumnStatistics.of(microdata, parallel_map=on_all_cores),
         )
-        assert dict(on_one_core.numbers) == dict(all_cores.numbers)
+        assert dict(on_one_core.scales) == dict(all_cores.scales)
 
 
 @pytest.mark.parametrize("each", [map, on_all_cores])
@@ -86,14 +86,14 @@ def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
         expected[records[is_member]] = labels[is_member] + first
         first += labels.max() + 1
         parts.append((records, Partition(labels, {"turns": 2})))
-    combined = combine(parts, 100, each)
+    combined = combine_partitions(parts, 100, each)
     np.testing.assert_array_equal(combined.labels, expected)
     assert combined.method_counts == {"turns": 12}
     assert combined.n_suppressed == int((expected < 0).sum())
     # For all records in order there is nothing to rearrange.
-    single_part = combine([(np.arange(100), combined)], 100)
+    single_part = combine_partitions([(np.arange(100), combined)], 100)
     assert single_part.labels is combined.labels
-    turned = combine([(np.arange(100)[::-1], combined)], 100)
+    turned = combine_partitions([(np.arange(100)[::-1], combined)], 100)
     np.testing.assert_array_equal(turned.labels, expected[::-1])
 
 

@@ -122,7 +122,7 @@ def test_a_label_tells_what_all_values_below_begin_with_and_no_more(values: set[
     inner = sorted(set(range(len(tree.labels))) - set(tree.leaves.tolist()) - {0})
     for node in inner:
         label = tree.labels[node]
-        first, last = tree.ranges[node]
+        first, last = tree.leaf_ranges[node]
         below = [tree.labels[tree.leaves[at]] for at in range(first, last + 1)]
         # No label belongs to a single value or equals a value.
         assert all(value.startswith(label.removesuffix("*")) for value in below)

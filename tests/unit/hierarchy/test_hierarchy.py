@@ -44,11 +44,11 @@ def test_forms_agree(tmp_path):
 def test_tree():
     tree = Hierarchy.from_csv(ZIP)
     low, high = np.array([0, 0, 0, 2]), np.array([0, 1, 2, 3])
-    nodes = tree.common(low, high)
+    nodes = tree.common_nodes(low, high)
     assert [tree.labels[node] for node in nodes] == ["23208", "232**", "23***", "*"]
     np.testing.assert_allclose(tree.loss(low, nodes), [0, 1 / 3, 2 / 3, 1])
-    assert tree.gaps.tolist() == [2, 1, 0]
-    assert tree.ranges[tree.node("23***")].tolist() == [0, 2]
+    assert tree.neighbor_ancestor_depths.tolist() == [2, 1, 0]
+    assert tree.leaf_ranges[tree.node("23***")].tolist() == [0, 2]
     assert [tree.labels[node] for node in tree.nodes_at_level(2)] == ["23***"] * 3 + ["10***"]
 
 
@@ -61,14 +61,14 @@ def test_common_ancestors_of_any_tree(seed, leaves, shape):
     tree = random_tree(np.random.default_rng(seed), leaves, shape)
     n = tree.n_leaves
     low, high = np.triu_indices(n)
-    nodes = tree.common(low, high)
+    nodes = tree.common_nodes(low, high)
     for first, last, node in zip(low, high, nodes, strict=True):
         paths = [set(tree.path(tree.labels[tree.leaves[i]])) for i in range(first, last + 1)]
         shared = set.intersection(*paths)
         assert tree.depths[node] == max(tree.depths[tree.node(label)] for label in shared)
         assert tree.labels[node] in shared
         if first < last:
-            assert tree.depths[node] == tree.gaps[first:last].min()
+            assert tree.depths[node] == tree.neighbor_ancestor_depths[first:last].min()
     assert Hierarchy.from_csv(tree.to_csv()) == tree
 
 

@@ -65,8 +65,8 @@ def test_a_value_may_be_a_label_above_others() -> None:
     assert tree.leaf_depths.tolist() == [3, 3, 3, 3, 2]
     at = np.array([tree.positions["E11"], tree.positions["E11.9"], tree.positions["J45"]])
     # Readers cannot distinguish the value E11 from the label E11, so both count as one.
-    assert tree.common(at, at).tolist() == [tree.node(x) for x in ("E11", "E11.9", "J45")]
-    np.testing.assert_allclose(tree.loss(at, tree.common(at, at)), [1 / 3, 0, 0])
+    assert tree.common_nodes(at, at).tolist() == [tree.node(x) for x in ("E11", "E11.9", "J45")]
+    np.testing.assert_allclose(tree.loss(at, tree.common_nodes(at, at)), [1 / 3, 0, 0])
     for level, labels in enumerate((["E11", "E11.9"], ["E11", "E11"], ["E1*", "E1*"])):
         assert [tree.labels[node] for node in tree.nodes_at_level(level)[at[:2]]] == labels
     forms = [
@@ -137,8 +137,8 @@ def test_numbers_are_found_however_they_are_written(kind: str) -> None:
 
 def test_two_spellings_of_one_number_stay_distinct() -> None:
     tree = Hierarchy.from_levels([["1", "a", "*"], ["1.0", "b", "*"], ["2", "b", "*"]])
-    assert 1 not in tree.numbers
-    assert tree.numbers[2] == "2"  # type: ignore[index]
+    assert 1 not in tree.label_of_number
+    assert tree.label_of_number[2] == "2"  # type: ignore[index]
 
 
 @pytest.mark.parametrize("source", [{"ordered": [True]}, {"levels": [[None, "*"]]}])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.hierarchy.tree import flat_hierarchy
-from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, LabelCosts, MixedSpace
 from tests.generalization_data import draw_costs, draw_space, spaces
 from tests.reference import generalization as reference
 from tests.reference import refine_loss
@@ -88,7 +88,7 @@ def test_refine_leaves_suppressed_records_alone(case, seed):
 def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
     space, k = case
     if labelled:
-        space = replace(space, labels=draw_costs(data.draw, space))
+        space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     start = finish(kernels.GaaCp(space.table(), k))
     if labelled and start.max() > 1:
         start = np.where(start == 1, -1, start - (start > 1)).astype(np.int32)
@@ -101,8 +101,8 @@ def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
 
 def test_swaps_of_a_worked_example():
     """0 1 2 | 10 11 12 and a wrong start: one swap of 2 and 10, and no round at all."""
-    codes = np.array([[0], [1], [2], [10], [11], [12]], np.int32) * (UNIT // 12)
-    space = MixedSpace(codes, np.array([UNIT], np.int64), (None,), ("a",))
+    codes = np.array([[0], [1], [2], [10], [11], [12]], np.int32) * (ROOT_COST // 12)
+    space = MixedSpace(codes, np.array([ROOT_COST], np.int64), (None,), ("a",))
     start = np.array([0, 0, 1, 0, 1, 1], np.int32)
     refined = finish(kernels.RefineLoss(space.table(), start, 3, 0, 1, NO_MODELS))
     assert refined.tolist() == [0, 0, 0, 1, 1, 1]
@@ -114,7 +114,7 @@ def test_swaps_of_a_worked_example():
 def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(data, k, seed):
     """At all levels."""
     space = draw_space(data.draw, 120)
-    space = replace(space, labels=draw_costs(data.draw, space))
+    space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     rng = np.random.default_rng(seed)
     # Far from settled, of several sizes, some records withheld.
     start = rng.permutation(np.repeat(np.arange(120 // k), k + (120 % k > 0))[:120])
@@ -135,8 +135,8 @@ def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(data, k, seed):
 def test_rounds_end_when_they_no_longer_pay():
     """They are measured by 4,096 where there are fewer classes; nothing saves all of the loss."""
     space = MixedSpace(
-        np.random.default_rng(2).integers(0, UNIT, (400, 3)).astype(np.int32),
-        np.full(3, UNIT, np.int64),
+        np.random.default_rng(2).integers(0, ROOT_COST, (400, 3)).astype(np.int32),
+        np.full(3, ROOT_COST, np.int64),
         (None, None, None),
         ("a", "b", "c"),
     )
@@ -157,8 +157,8 @@ def test_rounds_end_when_they_no_longer_pay():
 def test_refine_holds_where_an_attribute_costs_nothing(seed):
     """Different rows lose nothing together; they lend no more copies than each has."""
     rng = np.random.default_rng(seed)
-    codes = np.column_stack([rng.integers(0, 3, 60) * (UNIT // 4), rng.integers(0, 3, 60)])
-    units = np.array([UNIT, 0], np.int64)
+    codes = np.column_stack([rng.integers(0, 3, 60) * (ROOT_COST // 4), rng.integers(0, 3, 60)])
+    units = np.array([ROOT_COST, 0], np.int64)
     space = MixedSpace(codes.astype(np.int32), units, (None, flat_hierarchy("abc")), ("a", "b"))
     start = finish(kernels.GaaCp(space.table(), 3))
     refined = finish(kernels.RefineLoss(space.table(), start, 3, 60, seed, NO_MODELS))
@@ -172,10 +172,10 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
 def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
     """More than 256 different ones: labels by their pieces, own ranges by subtraction."""
     space = draw_space(data.draw, 270)
-    numbers = np.random.default_rng(seed).permutation(270) * (int(space.units[0]) // 270)
+    numbers = np.random.default_rng(seed).permutation(270) * (int(space.root_costs[0]) // 270)
     codes = np.column_stack([numbers, space.codes[:, 1:]]).astype(np.int32)
     space = replace(space, codes=codes, trees=(None, *space.trees[1:]))
-    space = replace(space, labels=draw_costs(data.draw, space))
+    space = replace(space, minimized_label_costs=draw_costs(data.draw, space))
     start = finish(kernels.GaaCp(space.table(), 4))
     arguments = (space.table(), start, 4, 25, seed, NO_MODELS)
     refined = finish(kernels.RefineLoss(*arguments, *space.label_costs.arrays()))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from dbanon import kernels
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 from tests.generalization_data import random_tree, spaces
 from tests.reference import generalization as plain
 from tests.reference import greedy as reference
@@ -101,7 +101,7 @@ class Case:
         columns, trees, units = [], [], []
         for position, kind in enumerate(self.kinds):
             weight = self.weights[position] if self.weights else 1024
-            unit = UNIT // 1024 * weight
+            unit = ROOT_COST // 1024 * weight
             tree = TREES[kind](rng) if kind in TREES else None
             if tree is not None:
                 # Few leaves hold most records, as in real tables.
@@ -176,7 +176,7 @@ def test_rows_that_differ_only_apart_from_their_codes():
     """More equal tuples than a leaf holds: by their first records."""
     n = 100
     codes = np.zeros((n, 2), np.int32)
-    space = MixedSpace(codes, np.full(2, UNIT), (None, flat_hierarchy(3)), ("a", "b"))
+    space = MixedSpace(codes, np.full(2, ROOT_COST), (None, flat_hierarchy(3)), ("a", "b"))
     table = space.table(np.arange(n, dtype=np.int32)[:, None])
     kernel = kernels.GaaCp(table, 5)
     while not kernel.step():

@@ -14,7 +14,7 @@ from dbanon.measures import Model, sensitive_counts
 from dbanon.partitioning import refine
 from dbanon.partitioning.merge import Guard, merge_classes
 from dbanon.partitioning.protect import compile_models
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 from tests.generalization_data import random_tree, spaces
 from tests.reference import enforce as reference_enforce
 from tests.reference import generalization as reference_generalization
@@ -119,8 +119,8 @@ def test_cuts_equal_the_plain_version(case, k, size):
 def test_slices_are_short_where_there_are_many_values():
     n, values = 1200, 20_000
     rng = np.random.default_rng(1)
-    rows = rng.integers(0, UNIT + 1, (n, 1)).astype(np.int32)
-    space = MixedSpace(rows, np.array([UNIT], np.int64), (None,), ("a",))
+    rows = rng.integers(0, ROOT_COST + 1, (n, 1)).astype(np.int32)
+    space = MixedSpace(rows, np.array([ROOT_COST], np.int64), (None,), ("a",))
     models = kernels.Models(np.array([values], np.int32))
     models.add("entropy_l", 0, 8.0, 2, np.full(values, 1 / values), EMPTY, NO_RANGES)
     codes = rng.integers(0, values, (n, 1)).astype(np.int32)

@@ -11,7 +11,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.partitioning.merge import Guard, satisfies_models
 from dbanon.partitioning.protect import compile_models
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 from tests.reference import enforce as reference_enforce
 from tests.unit.kernels.test_model_kernels import EMPTY, NO_RANGES, cases, finish
 from tests.unit.kernels.test_model_kernels import guard_of as guard_of_records
@@ -114,7 +114,7 @@ def test_with_a_value_each_distances_are_those_of_records_to_the_last_bit(wish):
     tree = Hierarchy.from_nested({"*": {"a": ["b", "c", "d"], "e": ["f", "g"], "h": ["i", "j"]}})
     shape = (EMPTY, NO_RANGES)
     if wish == "hierarchical_t":
-        shape = (tree.parents.astype(np.int32), tree.ranges.astype(np.int32))
+        shape = (tree.parents.astype(np.int32), tree.leaf_ranges.astype(np.int32))
     for _ in range(200):
         table, counts = rng.multinomial(60, np.ones(7) / 7) / 60, rng.multinomial(9, np.ones(7) / 7)
         of_records = kernels.Models(np.array([7], np.int32), False)
@@ -135,8 +135,8 @@ def test_with_a_value_each_distances_are_those_of_records_to_the_last_bit(wish):
 def test_what_helps_by_rounding_alone_is_no_help(distance, level, places, values, before):
     """A neighbour at no loss would be taken for it, where persons have a record each."""
     places, values, labels = (np.array(list(guard), np.int32) for guard in (places, values, before))
-    codes = (places * (UNIT // 8)).reshape(-1, 1)
-    table = MixedSpace(codes, np.array([UNIT]), (None,), ("a",)).table()
+    codes = (places * (ROOT_COST // 8)).reshape(-1, 1)
+    table = MixedSpace(codes, np.array([ROOT_COST]), (None,), ("a",)).table()
     models = [Model("t_closeness", "b", level, distance=distance)]
     of_records = guard_of_records({"b": values}, models, labels)[0]
     of_persons = guard_of({"b": values}, models, np.arange(len(labels)), labels)[0]

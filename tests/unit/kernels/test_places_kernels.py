@@ -109,7 +109,7 @@ def random_records(kinds, n, rng, weights=None):
 
 
 def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET):
-    kernel = METHODS[method][0](metric.table(codes), metric.squares, k)
+    kernel = METHODS[method][0](metric.table(codes), metric.step_squares, k)
     while not kernel.step(budget):
         assert 0 <= kernel.progress < 1
     return kernel.labels()
@@ -169,7 +169,9 @@ def test_the_order_of_attributes_changes_nothing():
     codes, metric = random_records(("uneven", "number", "some", "grid"), 400, rng)
     order = [2, 0, 3, 1]
     turned = Metric(
-        tuple(metric.attributes[i] for i in order), metric.units[order], metric.squares[order]
+        tuple(metric.attributes[i] for i in order),
+        metric.max_distances[order],
+        metric.step_squares[order],
     )
     for method in METHODS:
         np.testing.assert_array_equal(
@@ -185,9 +187,9 @@ def test_what_is_wrong_is_refused():
         with pytest.raises(ValueError, match="square"):
             kernels.MixedMdav(table, np.array(squares), 2)
     with pytest.raises(ValueError, match="k must be"):
-        kernels.MixedMdav(table, metric.squares, 0)
+        kernels.MixedMdav(table, metric.step_squares, 0)
     with pytest.raises(ValueError, match="fewer than k"):
-        kernels.MixedMdav(table, metric.squares, 21)
+        kernels.MixedMdav(table, metric.step_squares, 21)
     high = np.array([2, 2, 1], np.int32)
     below = kernels.MixedTable(
         np.zeros((4, 1), np.int32),
@@ -205,7 +207,7 @@ def in_40_bits(codes, metric):
     largest = sum(
         int(unit) ** 2 if attribute.tree is None else int(square) * attribute.tree.height**2
         for attribute, unit, square in zip(
-            metric.attributes, metric.units, metric.squares, strict=True
+            metric.attributes, metric.max_distances, metric.step_squares, strict=True
         )
     )
     return plain.squared(codes, metric) >> max(largest.bit_length() - 40, 0)
@@ -223,9 +225,9 @@ def sums_of_squares(squares, labels):
 def refined(codes, metric, k, labels, budget=kernels.DEFAULT_BUDGET, **effort):
     table = metric.table(codes)
     kernel = (
-        kernels.MixedRefine(table, metric.squares, k, labels, **effort)
+        kernels.MixedRefine(table, metric.step_squares, k, labels, **effort)
         if effort
-        else kernels.MixedPass(table, metric.squares, k, labels)
+        else kernels.MixedPass(table, metric.step_squares, k, labels)
     )
     while not kernel.step(budget):
         assert 0 <= kernel.progress < 1

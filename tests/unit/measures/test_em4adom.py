@@ -144,7 +144,7 @@ def adult_columns(frame, classes):
                 original=original,
                 scale=Scale.of(original),
                 released=np.array(released),
-                ordinal=name == "education",
+                is_ordinal=name == "education",
             )
         else:
             codes, _ = encode_texts(frame[name])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from dbanon import kernels, methods
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 from tests.generalization_data import spaces
 from tests.reference import generalization as reference
 
@@ -39,9 +39,9 @@ def test_worked_example():
     """
     tree = Hierarchy.from_levels([["m", "person"], ["f", "person"]])
     zips = Hierarchy.from_levels([["230", "23"], ["232", "23"]])
-    ages = (np.array([30, 35, 45, 42, 55]) - 30) * (UNIT // 25)
+    ages = (np.array([30, 35, 45, 42, 55]) - 30) * (ROOT_COST // 25)
     codes = np.column_stack([ages, [0, 0, 1, 0, 1], [1, 1, 0, 1, 0]]).astype(np.int32)
-    space = MixedSpace(codes, np.full(3, UNIT), (None, tree, zips), ("age", "sex", "zip"))
+    space = MixedSpace(codes, np.full(3, ROOT_COST), (None, tree, zips), ("age", "sex", "zip"))
     rng = np.random.default_rng(0)
     method = methods.METHODS["gaa_cp"]
     partition = method.run(space, 2, tick=lambda share: None, rng=rng)
@@ -57,7 +57,7 @@ def test_large_tree_and_wide_table():
     codes = rng.integers(0, 10_000, (14, 66)).astype(np.int32)
     codes[:, 1::2] = codes[:, 1::2] // 40 * 40
     names = tuple(map(str, range(66)))
-    space = MixedSpace(codes, np.full(66, UNIT), (tree,) * 66, names)
+    space = MixedSpace(codes, np.full(66, ROOT_COST), (tree,) * 66, names)
     np.testing.assert_array_equal(run(space, 3), reference.gaa_cp(space, 3))
 
 
@@ -72,7 +72,7 @@ def test_large_tree_and_wide_table():
 def test_wrong_arrays_are_refused(position, value, text):
     arrays = [
         np.array([[0], [3]], np.int32),
-        np.array([UNIT]),
+        np.array([ROOT_COST]),
         np.array([4], np.int32),
         np.ones(4, np.int32),
         np.zeros(4, np.int32),

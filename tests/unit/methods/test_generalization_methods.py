@@ -18,7 +18,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 from tests.generalization_data import spaces, with_levels
 from tests.reference import generalization as reference
 
@@ -59,7 +59,7 @@ def test_contract(name, case, seed):
     if n < 2 * k:
         assert partition.n_classes == 1
     same = MixedSpace(
-        space.codes[:1].repeat(n, axis=0).copy(), space.units, space.trees, space.names
+        space.codes[:1].repeat(n, axis=0).copy(), space.root_costs, space.trees, space.names
     )
     partition_of_same = run(name, same, k, seed)
     records = reference.Records(same)
@@ -80,13 +80,13 @@ def test_relaxed_cuts_give_small_classes(case):
 
 def one_number(values):
     """A space of one number, in whole steps of its range."""
-    codes = np.array(values)[:, None] * (UNIT // max(values))
-    return MixedSpace(codes.astype(np.int32), np.array([UNIT]), (None,), ("number",))
+    codes = np.array(values)[:, None] * (ROOT_COST // max(values))
+    return MixedSpace(codes.astype(np.int32), np.array([ROOT_COST]), (None,), ("number",))
 
 
 def one_place(values):
     codes = np.array([[PLACES.positions[value]] for value in values], np.int32)
-    return MixedSpace(codes, np.array([UNIT]), (PLACES,), ("place",))
+    return MixedSpace(codes, np.array([ROOT_COST]), (PLACES,), ("place",))
 
 
 SIX = ["Ulm", "Bonn", "Essen", "Kiel", "Kiel", "Bonn"]
@@ -131,7 +131,7 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
         return
     space = MixedSpace(
         np.ascontiguousarray(space.codes[:, generalized]),
-        space.units[generalized],
+        space.root_costs[generalized],
         tuple(space.trees[a] for a in generalized),
         tuple(space.names[a] for a in generalized),
     )
@@ -145,7 +145,7 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
             nodes = space.trees[a].nodes_at_level(level)[space.codes[:, a]]
             depths = space.trees[a].leaf_depths[space.codes[:, a]].tolist()
             for depth, reached in zip(depths, space.trees[a].depths[nodes].tolist(), strict=True):
-                loss += Fraction(int(space.units[a]) * (depth - reached), depth or 1)
+                loss += Fraction(int(space.root_costs[a]) * (depth - reached), depth or 1)
             rows.append(nodes)
         _, group, size = np.unique(
             np.column_stack(rows), axis=0, return_inverse=True, return_counts=True
@@ -153,7 +153,7 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
         withheld = size[size < k].sum()
         if withheld <= int(suppression * n) and withheld < n:
             share = Fraction(int(withheld), n)
-            loss = loss * (1 - share) + share * n * int(space.units.sum())
+            loss = loss * (1 - share) + share * n * int(space.root_costs.sum())
             if best is None or loss < best:
                 best, expected = loss, np.where(size[group.reshape(-1)] < k, -1, 0)
     partition.require(k)

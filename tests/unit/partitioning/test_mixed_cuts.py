@@ -96,7 +96,7 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
 def test_levels_are_where_leaves_meet() -> None:
     levels = ancestors_by_height(UNEVEN)
     for i, j in itertools.combinations(range(UNEVEN.n_leaves), 2):
-        meet = UNEVEN.heights[UNEVEN.common(np.array([i]), np.array([j]))[0]]
+        meet = UNEVEN.heights[UNEVEN.common_nodes(np.array([i]), np.array([j]))[0]]
         assert [bool(row[i] == row[j]) for row in levels] == [
             height >= meet for height in range(UNEVEN.height)
         ]
@@ -110,12 +110,12 @@ def test_pairs_are_the_nearest_by_the_squares_of_heights() -> None:
     mixed = MixedCuts.of(axes, 30, lambda some: np.ones(some.shape[1]))
     assert mixed is not None
     pairs = mixed.find_near_pairs(points, np.arange(60), None)
-    common = UNEVEN.heights[UNEVEN.common(*(codes[pairs, 0].T))] / UNEVEN.height
+    common = UNEVEN.heights[UNEVEN.common_nodes(*(codes[pairs, 0].T))] / UNEVEN.height
     same = codes[pairs[:, 0], 0] == codes[pairs[:, 1], 0]
     assert ((common == 0) == same).all()
 
     def squared(i, j):
-        high = UNEVEN.heights[UNEVEN.common(codes[i, :1], codes[j, :1])[0]] / UNEVEN.height
+        high = UNEVEN.heights[UNEVEN.common_nodes(codes[i, :1], codes[j, :1])[0]] / UNEVEN.height
         return high**2 + (points[i, 1] - points[j, 1]) ** 2 + (points[i, 2] != points[j, 2]) / 4
 
     for i in range(60):

@@ -143,7 +143,7 @@ def test_grids_hold_their_classes(values, kind, step):
         assert (numbers < high).all()
         # Borders are compared as text, so they must not carry rounding errors.
         assert [float(f"{border:.15g}") for border in (*low, *high)] == [*low, *high]
-        width = grid.finest.step
+        width = grid.finest.width
         np.testing.assert_allclose(np.rint(low / width) * width, low, atol=1e-9 * 1e6)
 
 
@@ -168,7 +168,7 @@ def test_grids_of_dates(days, months, step):
     grid = grid_for(Attribute("d", Kind.DATE), Scale.of(np.array([0.0, days])), None)
     assert grid.finest.months == months
     if step:
-        assert grid.finest.step == step
+        assert grid.finest.width == step
     low, high = grid.borders_around(np.array([-1.0, 0.0, days]), np.array([-1.0, 0.0, days]))
     assert (low <= [-1, 0, days]).all()
     assert ([-1, 0, days] < high).all()

@@ -99,7 +99,7 @@ def test_numbers(policy):
 
 def test_ranks():
     release, pairs, evaluation = evaluated(frame(), ("age", "size"), k=4)
-    assert [column.ordinal for column in pairs.columns] == [False, True]
+    assert [column.is_ordinal for column in pairs.columns] == [False, True]
     assert isinstance(pairs.columns[1], Numbers)
     assert not pairs.is_all_numeric
     assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
@@ -129,7 +129,7 @@ def test_labels(how, local):
         assert [type(column) for column in (age, born, size)] == [Numbers] * 3
         return
     assert [type(column) for column in (age, born, size)] == [Intervals] * 3
-    assert [column.ordinal for column in (age, born, size)] == [False, False, True]
+    assert [column.is_ordinal for column in (age, born, size)] == [False, False, True]
     assert evaluation.losses["direct_loss"] == 0
     assert evaluation.losses["label_loss"] == pytest.approx(release.loss, rel=1e-6)
     assert evaluation.losses["overall_loss"] is None

@@ -79,7 +79,7 @@ def test_labels_of_a_hierarchy():
 def test_orders():
     table = microdata({"size": ["s", "m", "l"]}, size=["s", "s", "m", "l"])
     pairs = pairs_of_tables(table, {"size": texts("s", "m", "m", "m")})
-    assert pairs.columns[0].ordinal
+    assert pairs.columns[0].is_ordinal
     assert evaluation_of(pairs).losses["direct_loss"] == pytest.approx((1 / 3 + 1 / 3) / 4)
 
 
