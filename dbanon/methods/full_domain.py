@@ -87,6 +87,8 @@ def full_domain(
     # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
     # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
+    # A withheld record loses the most in each attribute. ``units`` holds the loss of a cell at the
+    # root.
     loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
     while True:
         may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
@@ -102,6 +104,7 @@ def full_domain(
             sizes, labels = _group_records(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
             if n_withheld > max_withheld or n_withheld == n:
+                # All combinations below this one in the lattice fail, too.
                 status[tuple(slice(level + 1) for level in levels)] = _FAILS
                 low = middle + 1
                 continue
