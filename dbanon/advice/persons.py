@@ -278,10 +278,10 @@ def coarsest_identifier(columns: Iterable[ColumnProfile]) -> str | None:
     ----------
     columns : the profiles of the person identifiers.
     """
-    with_repeated_values = [column for column in columns if 1 < column.distinct < column.n_non_null]
-    if not with_repeated_values:
+    repeating_columns = [column for column in columns if 1 < column.distinct < column.n_non_null]
+    if not repeating_columns:
         return None
-    return min(with_repeated_values, key=lambda column: column.distinct).name
+    return min(repeating_columns, key=lambda column: column.distinct).name
 
 
 def person_column(

@@ -23,6 +23,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
 
 IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sensitive"
+# A column that should not be released, one with at most one value, and one for the user to decide.
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTANT)
 
@@ -108,6 +109,7 @@ def propose_column_roles(
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (person_reasons or {}).items():
+        # A reason about persons says more than "name"; other reasons for identifiers stay.
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles
@@ -133,6 +135,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
         return RoleProposal(NOT_COPIED, "design_weight")
     if text_role := _propose_text_role(column):
         return text_role
+    # By convention, names such as ``created_at`` are those of technical timestamps.
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
         return RoleProposal(NOT_COPIED, "moment")
     if words & word_lists["known"] or (words & word_lists["sensitive"] and not has_few_values):
