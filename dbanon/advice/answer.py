@@ -151,7 +151,7 @@ class ColumnAdvice:
 
         Relative to the rows that are not NULL, the share could disclose a small number of NULLs.
         """
-        return Count(self.column.distinct, self.rows, self.small)
+        return Count(self.column.n_distinct, self.rows, self.small)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

@@ -96,7 +96,7 @@ class UniqueColumnSets:
             shares = self.chosen.unique.share, remaining_set.unique.share
             drop = Count(
                 max(self.chosen.unique.count - remaining_set.unique.count, 0),
-                self.chosen.unique.of,
+                self.chosen.unique.total,
                 self.chosen.unique.small,
             )
             drops[name] = None if None in shares else drop.share
@@ -172,7 +172,7 @@ def find_unique_sets(
         extensible_sets = {
             column_set.columns
             for column_set in sets_of_size
-            if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.of
+            if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.total
         }
     ordered_sets = sorted(
         rated_sets.values(),

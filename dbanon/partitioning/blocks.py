@@ -170,7 +170,7 @@ class Blocks:
         if satisfies_models is not None and count_values is not None:
             # Suppressed records have the label -1, which selects the last element.
             block_of_record = np.append(block_numbers, -1)[partition.labels]
-            violates_models = make_failure_check(
+            violates_models = make_violation_check(
                 satisfies_models, count_values(block_of_record, cuts.n_blocks)
             )
         joined_blocks = cuts.join_small(
@@ -185,7 +185,7 @@ class Blocks:
         return -(-n_classes // classes_per_block)
 
 
-def make_failure_check(
+def make_violation_check(
     satisfies_models: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
     """Return a function that tells whether some blocks together violate the privacy models.

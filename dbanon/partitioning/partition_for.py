@@ -55,7 +55,7 @@ def partition_for(
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
         ``require_feasible_sets``.
     """
-    options: dict[str, Any] = {
+    shared_arguments: dict[str, Any] = {
         "trees": trees,
         "sensitive": sensitive,
         "memory_limit": memory_limit,
@@ -68,13 +68,15 @@ def partition_for(
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
         return _expand_to_table(
-            partition_for(remaining, policy, column_statistics=column_statistics, **options),
+            partition_for(
+                remaining, policy, column_statistics=column_statistics, **shared_arguments
+            ),
             records,
             n,
         )
     if not policy.also_k:
         return _cluster_and_protect(
-            microdata, policy, column_statistics=column_statistics, **options
+            microdata, policy, column_statistics=column_statistics, **shared_arguments
         )
     records = np.arange(n)
     while True:
@@ -84,7 +86,7 @@ def partition_for(
         remaining = microdata
         if len(records) < n:
             remaining, policy = _select_records(microdata, policy, records, trees)
-        clustering = _cluster_and_protect(remaining, policy, **options)
+        clustering = _cluster_and_protect(remaining, policy, **shared_arguments)
         released = records[partition_of(clustering).labels >= 0]
         if len(feasible_records(microdata, policy, released)) == len(released):
             break

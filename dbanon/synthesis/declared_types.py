@@ -226,5 +226,5 @@ TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], ValuesAndNulls]]] = {
 }
 _TYPES_HINT = (
     f'Declare it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
-    " A value that is none of its type is NULL."
+    " A value of another type is read as NULL."
 )

@@ -132,7 +132,7 @@ def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
     """Describe the method with its shares, in sentences."""
     dependence = (
         f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.n_bins} bins a"
-        f" column, and {shares.n_pairs} noisy correlations of what it leaves open."
+        f" column, and {shares.n_pairs} noisy correlations for the dependence that it misses."
         if shares.has_dependence
         else "One column: there is nothing to depend on."
         if shares.p == 1
@@ -146,9 +146,7 @@ def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
             f"Margins: {n_sums} sums of {shares.values_per_sum} order statistics a column."
         )
     if n_summed_columns and shares.edge_shares is not None:
-        margins.append(
-            f"Beside them counts between {2**shares.edge_shares.depth - 1} noisy quantiles."
-        )
+        margins.append(f"Also counts between {2**shares.edge_shares.depth - 1} noisy quantiles.")
     n_listed_columns = sum(tree is not None for tree in shares.trees)
     if n_listed_columns:
         margins.append(f"Margins of {n_listed_columns} columns: counts of their public values.")
@@ -158,7 +156,7 @@ def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
     return (*margins, dependence)
 
 
-class Spendable(Protocol):
+class SpendableBudget(Protocol):
     """A budget, in memory or in a ledger."""
 
     @property
@@ -253,7 +251,7 @@ def plan_columns(table: TypedTable, options: PrivateOptions) -> tuple[PublicColu
 def synthesize_privately(
     table: TypedTable,
     options: PrivateOptions,
-    budget: Spendable,
+    budget: SpendableBudget,
     noise: Callable[[], Noise],
     method: str = DP_RANKS,
 ) -> Synthesis:
