@@ -157,23 +157,16 @@ def _protect(
             max_withheld -= len(records)
         stratum_partitions = []
         for records in strata:
-            stratum_space, stratum_guard = build_space(records), guard.take(records)
+            space, stratum_guard = build_space(records), guard.take(records)
             if not satisfies_models(stratum_guard):
                 continue
             _, labels = np.unique(partition_before.labels[records], return_inverse=True)
             stratum_partition = Partition(labels.reshape(-1))
             if not max_withheld:
                 stratum_partition = merge_by_blocks(
-                    stratum_space,
-                    stratum_partition,
-                    record_keys[records],
-                    stratum_guard,
-                    policy,
-                    tick,
+                    space, stratum_partition, record_keys[records], stratum_guard, policy, tick
                 )
-            merged = merge_classes(
-                stratum_space, stratum_partition, stratum_guard, tick, max_withheld
-            )
+            merged = merge_classes(space, stratum_partition, stratum_guard, tick, max_withheld)
             max_withheld -= merged.n_suppressed
             stratum_partitions.append((records, merged))
         partition = combine(stratum_partitions, n_records)
@@ -192,19 +185,13 @@ def _protect(
         return partition
     k, refined_partitions = int(policy.k), []
     for records, stratum_partition in stratum_partitions:
-        stratum_space, stratum_guard = build_space(records), guard.take(records)
-        refined = split_classes(stratum_space, stratum_partition, k, stratum_guard, tick)
+        space, stratum_guard = build_space(records), guard.take(records)
+        refined = split_classes(space, stratum_partition, k, stratum_guard, tick)
         if policy.refine is not None:
             refined = refine_classes(
-                "generalized",
-                stratum_space,
-                refined,
-                record_keys[records],
-                policy,
-                tick,
-                stratum_guard,
+                "generalized", space, refined, record_keys[records], policy, tick, stratum_guard
             ).require(k)
-            refined = split_classes(stratum_space, refined, k, stratum_guard, tick)
+            refined = split_classes(space, refined, k, stratum_guard, tick)
         refined_partitions.append((records, refined))
     return combine(refined_partitions, n_records)
 

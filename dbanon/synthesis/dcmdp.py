@@ -110,9 +110,9 @@ def describe_variance_loss(
         else 0.0
     )
     return (
-        f"The rule of Liu and Li is k >= sqrt(n), here {smallest_k}; k = {k}"
-        f" {'follows' if k >= smallest_k else 'is below'} it. From that k on, n / k^2, the factor"
-        " of their section 4.2.1, is at most 1; they show no more than that. No k makes this"
+        f"The rule of Liu and Li is k >= sqrt(n), here {smallest_k}, and k = {k} is"
+        f" {'within' if k >= smallest_k else 'below'} it. From that k on, n / k^2, the factor of"
+        " their section 4.2.1, is at most 1; they show no more than that. No k makes this"
         " private.",
         f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed};"
         f" {lost_share:.0%} of the variance is lost before any noise is added.",
