@@ -132,7 +132,7 @@ class ColumnAdvice:
     column : the counts of the column.
     role : the proposed role.
     rows : number of rows of the table.
-    small : the smallest count that is disclosed exactly.
+    small : the smallest count that is disclosed exactly; smaller ones only as a range.
     """
 
     column: ColumnProfile
@@ -151,7 +151,7 @@ class ColumnAdvice:
 
         Relative to the rows that are not NULL, the share could disclose a small number of NULLs.
         """
-        return Count(self.column.distinct, self.rows, self.small)
+        return Count(self.column.n_distinct, self.rows, self.small)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -346,7 +346,15 @@ def describe_entity(name: str) -> str:
 
 
 def describe_parted_loss(whole_loss: float, parted_loss: float) -> str:
-    """Describe the effect of classes that split the rows of persons."""
+    """Describe the effect of classes that split the rows of persons.
+
+    The text continues the label "persons".
+
+    Parameters
+    ----------
+    whole_loss : the loss if all rows of a person are in one class.
+    parted_loss : the loss if classes may split the rows of a person.
+    """
     return (
         f"have many rows each. The release keeps all rows of a person in one class: loss"
         f" {whole_loss:.4g}. With persons=rows, never the default, it would be"

@@ -51,9 +51,10 @@ class Rates:
 
         Parameters
         ----------
-        releases : the counts of each release: ``members`` were released in the previous one, and
-            ``persons`` in this one; ``absent`` of these are no longer in the source; ``joined`` are
-            released for the first time, and ``changed`` have other values than before.
+        releases : the counts of persons in each release: ``members`` were in the previous release,
+            and ``persons`` are in the current one. Of the latter, ``absent`` are no longer in the
+            source, ``joined`` are released for the first time, and ``changed`` have other values
+            than before.
         """
         n_leaving = n_joined = n_changed = n_released = n_present = 0.0
         for previous, current in pairwise(releases):
@@ -81,7 +82,7 @@ class ChainForecast:
     absent : share of released rows that belong to persons who have left.
     drifted : share of released rows whose values in the source have changed since they were taken.
     missing : share of the persons in the source who are not released.
-    advice : suggestions, as texts.
+    advice : suggestions for other rules, as texts.
     """
 
     releases: int
@@ -118,6 +119,7 @@ def forecast(
     last_release = releases[-1]
     n_classes = max(last_release.get("live", 0) + last_release.get("held", 0), 1)
     class_size = max(rules.target_class_size(k), 2, round(last_release["persons"] / n_classes))
+    # Simulate the past releases, too: the present state of the classes follows from them.
     n_releases = len(releases) - 1 + horizon
     held_share, absent_share, stale_share, missing_share = _simulate(
         rules, k, class_size, rates, n_releases, can_remove_groups
@@ -154,7 +156,7 @@ def _simulate(
     n_releases : the number of releases to simulate.
     can_remove_groups : True if k or more persons who have left may be removed from a class.
     """
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(1)  # A fixed seed: equal chains get equal forecasts.
     class_sizes = class_size + rng.integers(0, max(class_size // 4, 1), _N_CLASSES)
     # Flags of persons, bool (n_classes, largest class size).
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
@@ -224,6 +226,9 @@ def _update_stale_values(
     is_present: NDArray[np.bool_],
 ) -> None:
     """Clear ``is_stale`` in live classes whose current values the rule for changes releases.
+
+    ``FREEZE`` never releases changed values, ``HOLD`` releases those of k or more persons of a
+    class together, and ``SHOW`` releases all.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class IdentifierForm:
     name : the name of the identifier, also shown to users.
     pattern : a regular expression for the full text, in the syntax common to all databases.
     checks : checks that must all pass.
-    compact : True to convert texts to upper case and remove separators before matching.
+    compact : True to match the compact text (see ``to_compact``): in upper case, no separators.
     moves_country_code : True if checks apply to a text whose first four characters are moved to
         the end, with letters as two digits, as for an IBAN.
     """
@@ -148,8 +148,8 @@ class IdentifierForm:
         if not re.fullmatch(self.pattern, normalized):
             return False
         if self.moves_country_code:
-            moved = normalized[4:] + normalized[:4]
-            normalized = "".join(str(_ALPHANUMERIC_VALUES[character]) for character in moved)
+            rearranged = normalized[4:] + normalized[:4]
+            normalized = "".join(str(_ALPHANUMERIC_VALUES[character]) for character in rearranged)
         return all(
             check.holds(normalized.rjust(self.n_checked_characters, "0")) for check in self.checks
         )

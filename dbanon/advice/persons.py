@@ -160,7 +160,7 @@ def has_many_values(column: ColumnProfile) -> bool:
     """
     if (
         column.is_unique_key
-        or not column.distinct
+        or not column.n_distinct
         or column.multiword_share >= _MAX_MULTIWORD_SHARE
     ):
         return False
@@ -169,15 +169,15 @@ def has_many_values(column: ColumnProfile) -> bool:
     if names_person_identifier(column.name):
         # All examined rows may belong to one person.
         return True
-    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
-    few_rows_per_value = column.distinct * _MAX_ROWS_PER_PERSON >= column.n_non_null
+    mostly_distinct = column.n_distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
+    few_rows_per_value = column.n_distinct * _MAX_ROWS_PER_PERSON >= column.n_non_null
     if hint_from_name(column.name) == "person":
         return (
-            column.distinct > _MAX_FEW_VALUES
+            column.n_distinct > _MAX_FEW_VALUES
             or mostly_distinct
-            or (few_rows_per_value and column.distinct >= _MIN_VALUES_BY_NAME)
+            or (few_rows_per_value and column.n_distinct >= _MIN_VALUES_BY_NAME)
         )
-    return few_rows_per_value and column.distinct >= _MIN_VALUES
+    return few_rows_per_value and column.n_distinct >= _MIN_VALUES
 
 
 def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson]) -> str:
@@ -278,10 +278,10 @@ def coarsest_identifier(columns: Iterable[ColumnProfile]) -> str | None:
     ----------
     columns : the profiles of the person identifiers.
     """
-    with_repeated_values = [column for column in columns if 1 < column.distinct < column.n_non_null]
-    if not with_repeated_values:
+    repeating_columns = [column for column in columns if 1 < column.n_distinct < column.n_non_null]
+    if not repeating_columns:
         return None
-    return min(with_repeated_values, key=lambda column: column.distinct).name
+    return min(repeating_columns, key=lambda column: column.n_distinct).name
 
 
 def person_column(
@@ -301,7 +301,7 @@ def person_column(
     """
     unique_identifiers: list[str] = []
     for column in columns:
-        if column.name not in identifiers or not column.distinct == column.n_non_null == rows > 1:
+        if column.name not in identifiers or not column.n_distinct == column.n_non_null == rows > 1:
             continue
         attribute = column.attribute
         if names_person_identifier(column.name):

@@ -20,7 +20,7 @@ class ColumnProfile:
     ----------
     attribute : the column.
     n_non_null : number of rows that are not NULL.
-    distinct : number of distinct values, not counting NULL.
+    n_distinct : number of distinct values, not counting NULL.
     is_unique_key : True if the database declares that no two rows share a value.
     mean_length : mean length of texts in characters; 0 for other types.
     multiword_share : share of texts that contain a space.
@@ -30,7 +30,7 @@ class ColumnProfile:
 
     attribute: Attribute
     n_non_null: int
-    distinct: int
+    n_distinct: int
     is_unique_key: bool = False
     mean_length: float = 0.0
     multiword_share: float = 0.0
@@ -44,7 +44,7 @@ class ColumnProfile:
     @property
     def has_distinct_values(self) -> bool:
         """True if no two rows share a value, and at least two rows have one."""
-        return self.distinct == self.n_non_null > 1
+        return self.n_distinct == self.n_non_null > 1
 
 
 @dataclass(frozen=True)
@@ -68,27 +68,27 @@ class Count:
     Parameters
     ----------
     count : the number of rows.
-    of : the number of all rows.
+    total : the number of all rows.
     small : the smallest count that is disclosed exactly.
     """
 
     count: int
-    of: int
+    total: int
     small: int = SMALL_COUNT
 
     @property
     def share(self) -> float | None:
         """The count divided by all rows, to 4 digits; None if it would disclose a small count."""
-        if 0 < self.count < self.small or 0 < self.of - self.count < self.small:
+        if 0 < self.count < self.small or 0 < self.total - self.count < self.small:
             return None
-        return float(f"{self.count / self.of:.4g}") if self.of else 0.0
+        return float(f"{self.count / self.total:.4g}") if self.total else 0.0
 
     def __str__(self) -> str:
         """The count as text."""
         small_range = f"1..{self.small - 1}"
         if 0 < self.count < self.small:
             return small_range
-        if 0 < self.of - self.count < self.small:
+        if 0 < self.total - self.count < self.small:
             return f"all but {small_range}"
         return str(self.count)
 

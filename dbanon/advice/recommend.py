@@ -36,12 +36,12 @@ def depths_below_chord(risks: Sequence[float], losses: Sequence[float]) -> NDArr
     ----------
     risks, losses : the risk and the loss of each of n releases, ordered by k.
     """
-    scaled = []
+    scaled_axes = []
     for values in (risks, losses):
         axis = np.asarray(values, np.float64)
         axis_range = axis.max() - axis.min()
-        scaled.append((axis - axis.min()) / axis_range if axis_range else np.zeros(len(axis)))
-    x, y = scaled
+        scaled_axes.append((axis - axis.min()) / axis_range if axis_range else np.zeros(len(axis)))
+    x, y = scaled_axes
     chord_x, chord_y = x[-1] - x[0], y[-1] - y[0]
     # Below means on the side of the origin, for either direction of the curve.
     cross_products = (y - y[0]) * chord_x - (x - x[0]) * chord_y
@@ -55,11 +55,11 @@ def pareto_frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int
     Of several points with equal risk and loss, the first is included.
     """
     order = sorted(range(len(risks)), key=lambda index: (risks[index], losses[index], index))
-    optimal: list[int] = []
+    frontier: list[int] = []
     for index in order:
-        if not optimal or losses[index] < losses[optimal[-1]]:
-            optimal.append(index)
-    return optimal
+        if not frontier or losses[index] < losses[frontier[-1]]:
+            frontier.append(index)
+    return frontier
 
 
 # Knees are determined over this range of k, so that the knees of different curves are comparable.
@@ -79,7 +79,7 @@ class Point:
         loss of all rows.
     risk : the linkage risk, 0 to 1: the measure ``linkage_risk``.
     class_risk : the risk in the smallest class, 0 to 1.
-    suppressed : number of withheld rows.
+    suppressed : number of withheld rows, as a ``Count``: a small number is displayed as a range.
     classes : number of classes.
     seconds : CPU seconds of the trial.
     estimate : if measured on a sample, the approximate loss of all rows; None if unknown.
@@ -127,7 +127,8 @@ class Recommendation:
     point : the recommended release.
     rule : the rule that selected it, as text.
     runner_up : the next best release; None if there is no other.
-    bends : the k of each curve's knee, by curve; empty if the rule uses no knees.
+    bends : the former name of knees: the k of each curve's knee, by curve; empty if the rule uses
+        no knees.
     note : a remark on the recommendation; empty if there is none.
     """
 
@@ -191,8 +192,8 @@ def recommend(
 
 
 # Assumed effect of a refinement that was not tried yet: pairs of a factor on the loss and a factor
-# on the risk. With the first pair, only releases whose unrefined risk is well within the limit are
-# candidates. If there are none, the second pair is used.
+# on the risk. The first pair assumes that a refinement raises the risk by 5 %. If this leaves no
+# candidate within the limits, the second pair assumes that the risk stays the same.
 _ASSUMED_FACTORS = ((0.9, 1.05), (0.9, 1.0))
 # A predicted loss or risk may exceed its limit by this factor.
 _PREDICTION_TOLERANCE = 1.02

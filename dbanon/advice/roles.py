@@ -23,6 +23,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
 
 IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sensitive"
+# A column that should not be released, one with at most one value, and one for the user to decide.
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTANT)
 
@@ -108,6 +109,7 @@ def propose_column_roles(
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (person_reasons or {}).items():
+        # A reason about persons says more than "name"; other reasons for identifiers stay.
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles
@@ -116,8 +118,8 @@ def propose_column_roles(
 def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     """Propose a role for a column of a table with this number of rows."""
     words, word_lists = words_in_name(column.name), load_word_lists()
-    has_few_values = column.distinct <= max(_MAX_FEW_VALUES, _MAX_FEW_SHARE * rows)
-    if column.distinct <= 1:
+    has_few_values = column.n_distinct <= max(_MAX_FEW_VALUES, _MAX_FEW_SHARE * rows)
+    if column.n_distinct <= 1:
         return RoleProposal(CONSTANT, "constant")
     if column.is_unique_key:
         return RoleProposal(IDENTIFIER, "key")
@@ -127,12 +129,13 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     if reason:
         return RoleProposal(IDENTIFIER, reason)
     is_integer_or_text = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
-    if names_household(column.name) and is_integer_or_text and column.distinct > _MAX_FEW_VALUES:
+    if names_household(column.name) and is_integer_or_text and column.n_distinct > _MAX_FEW_VALUES:
         return RoleProposal(IDENTIFIER, "household")
     if names_design_weight(column.name) and not column.attribute.kind.is_coded:
         return RoleProposal(NOT_COPIED, "design_weight")
     if text_role := _propose_text_role(column):
         return text_role
+    # By convention, names such as ``created_at`` are those of technical timestamps.
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
         return RoleProposal(NOT_COPIED, "moment")
     if words & word_lists["known"] or (words & word_lists["sensitive"] and not has_few_values):
@@ -152,7 +155,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
 
 def is_code(column: ColumnProfile) -> bool:
     """True if integers represent categories: few distinct values, and a word for a category."""
-    has_few_values = column.distinct <= MAX_CODES and 2 * column.distinct <= column.n_non_null
+    has_few_values = column.n_distinct <= MAX_CODES and 2 * column.n_distinct <= column.n_non_null
     return (
         column.attribute.kind is Kind.INTEGER
         and has_few_values
@@ -169,7 +172,7 @@ def looks_like_identifier(column: ColumnProfile) -> str:
     """
     if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
         return "type"
-    if column.distinct <= 1:
+    if column.n_distinct <= 1:
         return ""
     if is_identifying(column.form):
         return "form"
@@ -192,18 +195,18 @@ def _has_identifier_name(column: ColumnProfile) -> bool:
     if not is_integer_or_text:
         # Data frames convert integers to floats if a value is missing.
         return is_unambiguous and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
-    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
+    mostly_distinct = column.n_distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
     if mostly_distinct and (words & word_lists["number"] or hint_from_name(name) == "person"):
         return True
-    if names_identifier(name) and (mostly_distinct or column.distinct > _MAX_FEW_VALUES):
+    if names_identifier(name) and (mostly_distinct or column.n_distinct > _MAX_FEW_VALUES):
         return True
     if column.form == FLAG or is_about_something_else(name):
         return False
     if is_unambiguous:
         return True
     if names_identifier(name):
-        return column.distinct * _MAX_ROWS_PER_VALUE >= column.n_non_null
-    has_few_rows_per_value = column.distinct * _MAX_ROWS_PER_NUMBER >= column.n_non_null
+        return column.n_distinct * _MAX_ROWS_PER_VALUE >= column.n_non_null
+    has_few_rows_per_value = column.n_distinct * _MAX_ROWS_PER_NUMBER >= column.n_non_null
     return has_few_rows_per_value and has_only_number_words(name) and column.form == CODE
 
 
@@ -219,6 +222,6 @@ def _propose_text_role(column: ColumnProfile) -> RoleProposal | None:
         return RoleProposal(NOT_COPIED, "long_text")
     if column.has_distinct_values and not has_words:
         return RoleProposal(IDENTIFIER, "all_different")
-    if column.distinct >= _MIN_MANY_SHARE * column.n_non_null and has_words:
+    if column.n_distinct >= _MIN_MANY_SHARE * column.n_non_null and has_words:
         return RoleProposal(NOT_COPIED, "worded_text")
     return RoleProposal(IDENTIFIER, "all_different") if column.has_distinct_values else None

@@ -96,7 +96,7 @@ class UniqueColumnSets:
             shares = self.chosen.unique.share, remaining_set.unique.share
             drop = Count(
                 max(self.chosen.unique.count - remaining_set.unique.count, 0),
-                self.chosen.unique.of,
+                self.chosen.unique.total,
                 self.chosen.unique.small,
             )
             drops[name] = None if None in shares else drop.share
@@ -113,23 +113,27 @@ class UniqueColumnSets:
         }
 
 
-def rate_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
+def rate_set(
+    columns: Sequence[str], groups_by_size: Mapping[int, int], small: int
+) -> SetUniqueness:
     """Rate a set of columns by how many rows it makes unique.
 
     Parameters
     ----------
-    sizes : the number of groups of rows that are equal in the columns, by group size.
+    groups_by_size : the number of groups of rows that are equal in the columns, by group size.
     small : the smallest count of rows that may be disclosed exactly.
     """
-    n_rows = sum(size * n_groups for size, n_groups in sizes.items())
-    n_equal_pairs = sum((size * size - size) * n_groups for size, n_groups in sizes.items())
+    n_rows = sum(size * n_groups for size, n_groups in groups_by_size.items())
+    n_equal_pairs = sum(
+        (size * size - size) * n_groups for size, n_groups in groups_by_size.items()
+    )
     n_pairs = n_rows * n_rows - n_rows
-    n_few = sum(size * n_groups for size, n_groups in sizes.items() if size < small)
+    n_few = sum(size * n_groups for size, n_groups in groups_by_size.items() if size < small)
     return SetUniqueness(
         columns=tuple(columns),
-        unique=Count(sizes.get(1, 0), n_rows, small),
+        unique=Count(groups_by_size.get(1, 0), n_rows, small),
         few=Count(n_few, n_rows, small),
-        distinction=float(f"{sum(sizes.values()) / n_rows:.4g}") if n_rows else 0.0,
+        distinction=float(f"{sum(groups_by_size.values()) / n_rows:.4g}") if n_rows else 0.0,
         separation=float(f"{1 - n_equal_pairs / n_pairs:.4g}") if n_pairs else 0.0,
     )
 
@@ -168,7 +172,7 @@ def find_unique_sets(
         extensible_sets = {
             column_set.columns
             for column_set in sets_of_size
-            if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.of
+            if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.total
         }
     ordered_sets = sorted(
         rated_sets.values(),
@@ -188,20 +192,22 @@ def group_size_counter(microdata: Microdata) -> GroupSizeCounter:
     cached_codes: dict[tuple[str, ...], NDArray[np.int64]] = {}
 
     def combine(names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return a code for each combination of values in these columns."""
         if len(names) == 1:
             return columns[names[0]]
         if names not in cached_codes:
             codes = _renumber(_combine_pair(combine(names[:-1]), columns[names[-1]]))
-            for previous in [other for other in cached_codes if len(other) == len(names)]:
-                del cached_codes[previous]
+            # Keep one array per number of columns.
+            for previous_names in [other for other in cached_codes if len(other) == len(names)]:
+                del cached_codes[previous_names]
             cached_codes[names] = codes
         return cached_codes[names]
 
     def count_group_sizes(names: Sequence[str]) -> Mapping[int, int]:
-        *leading, last = names
-        codes = columns[last]
-        if leading:
-            codes = _combine_pair(combine(tuple(leading)), codes)
+        *first_names, last_name = names
+        codes = columns[last_name]
+        if first_names:
+            codes = _combine_pair(combine(tuple(first_names)), codes)
         groups_by_size = np.bincount(_frequencies(codes))
         return {
             size: int(n_groups) for size, n_groups in enumerate(groups_by_size) if size and n_groups
@@ -230,12 +236,13 @@ def _frequencies(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     if int(codes.max(initial=0)) < _MAX_ARRAY_FACTOR * max(len(codes), 1):
         return np.bincount(codes)
-    ordered = np.sort(codes)
-    return np.diff(np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True]))))
+    sorted_codes = np.sort(codes)
+    is_change = sorted_codes[1:] != sorted_codes[:-1]
+    return np.diff(np.flatnonzero(np.concatenate(([True], is_change, [True]))))
 
 
 def _encode(microdata: Microdata, name: str) -> NDArray[np.int64]:
-    """The values of a column as codes, int64 (n,); NULL has code 0."""
+    """Return the values of a column as codes, int64 (n,); NULL has code 0."""
     valid = microdata.valid_column(name)
     numeric_columns = [attribute.name for attribute in microdata.numeric]
     if name in numeric_columns:

@@ -2,7 +2,18 @@
 
 A kernel works in slices (``Kernel.step``), so that long runs can report progress and be
 interrupted. ``_kernels.pyi`` documents each of them. A budget is the number of elementary steps in
-a slice.
+a slice. Some names need an explanation:
+
+- ``Fitting``, ``Gathering`` and ``Pricing`` serve bounds: they fit prices of records, gather
+  classes that cost less than their prices, and search all such classes.
+- ``Merging`` is the methods KACA and EBKC, and ``Enforce`` and ``Split`` merge and split classes
+  under privacy models (``Models``).
+- ``Pass``, ``Refine`` and ``RefineLoss`` are the local searches of refinements: ``Pass`` of the
+  effort ``pass``, and ``recombined`` returns the best partition from the classes of several.
+- ``grouped``, ``shuffled``, ``shuffled_classes`` and ``standardized`` return arrays: records by
+  class, a random permutation, records of each class in random order, and scaled rows.
+- ``CopyDrain``, ``RowJoin`` and ``split_rows`` process rows of PostgreSQL's binary COPY.
+- The prefix ``Mixed`` stands for records of numbers and categories without coordinates.
 """
 
 import os

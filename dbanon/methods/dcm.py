@@ -87,7 +87,7 @@ def _find_nearest_classes(
 METHOD = Method(
     name="dcm",
     run=dcm,
-    summary="DBSCAN's classes, those below k repaired; loses much",
+    summary="DBSCAN's classes; those below k are repaired. High loss",
     class_sizes="k or more",
     cost="O(n^2) at worst",
     reference="Liu & Li 2016",

@@ -45,7 +45,7 @@ METHOD = MixedMethod(
             "threshold",
             float,
             0.5,
-            Option("Largest distance of a record to a first class.", minimum=0, maximum=1),
+            Option("Largest distance of a record to an initial class.", minimum=0, maximum=1),
         ),
     ),
 )

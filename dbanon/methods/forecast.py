@@ -1,9 +1,9 @@
 """Forecast the CPU seconds of methods, from measurements on tables of several sizes.
 
 Seconds grow as powers of the numbers of records and attributes. With attributes of several kinds
-they also depend on the share of each kind: searches can skip most records by their numbers, fewer
-by attributes with hierarchies, and fewest by other categories. Equal records of mixed data may
-count once (``PowerLaw.distinct_exponent``).
+they also depend on the share of each kind: a nearest-neighbour search skips most records if
+attributes are numbers, fewer if they have hierarchies, and fewest for other categories. Equal
+records of mixed data may count once (``PowerLaw.distinct_exponent``).
 ``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
 benchmarks/results/forecast.md names the machine.
 """
@@ -126,6 +126,7 @@ class MethodForecast:
     mixed: PowerLaw | None = None
 
 
+# The forecast of a method that was not measured.
 UNKNOWN = MethodForecast()
 
 

@@ -87,7 +87,8 @@ def full_domain(
     # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
     # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
-    loss_of_withheld = n * sum(int(unit) for unit in space.mixed.root_costs)
+    # A withheld record loses the most in each attribute: the cost of the root.
+    loss_of_withheld = n * sum(int(cost) for cost in space.mixed.root_costs)
     while True:
         may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
         start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
@@ -102,6 +103,7 @@ def full_domain(
             sizes, labels = _group_records(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
             if n_withheld > max_withheld or n_withheld == n:
+                # All combinations below this one in the lattice fail, too.
                 status[tuple(slice(level + 1) for level in levels)] = _FAILS
                 low = middle + 1
                 continue

@@ -99,7 +99,7 @@ _OPTIONS = (
         "population", int, 40, Option("Chromosomes in a generation.", minimum=2, maximum=10_000)
     ),
     Parameter(
-        "generations", int, 300, Option("Generations before it ends.", minimum=0, maximum=1_000_000)
+        "generations", int, 300, Option("Number of generations.", minimum=0, maximum=1_000_000)
     ),
     Parameter(
         "crossover",

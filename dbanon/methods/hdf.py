@@ -18,6 +18,7 @@ from dbanon.kernels import DensityFirst, MixedDensityFirst
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
+# An argument of the kernel, which ``ldf`` shares.
 _LOWEST_FIRST = False
 
 METHOD = Method(

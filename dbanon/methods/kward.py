@@ -8,10 +8,10 @@ each class of 2k or more. This is the rule of the paper. (The slides of P. Fink,
 classes below k and continue within classes above 2k, which can leave a class that is too small.)
 
 The kernel follows chains of nearest neighbours and merges mutual ones. This gives the same classes
-as always making the cheapest merge, without a matrix of distances. It stays valid although some
-merges are forbidden, because that only lengthens distances. A spatial index of the classes finds
-the neighbours. Among equal costs the previous class in the chain comes first, then the class whose
-first record has the smaller index.
+as always making the cheapest merge, without a matrix of distances. This also holds although some
+merges are forbidden, because forbidding a merge only lengthens distances. A spatial index of the
+classes finds the neighbours. Among equal costs the previous class in the chain comes first, then
+the class whose first record has the smaller index.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), sections 4.1 and 4.2.

@@ -45,6 +45,7 @@ def mondrian(
             n_done += len(records)
             tick(n_done / space.n_records)
         else:
+            # The lower half is popped next, so classes are numbered from the lowest to the highest.
             pending += halves[::-1]
     return Partition(labels)
 

@@ -1,9 +1,9 @@
 """Recursive k-Ward: cut the sorted records into parts, recursively, and apply k-Ward to each part.
 
 A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
-divided by the variance of the set, is less than theta, k-Ward is applied to the whole set.
-Otherwise the same procedure is applied to each part. The variance of several attributes is the sum
-of their variances, and k-Ward uses all attributes. A set is not cut if it has fewer than 2k
+divided by the variance of the set, is less than theta, the set is not cut and k-Ward is applied to
+it. Otherwise the same procedure is applied to each part. The variance of several attributes is the
+sum of their variances, and k-Ward uses all attributes. A set is not cut if it has fewer than 2k
 records, or if its parts would have fewer than k. If J does not divide n, the first (n mod J) parts
 have one record more; the source does not specify this.
 

@@ -34,7 +34,7 @@ RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """Builds the spaces of a method, given microdata and the measures of its table.
+    """Builds the spaces of a method, given microdata and the statistics of the table's columns.
 
     It returns a function that takes record indices, int64 (m,), and returns the space of these
     records, which is the first argument of ``RunMethod``.
@@ -76,15 +76,17 @@ class Method:
     max_size : returns the largest possible class size for a k; None if there is no bound.
     sentence : the guarantee of its releases, including any restriction of row-wise k-anonymity.
     recoding : the default recoding of its classes.
-    standardize : the default way to make its columns comparable.
+    standardize : the default way to make columns comparable: ``zscore``, ``range`` or another value
+        of the option ``standardize``.
     max_attributes : the largest number of attributes that it accepts; None if there is no bound.
     takes_categories : True if the method measures distances between the values of attributes that
         are not numeric. Other methods treat such attributes as points, if ``takes_points`` and the
         recoding allow that.
     result_type : the class of its result.
     space : builds the representation of the records that it clusters.
-    refine : the local search that may follow: ``points`` (reduces the sum of squares; after it
-        ``max_size`` does not hold), ``generalized`` (reduces iloss), or None if there is none.
+    refine : the local search that may follow: ``points`` (reduces the sum of squares; the bound
+        ``max_size`` no longer holds afterwards), ``generalized`` (reduces iloss), or None if there
+        is none.
     random : True if the result depends on the seed.
     options : the parameters that only this method has.
     forecast : the CPU seconds that it takes, as far as they were measured.
@@ -140,6 +142,7 @@ class Method:
         }
 
     def _check_option(self, option: Parameter, raw_value: Any) -> Any:
+        """Check one value; an integer for an option of type float is converted."""
         value = option.check(raw_value, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
 
@@ -191,6 +194,7 @@ def on_points(
     """
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+        # ``space.kernel`` chooses the kernel for the space's data, and passes it the records.
         return drive(space.kernel(kernel, mixed_kernel)(k, *settings), tick)
 
     return run

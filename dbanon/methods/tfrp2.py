@@ -16,6 +16,7 @@ from dbanon.kernels import MixedTfrp, Tfrp
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
+# An argument of the kernel: only TFRP-2 runs the second stage, which dissolves classes.
 _DISSOLVES_CLASSES = True
 
 METHOD = Method(

@@ -26,7 +26,7 @@ from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
 
-# A block with fewer records than the block size divided by this joins another block.
+# A block joins another one if it has fewer records than the block size divided by this number.
 _SMALL_BLOCK_DIVISOR = 20
 
 
@@ -72,8 +72,9 @@ class Blocks:
 
     Parameters
     ----------
-    size : approximate number of records per block. If a table of numbers is small enough to fit the
-        cuts to all records, blocks are never larger; others are larger by at most a third.
+    size : approximate number of records per block. No block is larger if all attributes are numbers
+        and the table is small enough that cuts are fitted to all records. Otherwise blocks may be
+        larger by at most a third.
     min_records : minimum number of records per block.
     """
 
@@ -132,8 +133,8 @@ class Blocks:
         partition: Partition,
         keys: NDArray[np.int64],
         direction: int = 0,
-        satisfies: Callable[[NDArray[np.int64]], bool] | None = None,
-        counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
+        satisfies_models: Callable[[NDArray[np.int64]], bool] | None = None,
+        count_values: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
         """Cut records into blocks of complete classes, each represented by its mean.
 
@@ -144,10 +145,11 @@ class Blocks:
         keys : int64 (n,), the key of each record, ascending, all different.
         direction : index of the principal direction to cut across, from 0; if there are fewer,
             the last one is used.
-        satisfies : returns True if counts of sensitive values, int64 (s,), satisfy the privacy
-            models; None without models. Blocks that violate them join others.
-        counts : returns the counts of sensitive values in groups, int64 (n_groups, s), from the
-            group of each record, int64 (n,), -1 for none, and the number of groups.
+        satisfies_models : returns True if counts of sensitive values, int64 (s,), satisfy the
+            privacy models; None without models. Blocks that violate them join others.
+        count_values : returns the counts of sensitive values in groups, int64 (n_groups, s), from
+            the group of each record, int64 (n,), -1 for none, and the number of groups. None
+            without models.
 
         Returns
         -------
@@ -163,31 +165,37 @@ class Blocks:
             split_records(len(class_keys)),
         )
         block_numbers = np.concatenate(numbers_by_piece)
-        n_records = np.bincount(block_numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
+        records_per_block = np.bincount(block_numbers, partition.sizes, cuts.n_blocks)
         violates_models = None
-        if satisfies is not None and counts is not None:
+        if satisfies_models is not None and count_values is not None:
+            # Suppressed records have the label -1, which selects the last element.
             block_of_record = np.append(block_numbers, -1)[partition.labels]
-            violates_models = make_failure_check(satisfies, counts(block_of_record, cuts.n_blocks))
-        joined_blocks = cuts.join_small(n_records, self.min_records, violates_models)
+            violates_models = make_violation_check(
+                satisfies_models, count_values(block_of_record, cuts.n_blocks)
+            )
+        joined_blocks = cuts.join_small(
+            records_per_block.astype(np.int64), self.min_records, violates_models
+        )
         block_of_class = joined_blocks[block_numbers]
         return _records_by_block(partition.labels, block_of_class)
 
     def block_count_for_classes(self, n_classes: int, n_records: int) -> int:
         """Return the number of blocks for classes that contain this many records in total."""
-        return -(-n_classes // max(self.size * n_classes // n_records, 1))
+        classes_per_block = max(self.size * n_classes // n_records, 1)
+        return -(-n_classes // classes_per_block)
 
 
-def make_failure_check(
-    satisfies: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
+def make_violation_check(
+    satisfies_models: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
     """Return a function that tells whether some blocks together violate the privacy models.
 
     Parameters
     ----------
-    satisfies : returns True if counts of sensitive values, int64 (s,), satisfy the models.
+    satisfies_models : returns True if counts of sensitive values, int64 (s,), satisfy the models.
     counts : the counts of each block, int64 (n_blocks, s).
     """
-    return lambda blocks: not satisfies(counts[blocks].sum(axis=0))
+    return lambda blocks: not satisfies_models(counts[blocks].sum(axis=0))
 
 
 def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
@@ -278,7 +286,7 @@ def partition_blocks(
             while pending:
                 done, pending = wait(pending, SECONDS_BETWEEN_TICKS, FIRST_EXCEPTION)
                 for future in done:
-                    future.result()
+                    future.result()  # Raises the error of a block that failed.
                 tick(sum(progress) / len(progress))
         except BaseException:
             stop.set()

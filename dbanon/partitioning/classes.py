@@ -45,18 +45,19 @@ def find_classes(
 ) -> Partition:
     """Put the records into equivalence classes that satisfy the policy.
 
-    With entities, a class contains at least k persons, each with all of their records in the
-    stratum. If the method ``full_domain`` withholds records, the levels are determined again
-    without these records, as for a table that never contained them.
+    With entities, the method clusters units (``entities``) instead of records. A unit stands for
+    all records of a person in a stratum, so a class contains at least k persons. If the method
+    ``full_domain`` withholds records, the levels are determined again without these records, as for
+    a table that never contained them.
 
     Parameters
     ----------
     tick : called with the share that is done, 0 to 1; None for no progress.
     trees : builds the hierarchies for a table without the withheld records; None to use those of
         the policy.
-    column_statistics : statistics of a larger table that contains the records; None if the records
-        are the whole table. Then the records, or with entities the units that are clustered, are
-        measured.
+    column_statistics : statistics of a larger table that contains the records. None if the records
+        are the whole table; the statistics are then computed from the records or, with entities,
+        from the units.
 
     Raises
     ------
@@ -67,15 +68,18 @@ def find_classes(
     policy.guarantee_for().check_method(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = level_statistics = None
-    clustered = microdata
+    clustered_microdata = microdata
     if microdata.entities is not None:
         units = build_units(microdata, policy.hierarchies)
-        clustered = units.microdata
-        strata = find_strata(clustered, policy)
+        clustered_microdata = units.microdata
+        strata = find_strata(clustered_microdata, policy)
         if find_method(policy.method).result_type.sees_all_strata:
-            # Intervals at the levels are released for records, so measure records instead of units.
+            # The method chooses levels. Intervals at these levels are released for records, so
+            # measure records instead of units.
             level_statistics = column_statistics or ColumnStatistics.of(microdata)
-    partition = _run_strata(clustered, strata, policy, tick, column_statistics, level_statistics)
+    partition = _run_strata(
+        clustered_microdata, strata, policy, tick, column_statistics, level_statistics
+    )
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.take(units.unit_of_record)
@@ -98,6 +102,7 @@ def _find_levels_again(
     options = {**policy.options, "suppression": 0.0}
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
+    # The first search has completed the progress. Still call ``tick``: it may interrupt the run.
     partition = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
     return partition.take(positions_among(records, microdata.n_records))
 
@@ -137,7 +142,10 @@ def find_attribute_classes(
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
-    """Return the strata; check that each has k and that the method supports the attributes."""
+    """Return the records of each stratum, int64 (m,) each.
+
+    Checks that each stratum has k records or persons, and that the method supports the attributes.
+    """
     require_kinds(policy, microdata.attributes)
     strata = find_strata(microdata, policy)
     require_budget(policy, microdata.n_withheld, microdata.n_read)
@@ -373,24 +381,24 @@ def cluster_block(
     return result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
 
 
-def require_budget(policy: Policy, withheld: int, n_records: int) -> None:
+def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
     """Check that the share of withheld records does not exceed the policy's limit.
 
     Parameters
     ----------
-    withheld : the number of withheld records.
+    n_withheld : the number of withheld records.
     n_records : the number of all records, including withheld ones.
 
     Raises
     ------
     SuppressionOverBudget : the share exceeds the limit.
     """
-    if policy.max_suppression is not None and withheld > max_count_of_share(
+    if policy.max_suppression is not None and n_withheld > max_count_of_share(
         policy.max_suppression, n_records
     ):
-        needed = required_share_text(withheld, n_records)
+        needed = required_share_text(n_withheld, n_records)
         raise SuppressionOverBudget(
-            f"{withheld} of {n_records} records would be suppressed, more than the allowed share"
+            f"{n_withheld} of {n_records} records would be suppressed, more than the allowed share"
             f" {policy.max_suppression:g}.",
             hint=f"It would be feasible with `max_suppression={needed}` or more.",
         )

@@ -110,8 +110,7 @@ class Cuts:
     directions : float64 (m, p), the direction of each cut.
     borders : float64 (m,), the coordinate, along the direction, of the first record that is not
         below the cut.
-    keys : int64 (m,), the key of this record. Of the records on the border, those with smaller keys
-        are below.
+    keys : int64 (m,), the key of that record. Records on the border with smaller keys are below.
     targets : int64 (m, 2), where records below the cut go next (column 0) and where others go
         (column 1): the index of a cut, or -1 - b for block b.
     """
@@ -157,16 +156,16 @@ class Cuts:
         if n_blocks > max(len(points), 1):
             raise ValueError("there must be a point for each block")
         keys = np.arange(len(points)) if keys is None else keys
-        m = n_blocks - 1
+        n_cuts = n_blocks - 1
         cuts = cls(
-            np.zeros((m, points.shape[1])),
-            np.zeros(m),
-            np.zeros(m, np.int64),
-            np.zeros((m, 2), np.int64),
+            np.zeros((n_cuts, points.shape[1])),
+            np.zeros(n_cuts),
+            np.zeros(n_cuts, np.int64),
+            np.zeros((n_cuts, 2), np.int64),
         )
         mixed_cuts = MixedCuts.of(axes, len(points) / n_blocks, _first_principal_direction)
-        fitting = _Fitting(cuts, points, keys, direction, mixed_cuts)
-        fitting.run()
+        # Fills the arrays of ``cuts``.
+        _CutFitter(cuts, points, keys, direction, mixed_cuts).run()
         return cuts
 
     def join_small(
@@ -253,7 +252,8 @@ class _UncutRecords:
     n_blocks : number of blocks to cut them into.
     first_block : index of the first of these blocks.
     first_cut : index of the first cut of these records. Cuts and blocks are numbered in preorder,
-        the lower side first, so cutting b blocks takes b - 1 consecutive indices from this one.
+        the lower side first. So the b - 1 cuts that make b blocks have consecutive indices, of
+        which ``first_cut`` is the smallest.
     near_pairs : int64 (m, 2), known pairs of near records among these; None before the first cut.
     """
 
@@ -270,7 +270,7 @@ class _UncutRecords:
 
 
 @dataclass(frozen=True)
-class _Fitting:
+class _CutFitter:
     """Fits the cuts of a tree; the two sides of a cut are independent.
 
     Parameters
@@ -394,8 +394,9 @@ def _principal_direction(
     direction : index of the direction, from 0, the one with the largest variance; indices from p
         are replaced by p - 1.
     """
-    step = max(len(records) // _DIRECTION_SAMPLE, 1)
-    sample = points[records[::step]]
-    centred = sample - sample.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
+    stride = max(len(records) // _DIRECTION_SAMPLE, 1)
+    sample = points[records[::stride]]
+    centered = sample - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centered.T @ centered)
+    # ``eigh`` sorts by ascending variance, so the first direction is the last column.
     return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])

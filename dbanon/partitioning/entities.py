@@ -39,7 +39,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Tells which records to count so that privacy models count persons; otherwise counts all.
+    """Selects the records that privacy models count: all, or one per person and value.
 
     Parameters
     ----------
@@ -102,6 +102,7 @@ def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribu
 
     Parameters
     ----------
+    attribute : the entity column, of any type.
     normalize : how texts are normalized before they are compared, one of ``NORMALIZE``; None if
         they are compared as they are.
 
@@ -129,6 +130,7 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
     units = microdata.person_units
     assert units is not None
     _, first_records, unit_numbers = np.unique(units, return_index=True, return_inverse=True)
+    # ``unique`` numbers units by their identifiers; number them by their first records instead.
     order = np.argsort(first_records)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

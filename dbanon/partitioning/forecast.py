@@ -21,9 +21,10 @@ from dbanon.methods.forecast import (
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
-# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. Those of ``thorough`` are
-# scaled from ``fast`` by the numbers of steps and rounds of both. Those of mixed attributes lie
-# between the measured extremes.
+# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. In ``PowerLaw``, ``seconds``
+# is the time of a table of reference size, and all other constants are exponents. Forecasts of
+# ``thorough`` are scaled from ``fast`` by the numbers of steps and rounds of both. Forecasts for
+# mixed attributes lie between the measured extremes.
 REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
@@ -96,6 +97,7 @@ def forecast(
     """
     method = find_method(policy.method)
     power_law = _power_law(method, shape)
+    # Methods were measured with their default options only.
     if power_law is None or dict(policy.options) != method.check_options({}):
         return None
     blocks = Blocks.of(policy)
@@ -164,7 +166,7 @@ def _refinement_seconds(
     if effort is None or kind is None:
         return 0.0
     if policy.refine_iterations is not None:
-        return None
+        return None  # Refinements were measured with the default number of iterations only.
     forecasts = REFINEMENT_FORECASTS[kind][effort]
     power_law = forecasts.mixed if shape.is_mixed else forecasts.numbers
     if power_law is None:

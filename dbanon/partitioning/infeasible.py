@@ -1,4 +1,7 @@
-"""Build the error for privacy models that no partition satisfies, with their feasible levels."""
+"""Build the error for privacy models that no partition satisfies, with their feasible levels.
+
+The level of a model is its parameter, such as the l of l-diversity.
+"""
 
 from __future__ import annotations
 
@@ -89,17 +92,18 @@ def _withholding_hint(
     """
     if any(model.compares_with_table for model in models):
         return ""
-    # Strata that satisfy all of these models.
-    is_kept = np.logical_and.reduce([satisfied_strata(model) for model in models])
-    if not is_kept.any():
+    satisfies_all = np.logical_and.reduce([satisfied_strata(model) for model in models])
+    if not satisfies_all.any():
         return ""
-    withheld = n_table - int(sizes[is_kept].sum())
-    needed = required_share_text(withheld, n_table)
+    n_withheld = n_table - int(sizes[satisfies_all].sum())
+    needed = required_share_text(n_withheld, n_table)
     return f"use `withhold_failing=true` with `max_suppression={needed}` or more, "
 
 
 def _feasible_levels(model: Model, best_level: float) -> str:
-    """Describe the feasible levels of a model; rounds towards levels that are surely feasible.
+    """Describe the feasible levels of a model.
+
+    The limit is rounded to four digits, in the direction of levels that are surely feasible.
 
     Parameters
     ----------

@@ -40,7 +40,8 @@ class Guard:
     values : int32 (n, m), C order: the value code of each record in each sensitive attribute; -1 is
         not counted. If the models count persons, there is one more column, which is 0 in the first
         record of each person and -1 in others.
-    models : the models that the values of a class must satisfy.
+    models : the models that the values of a class must satisfy. ``models.widths`` holds the number
+        of distinct values in each column.
     """
 
     values: NDArray[np.int32]
@@ -93,7 +94,7 @@ def merge_classes(
         raise ModelInfeasible()
     merged = merge_block(space, partition, guard, tick, max_withheld)
     if merged.n_classes == 1 and not satisfies_models(guard.take(merged.members)):
-        # The withheld records are needed to satisfy the models.
+        # The models are only satisfied with the records that were withheld: withhold none.
         merged = merge_block(space, partition, guard, tick)
     return merged
 
@@ -101,9 +102,10 @@ def merge_classes(
 def merge_block(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, max_withheld: int = 0
 ) -> Partition:
-    """Merge classes as ``merge_classes`` does, but return a single class that violates the models.
+    """Merge the classes of a block, or of any records, as ``merge_classes`` does.
 
-    Raises no error if no partition satisfies the models.
+    If even all records as one class violate the models, returns that class instead of raising an
+    error.
     """
     kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, max_withheld)
     return drive(kernel, tick)

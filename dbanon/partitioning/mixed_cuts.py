@@ -132,9 +132,11 @@ class MixedCuts:
             column = points[:, column_index]
             if column_index in self.levels:
                 leaves = self._find_leaves(column_index, column)
-                height = len(self.levels[column_index])
-                for step, nodes in enumerate(self.levels[column_index][:, leaves]):
-                    weight = axis.width**2 * (2 * step + 1) / height**2
+                # The distance of two leaves is the width times the height of their common ancestor
+                # over that of the root. Squares are summed by height, as (h + 1)² - h² = 2h + 1.
+                root_height = len(self.levels[column_index])
+                for height, nodes in enumerate(self.levels[column_index][:, leaves]):
+                    weight = axis.width**2 * (2 * height + 1) / root_height**2
                     squared_distances += weight * (nodes != nodes[queries, None])
             elif axis.tree is None:
                 squared_distances += np.square(column - column[queries, None])
@@ -149,9 +151,10 @@ class MixedCuts:
         self, column_index: int, coordinates: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the leaf of each coordinate of a column with a hierarchy, int64."""
-        steps = max(self.levels[column_index].shape[1] - 1, 1)
+        # The coordinates of leaves are evenly spaced from 0 to the width of the axis.
+        n_steps = max(self.levels[column_index].shape[1] - 1, 1)
         leaves: NDArray[np.int64] = np.rint(
-            coordinates / self.axes[column_index].width * steps
+            coordinates / self.axes[column_index].width * n_steps
         ).astype(np.int64)
         return leaves
 
@@ -223,6 +226,7 @@ class MixedCuts:
         value_indices = np.sort(
             np.searchsorted(values, coordinates_along(points, pairs, direction)), axis=1
         ).T
+        # A border separates the pairs of which the smaller value is below it and the larger is not.
         n_separated_pairs = np.bincount(value_indices[0], minlength=len(values)).cumsum()
         n_separated_pairs -= np.bincount(value_indices[1], minlength=len(values)).cumsum()
         shares = np.array([n_below, n_above]) / len(records)

@@ -44,16 +44,17 @@ def merge_patterns(
     pattern gains records after pass 1 has processed it: it has k or more, or has moved as a whole,
     or is left for pass 2. Pass 2 releases a union once it has k, and then only adds to it. If two
     released patterns have the same NULLs, each has k, and so have both together. The same holds for
-    persons, since ``count_units`` never becomes smaller with more patterns. Withheld records keep
-    their own pattern. If other records are released with the same pattern, it has k together with
-    them, and has a class. If not, all of its records are in a stratum below k, which
-    ``rare_records`` removes or ``find_classes`` refuses.
+    persons, since ``count_units`` never becomes smaller with more patterns.
+
+    Withheld patterns keep their own NULLs. If another pattern is released with the same NULLs, the
+    withheld records share its classes. If not, they form a stratum below k, which ``rare_records``
+    removes or ``find_classes`` refuses.
 
     Parameters
     ----------
     is_null : bool (m, d), the distinct patterns: True where NULL.
-    count_units : returns the number of records or persons that have any of the given patterns
-        (indices).
+    count_units : returns the number of records or, with entities, persons that have any of the
+        given patterns (indices).
 
     Returns
     -------
@@ -86,15 +87,15 @@ def merge_patterns(
         superset = int(supersets[min(preferences)[-1]])
         members_by_pattern[superset] += members_by_pattern.pop(i)
         unit_counts[superset] = count_units(members_by_pattern[superset])
-    released, is_withheld = is_null.copy(), np.zeros(len(is_null), np.bool_)
+    released_patterns, is_withheld = is_null.copy(), np.zeros(len(is_null), np.bool_)
     for members, union in _unite_patterns(unmerged, members_by_pattern, is_null, count_units, k):
         if union is None:
             is_withheld[members] = True
         else:
-            released[members] = union
+            released_patterns[members] = union
     for i, members in members_by_pattern.items():
-        released[members] = is_null[i]
-    return released, is_withheld
+        released_patterns[members] = is_null[i]
+    return released_patterns, is_withheld
 
 
 def _unite_patterns(
@@ -158,7 +159,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     """
     if policy.nulls != MERGE or microdata.valid is None:
         return microdata
-    valid, d = microdata.valid.copy(), len(microdata.attributes)
+    valid, n_attributes = microdata.valid.copy(), len(microdata.attributes)
     n = microdata.n_records
     patterns = pattern_codes(microdata.valid)
     strata = [np.arange(n)] if microdata.strata is None else group_positions(microdata.strata)
@@ -168,9 +169,9 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
         ]
         is_null = np.array(
             [~microdata.valid[pattern_records[0]] for pattern_records in records_by_pattern]
-        ).reshape(-1, d)
+        ).reshape(-1, n_attributes)
 
-        def count(
+        def count_units(
             patterns: Sequence[int],
             records_by_pattern: list[NDArray[np.int64]] = records_by_pattern,
         ) -> int:
@@ -178,18 +179,21 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
                 return sum(len(records_by_pattern[i]) for i in patterns)
             return count_for_k(microdata, np.concatenate([records_by_pattern[i] for i in patterns]))
 
-        released, _ = merge_patterns(is_null, count, int(policy.k))
-        for pattern_records, released_is_null in zip(records_by_pattern, released, strict=True):
-            valid[pattern_records] = ~released_is_null
+        released_patterns, _ = merge_patterns(is_null, count_units, int(policy.k))
+        for pattern_records, released_pattern in zip(
+            records_by_pattern, released_patterns, strict=True
+        ):
+            valid[pattern_records] = ~released_pattern
     suppressed = microdata.valid & ~valid
     if not suppressed.any():
         return microdata
     is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # Arrays that stores read have the same values for NULL.
+    # Stores read NULL as the same values.
     numbers[suppressed[:, is_numeric]] = 0.0
     codes[suppressed[:, np.logical_not(is_numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
+    # Taking all records drops the categories and wide columns that no longer occur.
     merged_microdata = take_records(merged, np.arange(n))
     return (
         replace(merged_microdata, before_suppression=microdata)

@@ -47,15 +47,15 @@ def partition_for(
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
     tick : called with the share that is done, 0 to 1.
-    column_statistics : statistics of the released records of a larger table; None if the records
-        are the whole table, as policies with sets require.
+    column_statistics : statistics of the released records of a larger table. None if the records
+        are the whole table; always None with ``also_k``.
 
     Raises
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
         ``require_feasible_sets``.
     """
-    options: dict[str, Any] = {
+    shared_arguments: dict[str, Any] = {
         "trees": trees,
         "sensitive": sensitive,
         "memory_limit": memory_limit,
@@ -68,13 +68,15 @@ def partition_for(
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
         return _expand_to_table(
-            partition_for(remaining, policy, column_statistics=column_statistics, **options),
+            partition_for(
+                remaining, policy, column_statistics=column_statistics, **shared_arguments
+            ),
             records,
             n,
         )
     if not policy.also_k:
         return _cluster_and_protect(
-            microdata, policy, column_statistics=column_statistics, **options
+            microdata, policy, column_statistics=column_statistics, **shared_arguments
         )
     records = np.arange(n)
     while True:
@@ -84,7 +86,7 @@ def partition_for(
         remaining = microdata
         if len(records) < n:
             remaining, policy = _select_records(microdata, policy, records, trees)
-        clustering = _cluster_and_protect(remaining, policy, **options)
+        clustering = _cluster_and_protect(remaining, policy, **shared_arguments)
         released = records[partition_of(clustering).labels >= 0]
         if len(feasible_records(microdata, policy, released)) == len(released):
             break
@@ -107,6 +109,7 @@ def _expand_to_table(
 
     The other records are withheld.
     """
+    # The statistics describe these records only, so they are dropped below.
     positions = positions_among(records, n)
     levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
@@ -144,7 +147,7 @@ def _cluster_and_protect(
     partition = find_classes(
         microdata,
         policy,
-        lambda done: tick(clustering_progress * done),
+        lambda share: tick(clustering_progress * share),
         trees,
         # With entities the records are clustered as units, which form a separate table.
         column_statistics if microdata.entities is None else table_statistics,
@@ -159,8 +162,9 @@ def _cluster_and_protect(
             policy,
             sensitive=sensitive or {},
             memory_limit=memory_limit,
-            tick=lambda done: tick(clustering_progress + (1 - clustering_progress) * done),
+            tick=lambda share: tick(clustering_progress + (1 - clustering_progress) * share),
         )
+    # Statistics that include withheld records do not describe the released table: drop them.
     return (
         replace(clustering, column_statistics=table_statistics)
         if partition_of(clustering).n_suppressed
@@ -188,7 +192,7 @@ def protect_classes(
 
     Parameters
     ----------
-    clustering : the classes, with the column_statistics of the table.
+    clustering : the classes, and the statistics of the table's columns.
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
     compared_columns : by sensitive column whose models compare classes with another table: the

@@ -2,8 +2,9 @@
 
 The rows of each person are ordered by the quasi-identifier that varies most within persons, and the
 j-th row goes to layer j. No class crosses layers, so every class with k units has k persons,
-whatever the method: no kernel has to count distinct persons. In each stratum and pattern of NULLs,
-there are as many layers as k persons have rows for. If a person has more rows than there are
+whatever the method: no kernel has to count distinct persons. (A unit, see ``entities``, is all rows
+of a person that are clustered together.) Each stratum and pattern of NULLs has as many layers as
+possible, such that k persons have a row in the last one. If a person has more rows than there are
 layers, the rows are spread over the layers in order, and those in the same layer are one unit.
 """
 
@@ -35,6 +36,7 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
     persons = microdata.entities.astype(np.int64)
     ranks = _rank_records(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
+    # ``stratum_numbers`` would also separate the layers of an earlier assignment.
     for records in group_positions(stratum_numbers(replace(microdata, layers=None))):
         ordered_records = records[np.lexsort((ranks[records], persons[records]))]
         layers[ordered_records] = _assign_layers(persons[ordered_records], k)

@@ -82,10 +82,10 @@ def protect(
         return partition
     column_statistics = column_statistics or ColumnStatistics.of(microdata)
     if table_frequencies is None:
-        released = partition.labels >= 0
-        released_units = Persons.of(microdata, codes).units_of_records(released)
+        is_released = partition.labels >= 0
+        released_units = Persons.of(microdata, codes).units_of_records(is_released)
         table_frequencies = {
-            name: ValueFrequencies.of(column[released], person_units=released_units)
+            name: ValueFrequencies.of(column[is_released], person_units=released_units)
             for name, column in codes.items()
         }
     try:
@@ -128,6 +128,7 @@ def _protect(
     table_frequencies: Mapping[str, ValueFrequencies],
     split_and_refine: bool,
 ) -> Partition:
+    """Enforce the models as ``protect`` does, without a second attempt if they are infeasible."""
     n_records = microdata.n_records
     build_space = make_cost_space_builder(microdata, column_statistics, policy)
     persons, record_keys = Persons.of(microdata, codes), microdata.ordered_keys
@@ -154,49 +155,45 @@ def _protect(
                     len(records),
                 )
             max_withheld -= len(records)
-        parts = []
+        stratum_partitions = []
         for records in strata:
-            stratum_space, stratum_guard = build_space(records), guard.take(records)
+            space, stratum_guard = build_space(records), guard.take(records)
             if not satisfies_models(stratum_guard):
                 continue
             _, labels = np.unique(partition_before.labels[records], return_inverse=True)
-            part = Partition(labels.reshape(-1))
+            stratum_partition = Partition(labels.reshape(-1))
             if not max_withheld:
-                part = merge_by_blocks(
-                    stratum_space, part, record_keys[records], stratum_guard, policy, tick
+                stratum_partition = merge_by_blocks(
+                    space, stratum_partition, record_keys[records], stratum_guard, policy, tick
                 )
-            merged = merge_classes(stratum_space, part, stratum_guard, tick, max_withheld)
+            merged = merge_classes(space, stratum_partition, stratum_guard, tick, max_withheld)
             max_withheld -= merged.n_suppressed
-            parts.append((records, merged))
-        partition = combine_partitions(parts, n_records)
+            stratum_partitions.append((records, merged))
+        partition = combine_partitions(stratum_partitions, n_records)
         # Withholding records changes the table, and models compare classes with the table.
         if partition.n_suppressed == partition_before.n_suppressed:
             break
-        withheld = (partition_before.labels >= 0) & (partition.labels < 0)
-        withheld_units = persons.units_of_records(withheld)
+        is_withheld = (partition_before.labels >= 0) & (partition.labels < 0)
+        withheld_units = persons.units_of_records(is_withheld)
         table_frequencies = {
-            name: table_frequencies[name].after_withholding(codes[name][withheld], withheld_units)
+            name: table_frequencies[name].after_withholding(
+                codes[name][is_withheld], withheld_units
+            )
             for name in counted_codes
         }
     if not split_and_refine or not _can_refine(microdata, policy):
         return partition
-    k, refined_parts = int(policy.k), []
-    for records, part in parts:
-        stratum_space, stratum_guard = build_space(records), guard.take(records)
-        part = split_classes(stratum_space, part, k, stratum_guard, tick)
+    k, refined_partitions = int(policy.k), []
+    for records, stratum_partition in stratum_partitions:
+        space, stratum_guard = build_space(records), guard.take(records)
+        refined = split_classes(space, stratum_partition, k, stratum_guard, tick)
         if policy.refine is not None:
-            part = refine_classes(
-                "generalized",
-                stratum_space,
-                part,
-                record_keys[records],
-                policy,
-                tick,
-                stratum_guard,
+            refined = refine_classes(
+                "generalized", space, refined, record_keys[records], policy, tick, stratum_guard
             ).require(k)
-            part = split_classes(stratum_space, part, k, stratum_guard, tick)
-        refined_parts.append((records, part))
-    return combine_partitions(refined_parts, n_records)
+            refined = split_classes(space, refined, k, stratum_guard, tick)
+        refined_partitions.append((records, refined))
+    return combine_partitions(refined_partitions, n_records)
 
 
 def make_cost_space_builder(
@@ -226,9 +223,9 @@ def build_guard(
     codes, table_frequencies : as for ``protect``.
     """
     persons = Persons.of(microdata, codes)
-    released = np.ones(microdata.n_records, np.bool_)
+    is_released = np.ones(microdata.n_records, np.bool_)
     counted_codes, table_shares = _codes_and_shares(
-        policy.models, codes, released, table_frequencies, persons
+        policy.models, codes, is_released, table_frequencies, persons
     )
     return _guard_from_codes(policy.models, counted_codes, table_shares, persons)
 
@@ -242,6 +239,7 @@ def protect_block(
     them, under the same conditions as in ``protect``.
     """
     merged = merge_classes(space, partition, guard, tick)
+    # If the models count persons, splitting would separate records of a person.
     if guard.models.persons or find_method(policy.method).refine != "generalized":
         return merged
     return split_classes(space, merged, int(policy.k), guard, tick)
@@ -250,7 +248,7 @@ def protect_block(
 def _codes_and_shares(
     models: Sequence[Model],
     codes: Mapping[str, NDArray[np.int32]],
-    released: NDArray[np.bool_],
+    is_released: NDArray[np.bool_],
     table_frequencies: Mapping[str, ValueFrequencies],
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
@@ -262,8 +260,9 @@ def _codes_and_shares(
     counted_codes, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         recounted_codes, table_shares[name] = _codes_as_recounted(
-            models, name, codes[name], released, table_frequencies[name]
+            models, name, codes[name], is_released, table_frequencies[name]
         )
+        # Only ``codes_counted_once`` may set -1, which the kernels do not count.
         counted_codes[name] = persons.codes_counted_once(name, np.maximum(recounted_codes, 0))
     return counted_codes, table_shares
 
@@ -328,13 +327,13 @@ def _codes_as_recounted(
     models: Sequence[Model],
     name: str,
     codes: NDArray[np.int32],
-    released: NDArray[np.bool_],
+    is_released: NDArray[np.bool_],
     table_frequencies: ValueFrequencies,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return codes, int32 (n,), and shares of values, float64 (s,), as a recount would find them.
 
     A recount reads the written release. With a hierarchy it counts all leaves. Otherwise it counts
-    the released values only, or, if classes are compared with another table, all of its values.
+    the released values only, or, if classes are compared with another table, all values there.
     """
     if table_frequencies.is_fixed:
         return codes, table_frequencies.shares
@@ -343,7 +342,7 @@ def _codes_as_recounted(
         n_leaves = count_values(models, name, codes)
         return codes, np.pad(shares, (0, max(n_leaves - len(shares), 0)))
     released_codes = np.zeros_like(codes)
-    released_codes[released] = table_frequencies.occurring_positions[codes[released]]
+    released_codes[is_released] = table_frequencies.occurring_positions[codes[is_released]]
     return released_codes, table_frequencies.occurring_values().shares
 
 
@@ -378,7 +377,7 @@ def merge_by_blocks(
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
     block_positions = blocks.cut_classes(
-        space, partition, keys, satisfies=guard.allows, counts=guard.counts
+        space, partition, keys, satisfies_models=guard.allows, count_values=guard.counts
     )
     return partition_blocks(block_positions, merge_in_block, tick)
 
@@ -442,13 +441,15 @@ def _released_strata(microdata: Microdata, partition: Partition) -> list[NDArray
     released = np.flatnonzero(partition.labels >= 0)
     if not len(released):
         return []
-    if all(division is None for division in (microdata.strata, microdata.layers, microdata.valid)):
+    if all(column is None for column in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
     return [released[group] for group in group_positions(stratum_numbers(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
-    """Return the partition whose classes are the strata; none comes closer to the models.
+    """Return the partition whose classes are the strata.
+
+    If it violates the models, so does every partition within the strata.
 
     Parameters
     ----------

@@ -5,9 +5,10 @@ used. A pool is a set of neighbouring classes. In each pool, the search applies 
 of records between its classes that reduce the loss. The effort ``pass`` searches the pool of each
 class and its seven nearest classes, until nothing improves in any pool, at most eight times.
 
-The other efforts then destroy and repair. They rebuild the classes of a random pool, into as many
-classes or one more or less, or exchange a few records near each other. The pool is searched again,
-and the result is kept if it reduces the loss. Classes with a larger loss are chosen more often.
+The other efforts then destroy and repair. They rebuild the classes of a random pool, into the same
+number of classes or into one more or one fewer, or they exchange a few records near each other. The
+pool is searched again, and the result is kept if it reduces the loss. Classes with a larger loss
+are chosen more often.
 ``thorough`` also accepts some increases (threshold accepting: Dueck & Scheuer 1990). It makes two
 runs with decreasing thresholds, each from the best partition so far, and returns the best one.
 After each run it forms the best partition from all classes that occurred in the run, even in
@@ -100,6 +101,7 @@ def refine_generalized(
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
+    # The kernel takes an unsigned seed of 64 bits.
     labels, seed = partition.labels, seed % 2**64
     kernel = RefineLoss(
         table,
@@ -211,7 +213,7 @@ def refine_points(
         partition.labels,
         max_iterations,
         max_steps,
-        seconds or 0.0,
+        seconds or 0.0,  # 0 for no time limit.
         budget.initial_threshold(k),
         budget.max_pool_classes,
         seed,
@@ -250,12 +252,12 @@ class RefinementStep:
 
     Parameters
     ----------
-    number : the index of the step, from 0.
+    index : the index of the step, from 0.
     direction : the index of the principal direction that blocks are cut across, from 0.
     share : the step's share of the effort.
     """
 
-    number: int
+    index: int
     direction: int
     share: float
 
@@ -323,17 +325,25 @@ def refine_classes(
             records: NDArray[np.int64],
             tick: Tick,
             step: RefinementStep = step,
-            before: Partition = partition,
+            partition_before: Partition = partition,
         ) -> Partition:
-            _, labels = np.unique(before.labels[records], return_inverse=True)
+            _, labels = np.unique(partition_before.labels[records], return_inverse=True)
             block_guard = None if guard is None else guard.take(records)
-            part = Partition(labels.reshape(-1))
+            block_partition = Partition(labels.reshape(-1))
             return refine_block(
-                name, space.take(records), part, policy, step, block_index, n, tick, block_guard
+                name,
+                space.take(records),
+                block_partition,
+                policy,
+                step,
+                block_index,
+                n,
+                tick,
+                block_guard,
             )
 
         def step_tick(share: float, step: RefinementStep = step) -> None:
-            tick((step.number + share) * step.share)
+            tick((step.index + share) * step.share)
 
         block_positions = blocks.cut_classes(space, partition, keys, step.direction)
         partition = partition_blocks(block_positions, refine_in_block, step_tick)
@@ -362,7 +372,7 @@ def refine_block(
     if iterations is not None:
         iterations = int(iterations * space.n_records // n_records * step.share)
     # Use one seed per block, so that the order in which blocks end does not matter.
-    seed = np.random.SeedSequence([policy.seed, step.number, block_index]).generate_state(
+    seed = np.random.SeedSequence([policy.seed, step.index, block_index]).generate_state(
         1, np.uint64
     )
     return _REFINEMENTS[name](

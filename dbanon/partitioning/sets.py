@@ -52,25 +52,25 @@ class CoarsenedPartition(Partition):
     ----------
     labels : int32 (n,), the class of each record, before joining; -1 if suppressed.
     method_counts : counts that the method reports, by name.
-    coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
-        gaps. Other attributes are released with the classes themselves.
+    coarser_classes : by attribute, int32 (n_classes,): the coarser class of each class, from 0
+        without gaps. Other attributes are released with the classes themselves.
     """
 
-    coarser: Mapping[str, NDArray[np.int32]]
+    coarser_classes: Mapping[str, NDArray[np.int32]]
 
     def __init__(
         self,
         labels: ArrayLike,
-        coarser: Mapping[str, NDArray[np.int32]],
+        coarser_classes: Mapping[str, NDArray[np.int32]],
         method_counts: Mapping[str, int] = NO_COUNTS,
     ) -> None:
         super().__init__(labels, method_counts)
-        object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
+        object.__setattr__(self, "coarser_classes", MappingProxyType(dict(coarser_classes)))
 
     def _distinct_groupings(self) -> list[NDArray[np.int32]]:
         """The distinct groupings into coarser classes; the first one keeps all classes separate."""
         groupings = [np.arange(self.n_classes, dtype=np.int32)]
-        for grouping in self.coarser.values():
+        for grouping in self.coarser_classes.values():
             if not any(np.array_equal(grouping, earlier) for earlier in groupings):
                 groupings.append(grouping)
         return groupings
@@ -91,7 +91,7 @@ class CoarsenedPartition(Partition):
         groupings = self._distinct_groupings()
         names_by_grouping: list[list[str]] = [[] for _ in groupings]
         for name in names:
-            grouping = self.coarser.get(name, groupings[0])
+            grouping = self.coarser_classes.get(name, groupings[0])
             index = next(
                 i for i, candidate in enumerate(groupings) if np.array_equal(grouping, candidate)
             )
@@ -108,20 +108,20 @@ class CoarsenedPartition(Partition):
 
         Parameters
         ----------
-        records : int64 (m,), for each new record, the index of the record here whose class it gets;
-            -1 to suppress it.
+        records : int64 (m,), for each new record, the index of the record in this partition whose
+            class it gets; -1 to suppress it.
         """
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
-        released = labels >= 0
-        remaining_classes, class_numbers = np.unique(labels[released], return_inverse=True)
-        labels[released] = class_numbers.reshape(-1)
-        coarser = {
-            name: np.unique(coarser_classes[remaining_classes], return_inverse=True)[1]
+        is_released = labels >= 0
+        remaining_classes, class_numbers = np.unique(labels[is_released], return_inverse=True)
+        labels[is_released] = class_numbers.reshape(-1)
+        coarser_classes = {
+            name: np.unique(grouping[remaining_classes], return_inverse=True)[1]
             .reshape(-1)
             .astype(np.int32)
-            for name, coarser_classes in self.coarser.items()
+            for name, grouping in self.coarser_classes.items()
         }
-        return CoarsenedPartition(labels, coarser, self.method_counts)
+        return CoarsenedPartition(labels, coarser_classes, self.method_counts)
 
 
 def feasible_records(
@@ -172,18 +172,18 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     SuppressionOverBudget : more records would be withheld than the policy allows.
     """
     n = microdata.n_read
-    withheld, allowed = n - n_records, policy.max_suppression
-    if n_records and (allowed is None or withheld <= max_count_of_share(allowed, n)):
+    n_withheld, max_share = n - n_records, policy.max_suppression
+    if n_records and (max_share is None or n_withheld <= max_count_of_share(max_share, n)):
         return
     sets = "; ".join(f"({', '.join(column_set.columns)})" for column_set in policy.also_k)
     raise SuppressionOverBudget(
-        f"{withheld} of {n} records would be suppressed so that sets of columns are k-anonymous:"
+        f"{n_withheld} of {n} records would be suppressed so that sets of columns are k-anonymous:"
         f" {sets}.",
         hint="Name fewer columns or a smaller k in `also_k`, or group rare values of copied columns"
         " in a view"
         + (
-            f". It would be feasible with `max_suppression={required_share_text(withheld, n)}` or"
-            " more."
+            ". It would be feasible with"
+            f" `max_suppression={required_share_text(n_withheld, n)}` or more."
             if n_records
             else "."
         ),
@@ -216,11 +216,12 @@ def coarsen_for_column_sets(
     column_statistics = clustering.column_statistics or ColumnStatistics.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
     first_members = partition.members[partition.starts]
-    coarser: dict[str, NDArray[np.int32]] = {}
+    coarser_classes: dict[str, NDArray[np.int32]] = {}
     for linked_sets in _link_sets(policy, names):
-        coarser_classes = np.arange(partition.n_classes, dtype=np.int32)
+        grouping = np.arange(partition.n_classes, dtype=np.int32)
         for column_set in linked_sets:
-            joined_partition = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
+            # Suppressed records have the label -1, which selects the last element.
+            joined_partition = Partition(np.append(grouping, np.int32(-1))[partition.labels])
             merged = _merge_for_set(
                 microdata,
                 joined_partition,
@@ -230,12 +231,13 @@ def coarsen_for_column_sets(
                 memory_limit,
                 tick,
             )
-            coarser_classes = merged.labels[first_members]
-            coarser |= dict.fromkeys(
-                [name for name in column_set.columns if name in names], coarser_classes
+            grouping = merged.labels[first_members]
+            coarser_classes |= dict.fromkeys(
+                [name for name in column_set.columns if name in names], grouping
             )
     return replace(
-        clustering, classes=CoarsenedPartition(partition.labels, coarser, partition.method_counts)
+        clustering,
+        classes=CoarsenedPartition(partition.labels, coarser_classes, partition.method_counts),
     )
 
 
@@ -253,23 +255,22 @@ def _link_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
     ----------
     names : the quasi-identifiers.
     """
-    linked: list[list[ColumnSet]] = []
+    set_groups: list[list[ColumnSet]] = []
     for column_set in sorted(policy.also_k, key=lambda column_set: _k_of_set(column_set, policy)):
         quasi_identifiers = {*column_set.columns} & {*names}
         if not quasi_identifiers:
             continue
-        overlapping = [
+        overlapping_groups = [
             sets
-            for sets in linked
+            for sets in set_groups
             if any(quasi_identifiers & {*overlapping_set.columns} for overlapping_set in sets)
         ]
-        linked = [sets for sets in linked if sets not in overlapping]
-        linked.append(
-            [*(overlapping_set for sets in overlapping for overlapping_set in sets), column_set]
-        )
+        set_groups = [sets for sets in set_groups if sets not in overlapping_groups]
+        joined_group = [overlapping_set for sets in overlapping_groups for overlapping_set in sets]
+        set_groups.append([*joined_group, column_set])
     return [
         sorted(linked_sets, key=lambda column_set: _k_of_set(column_set, policy))
-        for linked_sets in linked
+        for linked_sets in set_groups
     ]
 
 
@@ -322,7 +323,7 @@ def _merge_for_set(
             None if units is None else units[records],
         )
         require_memory(
-            count_bytes=4,
+            count_bytes=4,  # The kernel counts in int32.
             n_classes=partition_in_stratum.n_classes,
             n_values=int(guard.models.widths[0]),
             columns=f"({', '.join(column_set.columns)})",
@@ -351,6 +352,7 @@ def _join_same_ranges(space: MixedSpace, partition: Partition, guard: Guard, k: 
     ----------
     guard : the result of ``_each_k_guard``.
     """
+    # Counts of combinations only; a last column may count persons.
     counts = guard.counts(partition.labels.astype(np.int64), partition.n_classes)[
         :, : guard.models.widths[0]
     ]

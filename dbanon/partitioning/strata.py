@@ -29,8 +29,8 @@ def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     """
     n = microdata.n_records
-    divisions = (microdata.strata, microdata.layers, microdata.valid)
-    if all(division is None for division in divisions) and n:
+    stratum_columns = (microdata.strata, microdata.layers, microdata.valid)
+    if all(column is None for column in stratum_columns) and n:
         return [np.arange(n)]
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
         return group_positions(stratum_numbers(microdata))
@@ -52,8 +52,9 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
     if policy.max_suppression == 0 or not microdata.n_records:
         return None
     strata = find_strata(microdata, policy)
-    rare = [records for records in strata if count_for_k(microdata, records) < policy.k]
-    return np.sort(np.concatenate(rare)) if 0 < len(rare) < len(strata) else None
+    rare_strata = [records for records in strata if count_for_k(microdata, records) < policy.k]
+    has_other_strata = len(rare_strata) < len(strata)
+    return np.sort(np.concatenate(rare_strata)) if rare_strata and has_other_strata else None
 
 
 def stratum_numbers(microdata: Microdata) -> NDArray[np.int64]:
@@ -62,9 +63,9 @@ def stratum_numbers(microdata: Microdata) -> NDArray[np.int64]:
     strata = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     numbers: NDArray[np.int64] = np.asarray(strata, np.int64)
     patterns = None if microdata.valid is None else pattern_codes(microdata.valid)
-    for division in (microdata.layers, patterns):
-        if division is not None:
-            combinations = numbers * (int(division.max(initial=0)) + 1) + division
+    for column in (microdata.layers, patterns):
+        if column is not None:
+            combinations = numbers * (int(column.max(initial=0)) + 1) + column
             numbers = np.unique(combinations, return_inverse=True)[1].reshape(-1)
     return numbers
 
@@ -234,9 +235,9 @@ def code_released_values(
     HierarchyBroken : a released value is not a leaf.
     MemoryLimit : counts per class and value would need more memory.
     """
-    released = partition.labels >= 0
+    is_released = partition.labels >= 0
     units = microdata.person_units if microdata.sensitive else None
-    withheld_units = None if units is None else units[~released]
+    withheld_units = None if units is None else units[~is_released]
     positions, frequencies_by_column = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         column = microdata.sensitive[name]
@@ -245,9 +246,9 @@ def code_released_values(
         codes = np.append(_codes_in_table(frequencies, column), null_code)[column.codes].astype(
             np.int32
         )
-        frequencies = frequencies.after_withholding(codes[~released], withheld_units)
+        frequencies = frequencies.after_withholding(codes[~is_released], withheld_units)
         position_of_code = positions_of_codes(frequencies, attributes[name], models)
-        positions[name] = np.where(released, position_of_code[codes], np.int32(0))
+        positions[name] = np.where(is_released, position_of_code[codes], np.int32(0))
         counts = np.zeros(int(position_of_code.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of_code, frequencies.counts)
         frequencies_by_column[name] = ValueFrequencies(counts, share_base=frequencies.share_base)

@@ -253,7 +253,7 @@ def propose_nulls(
     if job.policy.nulls == ERROR:
         count, unit = profile.rows, "records"
         if entity:
-            count, unit = profile.column(entity).distinct, "persons"
+            count, unit = profile.column(entity).n_distinct, "persons"
         if count < request.k[0]:
             raise too_few_error_for_count(request.k[0], count, unit, n_strata=1)
         return None

@@ -97,7 +97,7 @@ def profile_columns(
         ColumnProfile(
             a,
             n_non_null=int(n_non_null),
-            distinct=int(n_distinct),
+            n_distinct=int(n_distinct),
             is_unique_key=a.name in unique_names,
             mean_length=float(mean_length or 0),
             multiword_share=float(multiword_share or 0),
@@ -117,7 +117,7 @@ def find_direct_identifiers(
     Only the first ``HEAD_ROWS`` of the rows that the run reads are examined.
     """
     attributes = [relation.attribute(name) for name in names]
-    profiles = {a.name: ColumnProfile(a, n_non_null=0, distinct=0) for a in attributes}
+    profiles = {a.name: ColumnProfile(a, n_non_null=0, n_distinct=0) for a in attributes}
     # Judge columns of unsupported types by their names only.
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:

@@ -81,7 +81,7 @@ class Recording:
             shares.choice_scale: self.choice_price(shares.choice_scale, shares.score_sensitivity),
         }
         spent = sum(prices[scale] for _, _, scale in self.drawn if scale in prices)
-        edges = shares.edges
+        edges = shares.edge_shares
         if edges is not None:
             counts = sum(scale == edges.count_scale for _, _, scale in self.drawn)
             choices = sum(scale == edges.choice_scale for _, _, scale in self.drawn)

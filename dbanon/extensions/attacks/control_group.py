@@ -107,11 +107,11 @@ def _split_persons(
     is_released = np.zeros(n_persons, np.bool_)
     is_released[np.random.default_rng([policy.seed, n_half]).permutation(n_persons)[:n_half]] = True
     # Start with an empty array, because concatenate needs at least one.
-    released = [np.zeros(0, np.int64)]
-    control = [np.zeros(0, np.int64)]
+    released_records = [np.zeros(0, np.int64)]
+    control_records = [np.zeros(0, np.int64)]
     for records in group_positions(stratum_numbers(microdata)):
         is_in_release = is_released[person_codes[records]]
         if count_for_k(microdata, records[is_in_release]) >= policy.k:
-            released.append(records[is_in_release])
-            control.append(records[~is_in_release])
-    return np.sort(np.concatenate(released)), np.sort(np.concatenate(control))
+            released_records.append(records[is_in_release])
+            control_records.append(records[~is_in_release])
+    return np.sort(np.concatenate(released_records)), np.sort(np.concatenate(control_records))

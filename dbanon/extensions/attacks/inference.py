@@ -38,18 +38,18 @@ def attack(data: AttackData) -> AttackResult:
     attack_guesses: list[Guesses] = []
     random_guesses: list[Guesses] = []
     control_guesses: list[Guesses] = []
-    for secret, column in enumerate(data.columns):
-        rng = data.rng(f"{NAME} {secret}")
-        known_columns = [index for index in range(p) if index != secret]
+    for secret_index, column in enumerate(data.columns):
+        rng = data.rng(f"{NAME} {secret_index}")
+        known_columns = [index for index in range(p) if index != secret_index]
         targets = data.sample_targets(rng)
-        tolerance = _guess_tolerance(data, secret)
+        tolerance = _guess_tolerance(data, secret_index)
         # Without control records there is only one array of targets.
         for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
             rows, _ = data.find_nearest_rows(records, known_columns, rng)
-            guesses.append((records, _is_right(data, secret, records, rows, tolerance)))
-            data.tick(secret / p)
+            guesses.append((records, _is_right(data, secret_index, records, rows, tolerance)))
+            data.tick(secret_index / p)
         random_rows = data.draw_rows(rng, len(targets[0]))
-        is_right = _is_right(data, secret, targets[0], random_rows, tolerance)
+        is_right = _is_right(data, secret_index, targets[0], random_rows, tolerance)
         random_guesses.append((targets[0], is_right))
         result_by_column[column.name] = AttackResult(
             _rate(attack_guesses[-1:]),
@@ -70,16 +70,16 @@ def _rate(guesses: Sequence[Guesses]) -> Rate:
     return Rate.of_records(np.concatenate(records), np.concatenate(is_right))
 
 
-def _guess_tolerance(data: AttackData, secret: int) -> float:
+def _guess_tolerance(data: AttackData, secret_index: int) -> float:
     """Return the distance up to which a guess is right.
 
     For labels and intervals it only allows for rounding errors.
 
     Parameters
     ----------
-    secret : index of the guessed column.
+    secret_index : index of the guessed column.
     """
-    column = data.columns[secret]
+    column = data.columns[secret_index]
     if not isinstance(column, Numbers) or column.is_ordinal:
         return TIE_TOLERANCE
     coordinates = column.coordinates[: data.n_members]
@@ -90,16 +90,16 @@ def _guess_tolerance(data: AttackData, secret: int) -> float:
 
 
 def _is_right(
-    data: AttackData, secret: int, records: Ints, rows: Ints, tolerance: float
+    data: AttackData, secret_index: int, records: Ints, rows: Ints, tolerance: float
 ) -> NDArray[np.bool_]:
     """Return bool (g,), True if the row's value is a right guess of the record's secret column.
 
     Parameters
     ----------
-    secret : index of the guessed column.
+    secret_index : index of the guessed column.
     records : int64 (g,), the record of each guess.
     rows : int64 (g,), the released row of each guess.
     tolerance : the distance up to which a guess is right.
     """
-    distances = distances_with_nulls(data.columns[secret], records, rows)
+    distances = distances_with_nulls(data.columns[secret_index], records, rows)
     return np.asarray(distances <= tolerance)

@@ -61,8 +61,8 @@ def attack(
         a synthesis.
     control : records of the same kind that were not used to make the release, ideally as many as
         originals; if None, attacks are compared only with random guesses.
-    make : a function that makes a release of a table such as ``original``, for the membership
-        attack; None leaves that attack out. By default it is called 160 times, with rows drawn from
+    make : a function that takes a data frame and makes a release of it, for the membership attack;
+        None leaves that attack out. By default it is called 160 times, with rows drawn from
         originals and control records; a privacy budget that it spends is wasted.
     quasi_identifiers : the columns to compare; None for all that both tables have.
     linked : two lists of columns, each of which an attacker knows from another source and tries to
@@ -248,6 +248,7 @@ class _AttackedTable:
         for _ in range(releases):
             for includes_target in (True, False):
                 rows = rng.choice(other_rows, n_sampled, replace=False)
+                # The target replaces a row, so that the size of the input reveals nothing.
                 if includes_target:
                     rows[0] = target
                 records = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)

@@ -26,6 +26,7 @@ def attack(data: AttackData) -> AttackResult:
     rng = data.rng(NAME)
     targets = data.sample_targets(rng)
     rates = [_linkage_rate(data, records, rng) for records in targets]
+    # Random guesses: each source finds a random copy of a random row.
     random_rows = [data.draw_rows(rng, len(targets[0])) for _ in range(2)]
     copies = [rng.integers(data.weights[rows]) for rows in random_rows]
     is_linked = (random_rows[0] == random_rows[1]) & (copies[0] == copies[1])

@@ -39,15 +39,15 @@ class Rate:
     ----------
     right : number of right guesses.
     guesses : number of guesses.
-    independent : effective sample size; None if all guesses are independent.
+    n_effective : effective sample size; None if all guesses are independent.
     """
 
     right: int
     guesses: int
-    independent: float | None = field(default=None, compare=False)
+    n_effective: float | None = field(default=None, compare=False)
 
     @classmethod
-    def of_records(cls, records: NDArray[np.int64], right: NDArray[np.bool_]) -> Rate:
+    def of_records(cls, records: NDArray[np.int64], is_right: NDArray[np.bool_]) -> Rate:
         """Build the rate of guesses, several of which may be about the same record.
 
         Guesses about the same record are correlated. The effective sample size (Kish) is the number
@@ -57,19 +57,19 @@ class Rate:
         Parameters
         ----------
         records : int64 (g,), the record of each guess.
-        right : bool (g,), True for right guesses.
+        is_right : bool (g,), True for right guesses.
         """
-        n_guesses, n_right = len(right), int(right.sum())
+        n_guesses, n_right = len(is_right), int(is_right.sum())
         _, record_index = np.unique(records, return_inverse=True)
         share = n_right / max(n_guesses, 1)
         # The sum of deviations from the mean, by record.
-        deviations = np.bincount(record_index.reshape(-1), right - share)
+        deviations = np.bincount(record_index.reshape(-1), is_right - share)
         n_records = len(deviations)
         sum_of_squares = float((deviations**2).sum())
         if sum_of_squares == 0 or n_records < 2:
             return cls(n_right, n_guesses, float(n_records))
-        independent = share * (1 - share) * n_guesses**2 / sum_of_squares * (1 - 1 / n_records)
-        return cls(n_right, n_guesses, min(independent, float(n_guesses)))
+        n_effective = share * (1 - share) * n_guesses**2 / sum_of_squares * (1 - 1 / n_records)
+        return cls(n_right, n_guesses, min(n_effective, float(n_guesses)))
 
     @property
     def value(self) -> float | None:
@@ -85,7 +85,7 @@ class Rate:
         """
         if not self.guesses:
             return 0.0, 1.0
-        n, share = self.independent or self.guesses, self.right / self.guesses
+        n, share = self.n_effective or self.guesses, self.right / self.guesses
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)
         half_width = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         low = 0.0 if self.right == 0 else max(middle - half_width, 0.0)

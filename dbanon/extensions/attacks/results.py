@@ -120,8 +120,7 @@ def build_attack_data(
     columns : the released columns as written, with the values of m distinct rows.
     weights : int64 (m,), how often each distinct row occurs.
     hierarchies : hierarchies by column; None if there are none.
-    column_statistics : those of the originals and control records; None to compute
-        them.
+    column_statistics : statistics of the originals and control records; None to compute them.
     linked : for the attack that links two data sets, the columns of each; None for the first and
         the second half of all columns.
     options : further fields of ``AttackData``.

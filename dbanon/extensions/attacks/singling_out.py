@@ -170,7 +170,8 @@ def _unique_predicates(
     rows = np.concatenate([rng.permutation(m) for _ in range(_TRIALS_PER_PREDICATE)])[
         : _TRIALS_PER_PREDICATE * n_predicates
     ]
-    n_single = 0
+    # Predicates from rows with a single copy are the best; stop once there are enough of them.
+    n_single_copies = 0
     for row in rows.tolist():
         if row in columns_of_row:
             continue
@@ -180,8 +181,8 @@ def _unique_predicates(
             is_satisfying &= _satisfying_rows(data.columns[column], row, medians[int(column)])
         if is_satisfying.sum() == 1:
             columns_of_row[row] = columns
-            n_single += data.weights[row] == 1
-        if n_single >= n_predicates:
+            n_single_copies += data.weights[row] == 1
+        if n_single_copies >= n_predicates:
             break
     rarest_rows = sorted(columns_of_row, key=lambda row: int(data.weights[row]))[:n_predicates]
     return [

@@ -118,8 +118,8 @@ class AttackData:
 
 def _batches(n_records: int, n_rows: int) -> Iterator[slice]:
     """Return slices of records such that the distances from all rows fit into memory."""
-    step = max(1, _DISTANCES_PER_BATCH // max(n_rows, 1))
-    return (slice(start, min(start + step, n_records)) for start in range(0, n_records, step))
+    size = max(1, _DISTANCES_PER_BATCH // max(n_rows, 1))
+    return (slice(start, min(start + size, n_records)) for start in range(0, n_records, size))
 
 
 def _lookup_flags(flags: Flags | None, index: Ints) -> NDArray[np.bool_]:

@@ -76,6 +76,8 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
     candidate_pairs = np.stack(
         [np.repeat(np.arange(n), neighbours.shape[1]), neighbours.ravel()], axis=1
     )
+    # Choose the cheapest pairs such that each record is in at least k - 1 of them, as in a class of
+    # k, and no pair counts more than once. A pair costs its squared distance over k.
     program = Program(n, k - 1, math.inf)
     program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
@@ -93,9 +95,9 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
         if solution is None:
             return prices, False
         duals, optimum = solution
-        certified, candidate_pairs = _repair_prices(points, k, duals, tick)
-        if certified.sum() > prices.sum():
-            prices = certified
+        certified_prices, candidate_pairs = _repair_prices(points, k, duals, tick)
+        if certified_prices.sum() > prices.sum():
+            prices = certified_prices
         if optimum - prices.sum() <= OPTIMALITY_GAP * abs(optimum):
             return prices, True
         if time.monotonic() > deadline:
@@ -106,9 +108,10 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
 def _repair_prices(
     points: Floats, k: int, duals: Floats, tick: Tick
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Lower the duals of the program until no pair's exceed its cost; float64 (n,), rounded down.
+    """Turn duals of the program into prices that are a certificate, float64 (n,), rounded down.
 
-    Also returns the pairs whose duals exceeded their cost, int64 (m, 2).
+    If the duals of two records add up to more than the cost of their pair, both records give up
+    half of the excess. Also returns these pairs, int64 (m, 2), to add them to the program.
 
     Parameters
     ----------
@@ -116,7 +119,7 @@ def _repair_prices(
     """
     n, p = points.shape
     error = SLACK + relative_error(p)
-    total_excess, violated = np.zeros(n), []
+    total_excess, violated_pairs = np.zeros(n), []
     for rows, distances in _distance_rows(points):
         pair_prices = duals[rows, None] + duals[None, :]
         # An upper bound of the exact excess: the term added last exceeds the rounding error.
@@ -125,13 +128,14 @@ def _repair_prices(
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)
         total_excess[rows] = excess.sum(axis=1)
-        row, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
-        violated.append(np.stack([rows[row], other], axis=1))
+        # A smaller excess is only the rounding error that was added above.
+        row_index, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
+        violated_pairs.append(np.stack([rows[row_index], other], axis=1))
         tick(float(rows[-1] + 1) / n)
     reductions = round_down(-total_excess / 2, n)
-    return round_down((k - 1) * duals, k) + reductions - SLACK * np.abs(duals), np.concatenate(
-        violated
-    )
+    # In a class, each record is in k - 1 pairs, so it pays its dual k - 1 times.
+    prices = round_down((k - 1) * duals, k) + reductions - SLACK * np.abs(duals)
+    return prices, np.concatenate(violated_pairs)
 
 
 def _distance_rows(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]:
@@ -170,7 +174,7 @@ class Certificate(LabelledText):
     prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
         the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
     tolls : shares of SST; empty unless k is 3.
-    simple : the bound that ``neighbours`` alone gives.
+    simple : the bound by the method ``neighbours`` alone, as a share of SST.
     seconds : CPU seconds.
     """
 
@@ -237,7 +241,7 @@ class Certificate(LabelledText):
 def compute_certificate(
     points: Floats,
     k: int,
-    start: Sequence[Partition] = (),
+    start_partitions: Sequence[Partition] = (),
     *,
     seconds: float,
     tick: Tick = lambda share: None,
@@ -247,40 +251,42 @@ def compute_certificate(
     Parameters
     ----------
     points : float64 (n, p), C order, finite: z-scores of k records or more.
-    start : partitions of the points into classes of k or more. The better they are, the faster is
-        the method ``classes``; without any it is skipped.
+    start_partitions : partitions of the points into classes of k or more. The better they are, the
+        faster is the method ``classes``; without any it is skipped.
     seconds : limit of wall time for all methods but ``neighbours``, which always finishes.
     tick : called regularly with the share done; an exception from it cancels the computation.
     """
     cpu_seconds_before, deadline = time.process_time(), time.monotonic() + seconds
     prices = compute_neighbour_prices(points, k, tick)
-    simple, method, is_complete = prices, "neighbours", True
+    neighbour_prices, method, is_complete = prices, "neighbours", True
     tolls = empty_duals()
-    if has_solver() and len(points) <= MAX_RECORDS and simple.any():
-        candidate, is_complete = compute_pair_prices(points, k, deadline, tick)
-        if math.fsum(candidate) > math.fsum(prices):
-            prices, method = candidate, "pairs"
-        if start and k <= MAX_K_FOR_CLASSES:
-            candidate, subset_duals, is_complete = classes.compute_class_prices(
-                points, k, start, prices, deadline, tick
+    if has_solver() and len(points) <= MAX_RECORDS and neighbour_prices.any():
+        new_prices, is_complete = compute_pair_prices(points, k, deadline, tick)
+        if math.fsum(new_prices) > math.fsum(prices):
+            prices, method = new_prices, "pairs"
+        if start_partitions and k <= MAX_K_FOR_CLASSES:
+            new_prices, subset_duals, is_complete = classes.compute_class_prices(
+                points, k, start_partitions, prices, deadline, tick
             )
-            if math.fsum(candidate) - math.fsum(subset_duals.duals) > math.fsum(prices):
-                prices, tolls, method = candidate, subset_duals.select_positive(), "classes"
-    elif simple.any() and len(points) > k:
-        candidate, is_complete = fit_prices(points, k, prices, deadline, tick)
-        if math.fsum(candidate) > math.fsum(prices):
-            prices, method = candidate, "fitting"
+            if math.fsum(new_prices) - math.fsum(subset_duals.duals) > math.fsum(prices):
+                prices, tolls, method = new_prices, subset_duals.select_positive(), "classes"
+    elif neighbour_prices.any() and len(points) > k:
+        new_prices, is_complete = fit_prices(points, k, prices, deadline, tick)
+        if math.fsum(new_prices) > math.fsum(prices):
+            prices, method = new_prices, "fitting"
     sst = _compute_sst(points)
-    shares = [_to_shares_of_sst(vector, sst) for vector in (prices, simple)]
+    shares, neighbour_shares = (
+        _to_shares_of_sst(record_prices, sst) for record_prices in (prices, neighbour_prices)
+    )
     toll_shares = round_up(tolls.duals / sst, 1) if len(tolls.duals) else tolls.duals
     return Certificate(
         k=k,
-        share=_sum_rounded_down(np.concatenate([shares[0], -toll_shares])),
+        share=_sum_rounded_down(np.concatenate([shares, -toll_shares])),
         method=method,
         complete=is_complete,
-        prices=shares[0],
+        prices=shares,
         tolls=SubsetRowDuals(tolls.triples, toll_shares),
-        simple=_sum_rounded_down(shares[1]),
+        simple=_sum_rounded_down(neighbour_shares),
         seconds=time.process_time() - cpu_seconds_before,
     )
 

@@ -156,7 +156,7 @@ _MAX_SUBCLASSES = 300
 def compute_class_prices(
     points: Floats,
     k: int,
-    start: Sequence[Partition],
+    start_partitions: Sequence[Partition],
     prices: Floats,
     deadline: float,
     tick: Tick,
@@ -166,11 +166,11 @@ def compute_class_prices(
     Parameters
     ----------
     points : float64 (n, p).
-    start : at least one partition into classes of k or more records.
+    start_partitions : at least one partition into classes of k or more records.
     prices : a certificate to improve, float64 (n,).
     deadline : the time limit, in seconds of the monotonic clock.
     """
-    search = _Search(points, k, start, prices, tick)
+    search = _Search(points, k, start_partitions, prices, tick)
     while True:
         solution = search.pool.program.solve(deadline)
         if solution is None:
@@ -192,13 +192,13 @@ class _Search:
         self,
         points: Floats,
         k: int,
-        start: Sequence[Partition],
+        start_partitions: Sequence[Partition],
         prices: Floats,
         tick: Tick,
     ) -> None:
         self._points, self._k, self._tick = points, k, tick
         self.pool = Pool(points)
-        for partition in start:
+        for partition in start_partitions:
             for classes in _generate_subclasses(partition, k):
                 self.pool.add(classes)
             if k == K_WITH_TOLLS:
@@ -218,8 +218,17 @@ class _Search:
         return self._prices, SubsetRowDuals(self.pool.triples[: len(self._tolls)], self._tolls)
 
     def add_cheap_classes(self, duals: Floats, value: float, deadline: float) -> bool:
-        """Add classes that cost less than their prices; False if no progress is possible."""
+        """Add classes that cost less than their prices; False if no progress is possible.
+
+        Parameters
+        ----------
+        duals : the row duals of the program: of the n records, then of the cuts.
+        value : the optimal value of the program.
+        """
         n = len(self._points)
+        # Price the midpoint between the duals and the best certificate, see the module's docstring.
+        # The duals of the cuts are negative, and tolls are their absolute values. The best
+        # certificate has no tolls for newer cuts.
         prices = (self._prices + duals[:n]) / 2
         triple_duals = np.maximum(-duals[n:], 0.0)
         triple_duals[: len(self._tolls)] += self._tolls
@@ -245,14 +254,15 @@ class _Search:
         least_around_triples, triple_classes = self._triple_search.find_violations(
             prices, tolls, error
         )
-        certified = prices + np.minimum(kernel.least(), least_around_triples)
-        new_classes = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(
+        # ``least`` returns m(i), the lower bound of the reduced costs, for each seed.
+        certified_prices = prices + np.minimum(kernel.least(), least_around_triples)
+        n_new_classes = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(
             triple_classes
         )
-        bound = math.fsum(certified) - math.fsum(tolls.duals)
+        bound = math.fsum(certified_prices) - math.fsum(tolls.duals)
         if bound > self.bound:
-            self._prices, self._tolls, self.bound = certified, tolls.duals, bound
-        elif not new_classes:
+            self._prices, self._tolls, self.bound = certified_prices, tolls.duals, bound
+        elif not n_new_classes:
             # Seeds whose search was cut short have bounds that are too low: search longer.
             if self._effort >= _MAX_EFFORT:
                 return False

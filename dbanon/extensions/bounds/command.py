@@ -50,6 +50,7 @@ def bound(url: str, **arguments: Any) -> None:
         from dbanon.extensions.bounds.interface import certificate
 
         options = parse_option_values(_OPTIONS, arguments)
+        # The values of ``-q``, which names a single quasi-identifier and may be repeated.
         options["quasi_identifiers"] += arguments["single_q"]
         options["orders"] = merge_orders(options["orders"], arguments["order_files"])
         if options["memory_limit"] is None:

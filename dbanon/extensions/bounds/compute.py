@@ -55,13 +55,16 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
 def evaluate_bound(
     microdata: Microdata, planned: Plan, release: Release, tick: Tick
 ) -> dict[str, Any]:
-    """Compute a release's certificate, and by how much its loss exceeds it, for the report."""
+    """Compute the certificate of a release for the report.
+
+    The key ``above`` holds the share by which the release's loss exceeds the bound.
+    """
     labels = release.partition.labels
     records = np.flatnonzero(labels >= 0)
     certificate = compute_bound(
         take_records(microdata, records),
         int(planned.policy.k),
-        float(planned.policy.certificate or 0.0),
+        float(planned.policy.certificate or 0.0),  # This option is the time limit in seconds.
         tick,
         start_partitions=[Partition(labels[records])],
     )

@@ -80,9 +80,9 @@ def fit_prices(
     order = _order_by_proximity(points)
     search = _SizeSearch(np.ascontiguousarray(points[order]), k, deadline, tick)
     is_complete = search.search_sizes()
-    certified = np.empty_like(prices)
-    certified[order] = scale_prices(search.prices, search.size, k)
-    return (certified if math.fsum(certified) > math.fsum(prices) else prices), is_complete
+    new_prices = np.empty_like(prices)
+    new_prices[order] = scale_prices(search.prices, search.size, k)
+    return (new_prices if math.fsum(new_prices) > math.fsum(prices) else prices), is_complete
 
 
 def scale_prices(prices: Floats, size: int, k: int) -> Floats:
@@ -98,17 +98,29 @@ class _OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class _Pool:
-    """The classes in the program; permanent ones are never dropped."""
+    """The classes in the program.
 
-    permanent: Classes
+    Parameters
+    ----------
+    permanent_classes : classes that are never dropped.
+    classes : all classes, including permanent ones.
+    """
+
+    permanent_classes: Classes
     classes: Classes
 
-    def with_changes(self, in_use: NDArray[np.bool_], *cheap_classes: Classes) -> _Pool:
-        """Return a pool of the classes in use, the permanent ones, and new ones."""
+    def with_changes(self, is_used: NDArray[np.bool_], *cheap_classes: Classes) -> _Pool:
+        """Return a pool of the used classes, the permanent ones, and new ones.
+
+        Parameters
+        ----------
+        is_used : bool (m,), True for each of ``classes`` to keep.
+        cheap_classes : the new classes, which cost less than their prices.
+        """
         return _Pool(
-            self.permanent,
+            self.permanent_classes,
             _remove_duplicates(
-                np.concatenate([self.classes[in_use], self.permanent, *cheap_classes])
+                np.concatenate([self.classes[is_used], self.permanent_classes, *cheap_classes])
             ),
         )
 
@@ -152,12 +164,14 @@ class _SizeSearch:
 
     def _search_size(self, size: int) -> float:
         """Improve the prices for a class size; returns the best sum of certified prices."""
+        # The prices of the method ``neighbours``, see ``certificate.py``.
         prices = self._distances[:, : size - 1].sum(axis=1) / (2 * size)
         cost = _COST_FACTOR * size * float(prices.mean())
         if not cost > 0:
             return 0.0  # Nearest neighbours coincide.
         pool, prices = self._gather(size, prices, cost)
-        best, no_near_sums = -math.inf, np.zeros(len(prices))
+        # ``Pricing`` can also use the sums of distances to near records; zeros are always valid.
+        best_sum, no_near_sums = -math.inf, np.zeros(len(prices))
         for spread in _PRICING_SPREADS if self._may_be_final(size) else _PRICING_SPREADS[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
@@ -173,15 +187,16 @@ class _SizeSearch:
                 np.zeros(0),
             )
             self._run(kernel)
-            certified = round_down(prices + kernel.least(), 1)
-            best = max(best, math.fsum(certified))
-            if math.fsum(certified) > math.fsum(self.prices):
-                self.prices = certified
-            if math.fsum(certified) > (1 - _PRICING_GAP) * math.fsum(prices):
+            # ``least`` returns m(i), see the module's docstring.
+            certified_prices = round_down(prices + kernel.least(), 1)
+            best_sum = max(best_sum, math.fsum(certified_prices))
+            if math.fsum(certified_prices) > math.fsum(self.prices):
+                self.prices = certified_prices
+            if math.fsum(certified_prices) > (1 - _PRICING_GAP) * math.fsum(prices):
                 break
             cheap_classes = kernel.classes().reshape(-1, size)
             pool = pool.with_changes(excess > -_SPREADS_TO_KEEP * spread * cost, cheap_classes)
-        return best
+        return best_sum
 
     def _may_be_final(self, size: int) -> bool:
         """Whether the prices of this size may be the result rather than help the next size."""
@@ -195,7 +210,8 @@ class _SizeSearch:
         centres = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
-            if pool.permanent is not pool.classes:
+            # If the pool has only its permanent classes, search around all records instead.
+            if pool.permanent_classes is not pool.classes:
                 candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
                 centres = self._compute_means(candidates)
             kernel = Gathering(
@@ -209,12 +225,14 @@ class _SizeSearch:
     def _build_near_pool(self, size: int) -> _Pool:
         """Combine each record with its nearest neighbours, and with the next one swapped in."""
         neighbours = self._neighbours
-        nearest = _remove_duplicates(neighbours[:, :size])
+        nearest_classes = _remove_duplicates(neighbours[:, :size])
         if neighbours.shape[1] == size:
-            return _Pool(nearest, nearest)
-        wider = neighbours[:, : size + 1]
-        variants = [np.delete(wider, position, axis=1) for position in range(1, size + 1)]
-        return _Pool(nearest, _remove_duplicates(np.concatenate([nearest, *variants])))
+            return _Pool(nearest_classes, nearest_classes)
+        one_more = neighbours[:, : size + 1]
+        variants = [np.delete(one_more, position, axis=1) for position in range(1, size + 1)]
+        return _Pool(
+            nearest_classes, _remove_duplicates(np.concatenate([nearest_classes, *variants]))
+        )
 
     def _compute_means(self, classes: Classes) -> Floats:
         means = np.zeros((len(classes), self._points.shape[1]))
@@ -224,7 +242,15 @@ class _SizeSearch:
         return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
-        """Improve prices; also return by how much those of each class exceed its cost."""
+        """Improve prices, float64 (n,), so that the classes of the pool cost about their prices.
+
+        Also returns the excess of each class, float64 (m,): the prices of its records minus its
+        cost.
+
+        Parameters
+        ----------
+        spread : how much the program is smoothed, in units of the cost.
+        """
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)
         self._run(kernel)
         return kernel.prices(), kernel.excess()

@@ -97,9 +97,9 @@ class Program:
         self._solver.addRows(m, low, high, len(columns), starts, columns, ones)
 
     def solve(self, deadline: float) -> tuple[NDArray[np.float64], float] | None:
-        """Compute row duals, float64 (rows,), and the optimal value; None if time ran out.
+        """Compute row duals, float64, and the optimal value; None if time ran out.
 
-        The duals are approximate.
+        The duals are approximate. Those of rows added by ``add_cut_rows`` come last.
 
         Parameters
         ----------
@@ -112,10 +112,10 @@ class Program:
         self._solver.run()
         if self._solver.modelStatusToString(self._solver.getModelStatus()) != "Optimal":
             return None
-        prices = np.array(self._solver.getSolution().row_dual)
-        if not np.isfinite(prices).all():
+        duals = np.array(self._solver.getSolution().row_dual)
+        if not np.isfinite(duals).all():
             return None
-        return prices, float(self._solver.getInfo().objective_function_value)
+        return duals, float(self._solver.getInfo().objective_function_value)
 
     def column_values(self) -> NDArray[np.float64]:
         """Return the value of each column in the last solution, float64 (columns,)."""

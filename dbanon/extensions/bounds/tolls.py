@@ -7,8 +7,8 @@ Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with t
 Operations Research 56 (2008).
 
 The extension to larger classes (``certificate.py``) needs care. Let m be the size of a class S, and
-y(S) the sum of its prices. If two records of a
-triple are in S, they are both in m - 2 of the m subclasses that lack one record, so
+y(S) the sum of its prices. If two records of a triple are in S, they are both in m - 2 of the m
+subclasses that lack one record, so
 
     (m - 1) (y(S) - f(S)) <= m (m - 2)/(m - 1) SSE(S) - f(S) <= (m - 1) SSE(S)
 
@@ -82,15 +82,15 @@ class SubsetRowDuals:
         payments = np.zeros(len(classes))
         if not len(self.duals) or not len(classes):
             return payments
-        ordered = np.sort(classes, axis=1).astype(np.int64)
+        sorted_classes = np.sort(classes, axis=1).astype(np.int64)
         pairs, tolls = self.pairs()
-        for group, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.duals, 3)):
+        for groups, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.duals, 3)):
             codes, code_index = np.unique(
-                _encode_groups(group.astype(np.int64), n), return_inverse=True
+                _encode_groups(groups.astype(np.int64), n), return_inverse=True
             )
             sums = np.bincount(code_index, amounts)
             for positions in combinations(range(classes.shape[1]), width):
-                class_codes = _encode_groups(ordered[:, positions], n)
+                class_codes = _encode_groups(sorted_classes[:, positions], n)
                 indices = np.minimum(np.searchsorted(codes, class_codes), len(codes) - 1)
                 payments += np.where(codes[indices] == class_codes, sums[indices], 0.0)
         return payments
@@ -102,6 +102,13 @@ def empty_duals() -> SubsetRowDuals:
 
 
 def _encode_groups(groups: Ints, n: int) -> Ints:
+    """Return one integer for each pair or triple of records, int64 (m,).
+
+    Parameters
+    ----------
+    groups : int64 (m, 2) or (m, 3), records in ascending order.
+    n : number of records in the table.
+    """
     codes = groups[:, 0]
     for column in groups.T[1:]:
         codes = codes * n + column
@@ -109,7 +116,7 @@ def _encode_groups(groups: Ints, n: int) -> Ints:
 
 
 def find_violated_triples(
-    classes: list[tuple[int, ...]], uses: Floats, existing: set[tuple[int, ...]]
+    classes: list[tuple[int, ...]], uses: Floats, existing_triples: set[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
     """Find the triples whose subset-row cut the solution violates, the most violated first.
 
@@ -117,8 +124,10 @@ def find_violated_triples(
     ----------
     classes : the records of each class in the program, in ascending order.
     uses : float64, how often the solution uses each class.
-    existing : triples that already have a cut.
+    existing_triples : triples that already have a cut.
     """
+    # How often the solution uses classes that contain a pair. For a triple, the correction of the
+    # sum over its pairs: a class with all three records has three pairs, but counts once.
     shared_use: defaultdict[tuple[int, ...], float] = defaultdict(float)
     later_partners: dict[int, set[int]] = defaultdict(set)
     for column in np.flatnonzero(uses > _MIN_USE):
@@ -128,7 +137,7 @@ def find_violated_triples(
             later_partners[pair[0]].add(pair[1])
         for triple in combinations(classes[column], 3):
             shared_use[triple] -= 2 * share
-    overused: list[tuple[float, tuple[int, ...]]] = []
+    violated_triples: list[tuple[float, tuple[int, ...]]] = []
     for first, partners in later_partners.items():
         for second in partners:
             for third in partners & later_partners.get(second, set()):
@@ -139,12 +148,12 @@ def find_violated_triples(
                     + shared_use[second, third]
                     + shared_use[triple]
                 )
-                if use > 1 + _TOLERANCE and triple not in existing:
-                    overused.append((-use, triple))
-    overused.sort()
+                if use > 1 + _TOLERANCE and triple not in existing_triples:
+                    violated_triples.append((-use, triple))
+    violated_triples.sort()
     selected_triples: list[tuple[int, ...]] = []
     triples_of_record: Counter[int] = Counter()
-    for _, candidate in overused:
+    for _, candidate in violated_triples:
         if len(selected_triples) == _TRIPLES_PER_ROUND:
             break
         if all(triples_of_record[record] < _TRIPLES_PER_RECORD for record in candidate):
@@ -154,7 +163,11 @@ def find_violated_triples(
 
 
 class TripleSearch:
-    """Search for violating classes around complete triples with tolls."""
+    """A search for classes that contain a complete triple with a toll and violate the certificate.
+
+    Such a class costs less than the prices of its records minus the tolls that it pays. The reduced
+    cost is the difference.
+    """
 
     def __init__(self, points: Floats) -> None:
         self._points = points
@@ -167,6 +180,8 @@ class TripleSearch:
 
         Parameters
         ----------
+        prices : the price of each record, float64 (n,).
+        tolls : triples with their tolls.
         error : bound of the rounding error of a reduced cost; it is subtracted.
 
         Returns

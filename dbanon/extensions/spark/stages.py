@@ -50,7 +50,7 @@ from dbanon.extensions.spark.workers import (
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as BlockSizes
-from dbanon.partitioning.blocks import make_failure_check
+from dbanon.partitioning.blocks import make_violation_check
 from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
 from dbanon.partitioning.refine import RefinementStep, refinement_steps
@@ -233,7 +233,7 @@ class ClusterStages:
         counts = np.array(
             [sensitive_counts.get((stratum_number, leaf), no_counts) for leaf in range(n_leaves)]
         )
-        return make_failure_check(guard.allows, counts)
+        return make_violation_check(guard.allows, counts)
 
     def _choose_task_count(self, n_blocks: int, forest: Forest) -> int:
         """Return how many tasks work on blocks: as requested, or at least one per core."""

@@ -55,7 +55,7 @@ class Accounting(Protocol):
         """Add noise to integers."""
 
     def choose(self, noise: Noise, scores: Ints, scale: float) -> int:
-        """Return the index of one of the highest scores; higher ones are likelier."""
+        """Draw the index of a score; higher scores are likelier."""
 
     def count_price(self, noise: Noise, scale: float) -> float:
         """Price of adding noise to all counts of one table."""
@@ -157,6 +157,7 @@ class ConcentratedAccounting:
         return noise.concentrated_choice_price(scale, sensitivity)
 
 
+# By the value of the option ``accounting``.
 ACCOUNTINGS: dict[str, Accounting] = {
     PURE: PureAccounting(),
     CONCENTRATED: ConcentratedAccounting(),

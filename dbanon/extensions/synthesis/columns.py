@@ -67,7 +67,7 @@ PublicColumn = NumericDomain | CategoricalDomain
 _BOUNDS_HINT = (
     "Name `bounds` that anyone may know without the data, never its smallest and largest value."
 )
-# Kinds of numpy dtypes.
+# Kinds of numpy dtypes: O objects and U text; i, u and f numbers; b booleans; M dates and times.
 _TEXT_KINDS = "OU"
 _NUMBER_KINDS = "iuf"
 _SCALAR_KINDS = "iufbM"
@@ -164,8 +164,9 @@ def _define_categorical(
     labels = table.labels.get(name)
     tree = _find_hierarchy(name, labels, options)
     if labels is not None and set(labels) != set(tree.positions):
-        # The caller's list replaces that of the type, and the column becomes text.
+        # The caller's list replaces the values that the type declares, and the column becomes text.
         labels = None
+    # ``positions`` has the labels of leaves, ``labels`` those of all nodes.
     if tree.n_leaves < 2 or OTHER_LABEL in set(tree.labels) - set(tree.positions):
         raise InvalidParameter(
             f'The list of "{name}" must have two values or more, and no inner node'

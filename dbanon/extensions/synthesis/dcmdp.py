@@ -12,9 +12,9 @@ differentially private. It is not, for any epsilon that the source states:
 
 The rows are not k-anonymous either: classes come from DBSCAN, and noise makes rows distinct.
 
-The noise can be read in two ways: ``algorithm``, range / (k epsilon), from algorithm 2 and theorem
-1; ``section_4``, n range / (k^2 epsilon), from section 4.2.1. Only the second one equals plain
-Laplace noise where the source says so, at k = sqrt(n).
+The paper defines the scale of the noise in two ways: ``algorithm``, range / (k epsilon), from
+algorithm 2 and theorem 1; ``section_4``, n range / (k^2 epsilon), from section 4.2.1. Only the
+second one equals plain Laplace noise where the paper says so, at k = sqrt(n).
 
 Source: X. Liu and Q. Li, "Differentially private data release based on clustering anonymization"
 (in Chinese), 2016.
@@ -56,9 +56,11 @@ def dcmdp(
     Parameters
     ----------
     numbers : the original rows, float64 (n, p).
+    epsilon : the paper's parameter of the noise; it guarantees nothing.
     radius : DBSCAN's radius, in ranges of a column.
-    reading : how the source's noise is read, see the module's docstring.
-    classes : the result of ``cluster_with_dbscan``, if already computed.
+    reading : ``algorithm`` or ``section_4``, which place of the paper defines the noise; see the
+        module's docstring.
+    classes : the result of ``cluster_with_dbscan``; None to compute it.
     """
     noise = rng.laplace(size=numbers.shape) * compute_noise_scale(numbers, k, epsilon, reading)
     partition = cluster_with_dbscan(numbers, k, radius) if classes is None else classes
@@ -96,11 +98,11 @@ def compute_centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArr
 def describe_variance_loss(
     numbers: NDArray[np.float64], classes: Partition, k: int
 ) -> tuple[str, str]:
-    """Describe the source's rule for k, and the variance lost before any noise is added."""
+    """Describe the paper's rule for k, and the variance lost before any noise is added."""
     n = len(numbers)
     smallest_k = math.isqrt(n - 1) + 1
-    centred = numbers - numbers.mean(axis=0)
-    total_squares = np.square(centred).sum(axis=0)
+    centered = numbers - numbers.mean(axis=0)
+    total_squares = np.square(centered).sum(axis=0)
     squared_errors = np.square(numbers - compute_centroids(numbers, classes)).sum(axis=0)
     lost_share = (
         float((squared_errors[total_squares > 0] / total_squares[total_squares > 0]).mean())
@@ -108,9 +110,9 @@ def describe_variance_loss(
         else 0.0
     )
     return (
-        f"The source's rule is k >= sqrt(n), here {smallest_k}, and k = {k} is"
-        f" {'within' if k >= smallest_k else 'below'} it: from that k on, n / k^2, the"
-        " factor of its section 4.2.1, is at most 1; the source shows no more. No k makes this"
+        f"The rule of Liu and Li is k >= sqrt(n), here {smallest_k}, and k = {k} is"
+        f" {'within' if k >= smallest_k else 'below'} it. From that k on, n / k^2, the factor of"
+        " their section 4.2.1, is at most 1; they show no more than that. No k makes this"
         " private.",
         f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed};"
         f" {lost_share:.0%} of the variance is lost before any noise is added.",

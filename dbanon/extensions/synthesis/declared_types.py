@@ -34,13 +34,13 @@ def wrap_data(
 
     Parameters
     ----------
-    person_column : the column with person identifiers.
+    person_column : the column with person identifiers; None if each row is a person.
     types : for each column a name in ``TYPES``; a single name applies to all columns.
 
     Raises
     ------
-    InvalidParameter : the data is neither; column names are duplicated or not text; a column has no
-        declared type, or a type names an unknown column.
+    InvalidParameter : the data is neither an array of two dimensions nor a data frame; column names
+        are duplicated or not text; a column has no declared type; a type names an unknown column.
     ColumnNotFound : the column ``person_column`` does not exist.
     UnsupportedType : the column of persons may hold NULL.
     """
@@ -111,6 +111,7 @@ def _build_table(
         n=n,
         names=tuple(names),
         dtypes=tuple(dtypes),
+        # Of the released dtypes, only dates, times and objects can hold NULL.
         nullable=tuple(dtype.kind in "MO" for dtype in dtypes),
         read=lambda j: readers[j](get_column(j)),
         read_persons=read_persons,
@@ -225,5 +226,5 @@ TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], ValuesAndNulls]]] = {
 }
 _TYPES_HINT = (
     f'Declare it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
-    " A value that is none of its type is NULL."
+    " A value of another type is read as NULL."
 )

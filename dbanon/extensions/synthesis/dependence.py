@@ -21,7 +21,13 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, eq=False)
 class TreeEdge:
-    """Two adjacent columns of the tree, and a float64 count for each pair of bins."""
+    """Two adjacent columns of the tree, and the share of the rows in each pair of bins.
+
+    Parameters
+    ----------
+    parent, child : indices of the columns.
+    table : float64 (bins of the parent, bins of the child), summing to 1.
+    """
 
     parent: int
     child: int
@@ -37,8 +43,8 @@ def count_two_way(
     ----------
     codes_a, codes_b : the bin of each row in each column, int64 (n,), from 0.
     """
-    joint_counts = np.bincount(codes_a * n_bins[1] + codes_b, minlength=n_bins[0] * n_bins[1])
-    return joint_counts.reshape(n_bins).astype(np.int64)
+    pair_counts = np.bincount(codes_a * n_bins[1] + codes_b, minlength=n_bins[0] * n_bins[1])
+    return pair_counts.reshape(n_bins).astype(np.int64)
 
 
 def compute_expected_counts(
@@ -51,7 +57,7 @@ def compute_expected_counts(
     Parameters
     ----------
     shares_a, shares_b : the noisy share of the rows in each bin of the two columns.
-    units_per_row : number of fractions that make one row.
+    units_per_row : the number that one row counts as, so that fractions of a row are integers.
     """
     return np.rint(units_per_row * n * np.outer(shares_a, shares_b)).astype(np.int64)
 
@@ -61,8 +67,8 @@ def score_independence(
 ) -> int:
     """Compute the distance of two columns from independence, in fractions of a row.
 
-    One row moves it by at most 2 rows' fractions: it moves two counts by 1 each, and ``expected``
-    does not depend on it.
+    Changing one row moves the distance by at most ``2 * units_per_row``: two counts move by 1 each,
+    and ``expected`` does not depend on the row.
     """
     return int(np.abs(units_per_row * counts - expected).sum())
 
@@ -70,8 +76,8 @@ def score_independence(
 def score_by_own_margins(counts: NDArray[np.int64]) -> int:
     """Compute the distance of two columns from independence by their own margins, in 1/n rows.
 
-    One row moves it by 6 n: two counts move by 1 each, which n multiplies, and the expected counts
-    move by 2 n for each column.
+    Changing one row moves the distance by at most 6 n: two counts move by 1 each, which n
+    multiplies, and the expected counts move by 2 n for each column.
     """
     row_sums, column_sums = counts.sum(axis=1), counts.sum(axis=0)
     return int(np.abs(row_sums.sum() * counts - np.outer(row_sums, column_sums)).sum())
@@ -91,6 +97,7 @@ def measure_tree(
     ----------
     codes : the bin of each row in each column, int64 (p, n).
     bin_shares : for each column, the expected share of rows in each bin, from noisy figures.
+    shares : how epsilon is divided, with the noise scales of choices and counts.
     """
 
     def count_pair(a: int, b: int) -> NDArray[np.int64]:
@@ -107,10 +114,10 @@ def measure_tree(
                 pair_score = score_by_own_margins(count_pair(a, b))
             else:
                 independent_counts = compute_expected_counts(
-                    shares.n, bin_shares[a], bin_shares[b], shares.score_unit
+                    shares.n, bin_shares[a], bin_shares[b], shares.score_units_per_row
                 )
                 pair_score = score_independence(
-                    count_pair(a, b), independent_counts, shares.score_unit
+                    count_pair(a, b), independent_counts, shares.score_units_per_row
                 )
             scores[a, b] = scores[b, a] = pair_score
         pair_scores = np.array([scores[pair] for pair in pairs], np.int64)
@@ -121,10 +128,10 @@ def measure_tree(
         noisy = noise.laplace(count_pair(a, b).reshape(-1), shares.count_scale)
         projected_counts = project_to_simplex(noisy.astype(np.float64), shares.n)
         tables.append(projected_counts.reshape(len(bin_shares[a]), len(bin_shares[b])))
-    known_shares = {
+    counted_shares = {
         j: bin_shares[j] for j, is_counted in enumerate(shares.has_counts) if is_counted
     }
-    fitted_tables = fit_common_shares(edges, tables, shares.p, known_shares)
+    fitted_tables = fit_common_shares(edges, tables, shares.p, counted_shares)
     return [TreeEdge(a, b, table) for (a, b), table in zip(edges, fitted_tables, strict=True)]
 
 
@@ -132,14 +139,14 @@ def fit_common_shares(
     edges: Sequence[tuple[int, int]],
     tables: Sequence[NDArray[np.float64]],
     p: int,
-    known_shares: Mapping[int, NDArray[np.float64]],
+    counted_shares: Mapping[int, NDArray[np.float64]],
 ) -> list[NDArray[np.float64]]:
     """Fit tables so that each column has the same shares in all of them.
 
     Parameters
     ----------
     p : number of columns.
-    known_shares : the bin shares of columns with counted margins, which are more accurate than
+    counted_shares : the bin shares of columns with counted margins, which are more accurate than
         tables; the shares of other columns are the means over their tables.
     """
     tables = [table / table.sum() for table in tables]
@@ -149,7 +156,7 @@ def fit_common_shares(
             column_shares[a].append(table.sum(axis=1))
             column_shares[b].append(table.sum(axis=0))
         means = [
-            known_shares.get(j, np.mean(estimates, axis=0))
+            counted_shares.get(j, np.mean(estimates, axis=0))
             for j, estimates in enumerate(column_shares)
         ]
         tables = [
@@ -223,9 +230,10 @@ def _spread_evenly(values: NDArray[np.float64], rng: np.random.Generator) -> NDA
 def _draw_by_weight(
     weights: NDArray[np.float64], values: NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Draw a bin for each row in proportion to the weights, up to one row.
+    """Draw a bin for each row, so that the rows per bin are proportional to the weights.
 
-    Rows with smaller values get earlier bins. Also returns each row's offset in its bin, 0 to 1.
+    The number of rows in a bin differs from the exact proportion by less than one. Rows with
+    smaller values get earlier bins. Also returns each row's offset in its bin, 0 to 1.
 
     Parameters
     ----------

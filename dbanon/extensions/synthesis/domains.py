@@ -40,7 +40,7 @@ class NumericDomain:
 
     @property
     def tree(self) -> None:
-        """None: the domain is not a list."""
+        """Always None: the domain is not a list of values."""
         return
 
     @property
@@ -153,7 +153,7 @@ class CategoricalDomain:
 
     @property
     def n_values(self) -> int:
-        """0: the values are not on a numeric scale."""
+        """Always 0: the values are not on a numeric scale."""
         return 0
 
     @property
@@ -183,7 +183,7 @@ class CategoricalDomain:
     def aggregate_persons(
         self, values: NDArray[Any], person_ids: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The most frequent leaf of each person; the first one among ties."""
+        """The most frequent leaf of each person, int64 (n_persons,); the first one among ties."""
         person_leaves, n_rows = np.unique(
             person_ids * self.tree.n_leaves + values, return_counts=True
         )

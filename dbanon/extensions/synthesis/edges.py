@@ -105,13 +105,13 @@ class IntervalMargin:
 
 
 def score_candidates(
-    ascending: NDArray[np.int64], low: int, high: int
+    sorted_column: NDArray[np.int64], low: int, high: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return candidate edges in an interval, and how evenly each halves its rows; 0 is best.
 
     Parameters
     ----------
-    ascending : the column, ascending, int64 (n,).
+    sorted_column : the column, ascending, int64 (n,).
     low, high : the interval, from ``low`` to below ``high``; the last interval includes ``GRID``.
 
     Returns
@@ -119,104 +119,121 @@ def score_candidates(
     candidates, scores : int64 (N_CANDIDATES,).
     """
     candidates = low + np.arange(N_CANDIDATES) * (high - low) // N_CANDIDATES
-    below_low, below_high = _count_below(ascending, np.array([low, high]))
-    below = np.searchsorted(ascending, candidates, side="left")
+    below_low, below_high = _count_below(sorted_column, np.array([low, high]))
+    below = np.searchsorted(sorted_column, candidates, side="left")
     scores = -np.abs(2 * below - below_low - below_high)
     return candidates, scores.astype(np.int64)
 
 
 def choose_edges(
-    ascending: NDArray[np.int64], depth: int, scale: float, accounting: Accounting, noise: Noise
+    sorted_column: NDArray[np.int64], depth: int, scale: float, accounting: Accounting, noise: Noise
 ) -> NDArray[np.int64]:
     """Choose the edges of 2^depth intervals with similar row counts, int64, from 0 to ``GRID``.
 
     Parameters
     ----------
-    ascending : the column, ascending, int64 (n,).
+    sorted_column : the column, ascending, int64 (n,).
     scale : the scale of the noise on the scores.
     """
     edges = [0, GRID]
     for _ in range(depth):
         midpoints = []
         for low, high in pairwise(edges):
-            candidates, scores = score_candidates(ascending, low, high)
+            candidates, scores = score_candidates(sorted_column, low, high)
             midpoints.append(int(candidates[accounting.choose(noise, scores, scale)]))
         edges = sorted([*edges, *midpoints])
     return np.array(edges, np.int64)
 
 
-def count_between(ascending: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_between(sorted_column: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count the rows in each interval, int64; ``GRID`` belongs to the last one."""
-    return np.diff(_count_below(ascending, edges)).astype(np.int64)
+    return np.diff(_count_below(sorted_column, edges)).astype(np.int64)
 
 
 def measure_intervals(
-    column: NDArray[np.int64], edges: EdgeShares, accounting: Accounting, noise: Noise
+    column: NDArray[np.int64], edge_shares: EdgeShares, accounting: Accounting, noise: Noise
 ) -> ColumnIntervals:
-    """Measure the intervals of a column of integers from 0 to ``GRID``, int64 (n,)."""
-    ascending, n = np.sort(column), len(column)
-    interval_edges = choose_edges(ascending, edges.depth, edges.choice_scale, accounting, noise)
-    noisy = accounting.add_noise(noise, count_between(ascending, interval_edges), edges.count_scale)
+    """Measure the intervals of a column of integers from 0 to ``GRID``, int64 (n,).
+
+    Parameters
+    ----------
+    edge_shares : the number of halvings and the noise scales.
+    """
+    sorted_column, n = np.sort(column), len(column)
+    interval_edges = choose_edges(
+        sorted_column, edge_shares.depth, edge_shares.choice_scale, accounting, noise
+    )
+    noisy = accounting.add_noise(
+        noise, count_between(sorted_column, interval_edges), edge_shares.count_scale
+    )
     shares = project_to_simplex(noisy.astype(np.float64), 1.0 * n) / n
-    variance = accounting.variance(edges.count_scale)
+    variance = accounting.variance(edge_shares.count_scale)
     return ColumnIntervals(n, interval_edges.astype(np.float64), shares, variance)
 
 
 def combine_quantiles(
     intervals: ColumnIntervals, rank_quantiles: Quantiles, rank_variance: float, n_bins: int
 ) -> Quantiles:
-    """Combine the quantiles from intervals and from sums of ranks, weighted by their accuracy.
+    """Combine two estimates of a column's quantiles, weighted by their accuracy.
 
     Parameters
     ----------
-    rank_variance : the variance of a value from sums of ranks.
+    intervals : the estimate from noisy counts between noisy edges.
+    rank_quantiles : the estimate from noisy sums of order statistics.
+    rank_variance : the variance of a value of ``rank_quantiles``.
     n_bins : number of bins of the resulting margin.
     """
     shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-    interval = np.searchsorted(intervals.cumulative_shares[1:-1], shares, side="right")
-    width = np.diff(intervals.edges)[interval]
-    row_shares = np.maximum(intervals.shares[interval], 1 / intervals.n)
-    positions, spread = _estimate_positions(
-        intervals, interval, (shares - intervals.cumulative_shares[interval]) / row_shares
+    interval_of_value = np.searchsorted(intervals.cumulative_shares[1:-1], shares, side="right")
+    widths = np.diff(intervals.edges)[interval_of_value]
+    row_shares = np.maximum(intervals.shares[interval_of_value], 1 / intervals.n)
+    positions, deviations = _estimate_positions(
+        intervals,
+        interval_of_value,
+        (shares - intervals.cumulative_shares[interval_of_value]) / row_shares,
     )
     # Expected squared errors. With intervals, the position of a value in its interval is unknown,
     # and the counts below are noisy. Sums of ranks only have noise.
     count_variance = np.minimum(
-        intervals.variance * np.square(width / row_shares / intervals.n), 2 * width**2
+        intervals.variance * np.square(widths / row_shares / intervals.n), 2 * widths**2
     )
-    edge_variance = np.square(width * spread) + count_variance
-    weight = rank_variance / (edge_variance + rank_variance)
-    interval_values = intervals.edges[interval] + positions * width
+    interval_variance = np.square(widths * deviations) + count_variance
+    weight = rank_variance / (interval_variance + rank_variance)
+    interval_values = intervals.edges[interval_of_value] + positions * widths
     values = weight * interval_values + (1 - weight) * rank_quantiles.interpolate(shares)
     return Quantiles(shares, fit_isotonic(values, np.ones(_N_QUANTILES)).clip(0, GRID), n_bins)
 
 
 def _estimate_positions(
-    intervals: ColumnIntervals, interval: NDArray[np.int64], row_fractions: NDArray[np.float64]
+    intervals: ColumnIntervals,
+    interval_of_value: NDArray[np.int64],
+    row_fractions: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate positions of values in their interval, float64 (m,), 0 to 1, and their deviation.
 
-    In an outermost interval the density decays exponentially from that of the adjacent one, since
-    public bounds are wide and few values are near them. Other intervals are uniform.
+    In an outermost interval, the density is assumed to decay exponentially from that of the
+    adjacent interval, since public bounds are wide and few values are near them. In other
+    intervals, the density is assumed to be uniform.
 
     Parameters
     ----------
-    interval : the interval of each value, int64 (m,).
+    interval_of_value : the interval of each value, int64 (m,).
     row_fractions : the share of the interval's rows that are below each value, float64 (m,).
 
     Returns
     -------
-    positions, spread : the position of each value, and its standard deviation; both in widths of
-        the interval.
+    positions, deviations : the position of each value, and its standard deviation; both in widths
+        of the interval.
     """
     positions = row_fractions.clip(0.0, 1.0)
     densities = intervals.shares / np.maximum(np.diff(intervals.edges), 1.0)
     last = len(densities) - 1
-    spread = np.full(len(interval), math.sqrt(1 / 12))
+    # The standard deviation of a uniform position from 0 to 1.
+    deviations = np.full(len(interval_of_value), math.sqrt(1 / 12))
     for outer, inner in ((0, 1), (last, last - 1)):
         if last < 1 or not 0 < densities[outer] < densities[inner]:
             continue
-        in_interval = interval == outer
+        in_interval = interval_of_value == outer
         # Find the rate at which both densities agree: rate / (1 - e^-rate) = density_ratio.
         density_ratio = rate = densities[inner] / densities[outer]
         for _ in range(_RATE_ITERATIONS):
@@ -224,14 +241,15 @@ def _estimate_positions(
         if rate < _MIN_RATE:
             continue
         distances = positions[in_interval] if outer == last else 1 - positions[in_interval]
-        decayed = -np.log1p(distances * math.expm1(-rate)) / rate
-        positions[in_interval] = decayed if outer == last else 1 - decayed
-        spread[in_interval] = min(1 / rate, math.sqrt(1 / 12))
-    return positions, spread
+        # Distances from the inner edge of the interval, in its width.
+        distances = -np.log1p(distances * math.expm1(-rate)) / rate
+        positions[in_interval] = distances if outer == last else 1 - distances
+        deviations[in_interval] = min(1 / rate, math.sqrt(1 / 12))
+    return positions, deviations
 
 
-def _count_below(ascending: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_below(sorted_column: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count the rows below each edge; all rows if the edge is ``GRID``."""
     return np.where(
-        edges == GRID, len(ascending), np.searchsorted(ascending, edges, side="left")
+        edges == GRID, len(sorted_column), np.searchsorted(sorted_column, edges, side="left")
     ).astype(np.int64)

@@ -12,7 +12,7 @@ graphical model with base q:
 
 With large noise, potentials stay near 0 and columns as independent as the counts allow, so few rows
 appear in empty cells. With small noise, the model matches the counts. w = 0 gives the estimate of
-the source, which reproduces the noise.
+McKenna et al., which reproduces the noise.
 
 Source: R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
 differential privacy", ICML 2019.
@@ -82,12 +82,13 @@ class ModelFit:
     ) -> None:
         self._tree, self._tables, self._n = tree, tables, n
         self._cliques = [tree.find_clique(table.columns) for table in tables]
-        self._ends = np.cumsum([0, *(table.counts.size for table in tables)])
+        self._offsets = np.cumsum([0, *(table.counts.size for table in tables)])
         self._counts = np.concatenate([table.counts.reshape(-1) for table in tables])
         self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
-            [table.variance for table in tables], np.diff(self._ends)
+            [table.variance for table in tables], np.diff(self._offsets)
         )
-        # A potential changes its cell by about as much as the cell's count.
+        # The second derivative by a potential is about the count of its cell plus its penalty.
+        # Dividing by the root makes the curvature similar in all directions.
         self.scale: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)
         self._base_potentials = [np.zeros(tree.clique_shape(i)) for i in range(len(tree.cliques))]
         for j, log_shares in enumerate(log_bin_shares):
@@ -95,35 +96,38 @@ class ModelFit:
             self._base_potentials[clique] += broadcast(log_shares, (j,), tree.cliques[clique])
         self.beliefs: list[Floats] = []
 
-    def as_tables(self, flat: Floats) -> list[Floats]:
-        """Split and reshape flat potentials to the shape of each table."""
-        ranges = zip(self._ends, self._ends[1:], strict=False)
+    def split_by_table(self, potentials: Floats) -> list[Floats]:
+        """Split the potentials of all tables, float64 (cells,), and reshape them as the tables."""
+        ranges = zip(self._offsets, self._offsets[1:], strict=False)
         return [
-            flat[start:end].reshape(table.counts.shape)
+            potentials[start:end].reshape(table.counts.shape)
             for table, (start, end) in zip(self._tables, ranges, strict=True)
         ]
 
     def compute_value_and_gradient(self, scaled_potentials: Floats) -> tuple[float, Floats]:
-        """Return value and gradient, and set ``beliefs`` to the shares of each clique's cells."""
-        unscaled = scaled_potentials * self.scale
-        potentials = [clique_potentials.copy() for clique_potentials in self._base_potentials]
+        """Return the value of the dual and its gradient by the scaled potentials.
+
+        Sets ``beliefs`` to the share of the rows in each cell of each clique.
+        """
+        potentials = scaled_potentials * self.scale
+        clique_potentials = [base.copy() for base in self._base_potentials]
         for table, clique, table_potentials in zip(
-            self._tables, self._cliques, self.as_tables(unscaled), strict=True
+            self._tables, self._cliques, self.split_by_table(potentials), strict=True
         ):
-            potentials[clique] += broadcast(
+            clique_potentials[clique] += broadcast(
                 table_potentials, table.columns, self._tree.cliques[clique]
             )
-        self.beliefs, log_total = self._tree.compute_beliefs(potentials)
+        self.beliefs, log_total = self._tree.compute_beliefs(clique_potentials)
         marginals = [
             marginalize(self.beliefs[clique], self._tree.cliques[clique], table.columns).reshape(-1)
             for table, clique in zip(self._tables, self._cliques, strict=True)
         ]
         value = (
             self._n * log_total
-            - unscaled @ self._counts
-            + unscaled @ (self._penalties * unscaled) / 2
+            - potentials @ self._counts
+            + potentials @ (self._penalties * potentials) / 2
         )
-        gradient = self._n * np.concatenate(marginals) - self._counts + self._penalties * unscaled
+        gradient = self._n * np.concatenate(marginals) - self._counts + self._penalties * potentials
         return float(value), gradient * self.scale
 
 
@@ -132,32 +136,33 @@ def fit_model(
     tables: Sequence[NoisyTable],
     log_bin_shares: Sequence[Floats],
     n: int,
-    start: Sequence[Floats] = (),
+    initial_potentials: Sequence[Floats] = (),
     *,
-    steps: int,
+    max_steps: int,
 ) -> tuple[list[Floats], list[Floats]]:
     """Compute the share of rows in each cell of each clique, and the potentials of each table.
 
     Parameters
     ----------
     tree, tables, log_bin_shares, n : see ``ModelFit``.
-    start : initial potentials of the first tables; those of the remaining tables start at 0.
-    steps : maximum number of steps.
+    initial_potentials : the potentials of the first tables from which to start; those of the
+        remaining tables start at 0.
+    max_steps : maximum number of steps.
     """
     fit = ModelFit(tree, tables, log_bin_shares, n)
-    initial = np.zeros(len(fit.scale))
-    if start:
-        start_potentials = np.concatenate([potentials.reshape(-1) for potentials in start])
-        initial[: len(start_potentials)] = start_potentials / fit.scale[: len(start_potentials)]
-    solution = minimize(fit.compute_value_and_gradient, initial, steps, n * _MIN_GAIN)
-    fit.compute_value_and_gradient(solution)
-    return fit.beliefs, fit.as_tables(solution * fit.scale)
+    initial_point = np.zeros(len(fit.scale))
+    if initial_potentials:
+        potentials = np.concatenate([table.reshape(-1) for table in initial_potentials])
+        initial_point[: len(potentials)] = potentials / fit.scale[: len(potentials)]
+    solution = minimize(fit.compute_value_and_gradient, initial_point, max_steps, n * _MIN_GAIN)
+    fit.compute_value_and_gradient(solution)  # Sets ``fit.beliefs``.
+    return fit.beliefs, fit.split_by_table(solution * fit.scale)
 
 
 def minimize(
     compute_value_and_gradient: Callable[[Floats], tuple[float, Floats]],
     point: Floats,
-    steps: int,
+    max_steps: int,
     min_gain: float,
 ) -> Floats:
     """Minimize a convex function by limited-memory BFGS.
@@ -165,15 +170,15 @@ def minimize(
     Parameters
     ----------
     compute_value_and_gradient : computes both at a point.
-    point : to start from.
-    steps : maximum number of steps.
-    min_gain : stops after a step that gains less than this.
+    point : the point to start from.
+    max_steps : maximum number of steps.
+    min_gain : the search stops after a step that reduces the value by less than this.
 
     Source: J. Nocedal, "Updating quasi-Newton matrices with limited storage", 1980.
     """
     value, gradient = compute_value_and_gradient(point)
     updates: deque[tuple[Floats, Floats, float]] = deque(maxlen=_MEMORY)
-    for _ in range(steps):
+    for _ in range(max_steps):
         direction = -_apply_inverse_hessian(updates, gradient)
         slope, step_size = float(gradient @ direction), 1.0
         for _ in range(_MAX_HALVINGS):

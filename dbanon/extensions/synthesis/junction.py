@@ -1,12 +1,13 @@
 """Graphical models of column bins: a junction tree, its marginals, and sampling from it.
 
-A model has one log-potential per clique. The share of a clique's cell is the product of all
-potentials, summed over the other columns. Two passes over the tree compute all of them.
+A model has a table of log-potentials per clique. The share of the rows in a combination of bins is
+proportional to the product of its potentials in all cliques. The shares of the cells of one clique,
+its *beliefs*, are sums over the other columns. Two passes over the tree compute all beliefs.
 
 Source: S. L. Lauritzen and D. J. Spiegelhalter, "Local computations with probabilities on graphical
 structures and their application to expert systems", JRSS B 50 (1988).
 
-Cost: of both passes, the cells of all cliques.
+Cost: both passes take time in proportion to the cells of all cliques.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ def find_maximal_cliques(cliques: Iterable[Clique], n_bins: Sequence[int]) -> li
     for clique in cliques:
         for j in clique:
             neighbours[j] |= set(clique) - {j}
-    maximal: list[set[int]] = []
+    maximal_cliques: list[set[int]] = []
     while neighbours:
         j = min(neighbours, key=lambda j: (count_cells([j, *neighbours[j]], n_bins), j))
         clique_neighbours = neighbours.pop(j)
         for neighbour in clique_neighbours:
             neighbours[neighbour] = (neighbours[neighbour] | clique_neighbours) - {j, neighbour}
-        if not any(clique_neighbours | {j} <= clique for clique in maximal):
-            maximal.append(clique_neighbours | {j})
-    return [tuple(sorted(clique)) for clique in maximal]
+        if not any(clique_neighbours | {j} <= clique for clique in maximal_cliques):
+            maximal_cliques.append(clique_neighbours | {j})
+    return [tuple(sorted(clique)) for clique in maximal_cliques]
 
 
 def count_cells(columns: Iterable[int], n_bins: Sequence[int]) -> int:
@@ -60,12 +61,12 @@ class CliqueLink:
     Parameters
     ----------
     clique, parent : indices of the cliques.
-    shared : the columns that both contain.
+    shared_columns : the columns that both contain.
     """
 
     clique: int
     parent: int
-    shared: Clique
+    shared_columns: Clique
 
 
 class JunctionTree:
@@ -104,11 +105,11 @@ class JunctionTree:
         for index in reversed(range(len(self.links))):
             link = self.links[index]
             messages[index] = log_marginalize(
-                upward_potentials[link.clique], self.cliques[link.clique], link.shared
+                upward_potentials[link.clique], self.cliques[link.clique], link.shared_columns
             )
             parent = self.cliques[link.parent]
             upward_potentials[link.parent] = upward_potentials[link.parent] + broadcast(
-                messages[index], link.shared, parent
+                messages[index], link.shared_columns, parent
             )
         log_total = float(log_marginalize(upward_potentials[0], self.cliques[0], ()))
         beliefs: list[Floats] = [np.zeros(())] * len(self.cliques)
@@ -117,9 +118,11 @@ class JunctionTree:
             clique = self.cliques[link.clique]
             with np.errstate(divide="ignore"):
                 log_marginal = np.log(
-                    marginalize(beliefs[link.parent], self.cliques[link.parent], link.shared)
+                    marginalize(
+                        beliefs[link.parent], self.cliques[link.parent], link.shared_columns
+                    )
                 )
-            update = broadcast(log_marginal - messages[index], link.shared, clique)
+            update = broadcast(log_marginal - messages[index], link.shared_columns, clique)
             beliefs[link.clique] = np.exp(upward_potentials[link.clique] + update)
         return beliefs, log_total
 
@@ -144,38 +147,42 @@ class JunctionTree:
         """
         adjacent: dict[int, list[tuple[int, Clique]]] = {i: [] for i in range(len(self.cliques))}
         for link in self.links:
-            adjacent[link.clique].append((link.parent, link.shared))
-            adjacent[link.parent].append((link.clique, link.shared))
+            adjacent[link.clique].append((link.parent, link.shared_columns))
+            adjacent[link.parent].append((link.clique, link.shared_columns))
         tables: dict[int, Floats] = {}
-        start = self.find_clique((a,))
-        stack = [(start, -1, self._move_to_first_axis(a, beliefs[start], self.cliques[start]))]
+        root = self.find_clique((a,))
+        # Each item: a clique, the clique it was reached from, and the table of ``a``, as the first
+        # axis, and the other columns of the clique.
+        stack = [(root, -1, self._move_to_first_axis(a, beliefs[root], self.cliques[root]))]
         while stack:
-            i, previous, joint = stack.pop()
+            i, previous_clique, joint_table = stack.pop()
             further_columns = tuple(j for j in self.cliques[i] if j != a)
             for b in further_columns:
                 if b not in tables:
-                    tables[b] = _marginalize_joint(joint, further_columns, (b,))
-            for neighbour, shared in adjacent[i]:
-                if neighbour == previous:
+                    tables[b] = _marginalize_joint(joint_table, further_columns, (b,))
+            for neighbour, shared_columns in adjacent[i]:
+                if neighbour == previous_clique:
                     continue
                 clique = self.cliques[neighbour]
-                if a in shared:
-                    next_joint = self._move_to_first_axis(a, beliefs[neighbour], clique)
+                if a in shared_columns:
+                    next_table = self._move_to_first_axis(a, beliefs[neighbour], clique)
                 else:
                     # The next clique is independent of ``a`` given the shared columns.
                     shared_belief = broadcast(
-                        marginalize(beliefs[i], self.cliques[i], shared), shared, clique
+                        marginalize(beliefs[i], self.cliques[i], shared_columns),
+                        shared_columns,
+                        clique,
                     )
                     zeros = np.zeros(self.clique_shape(neighbour))
                     conditional = np.divide(
                         beliefs[neighbour], shared_belief, out=zeros, where=shared_belief > 0
                     )
-                    joint_shared = _marginalize_joint(joint, further_columns, shared)
-                    broadcast_shape = broadcast(joint_shared[0], shared, clique).shape
-                    next_joint = (
-                        joint_shared.reshape(len(joint_shared), *broadcast_shape) * conditional
+                    shared_table = _marginalize_joint(joint_table, further_columns, shared_columns)
+                    broadcast_shape = broadcast(shared_table[0], shared_columns, clique).shape
+                    next_table = (
+                        shared_table.reshape(len(shared_table), *broadcast_shape) * conditional
                     )
-                stack.append((neighbour, i, next_joint))
+                stack.append((neighbour, i, next_table))
         return tables
 
     def _move_to_first_axis(self, a: int, belief: Floats, clique: Clique) -> Floats:
@@ -189,7 +196,9 @@ class JunctionTree:
         codes = np.zeros((len(self.n_bins), n), np.int64)
         self._draw(codes, beliefs[0], self.cliques[0], (), rng)
         for link in self.links:
-            self._draw(codes, beliefs[link.clique], self.cliques[link.clique], link.shared, rng)
+            self._draw(
+                codes, beliefs[link.clique], self.cliques[link.clique], link.shared_columns, rng
+            )
         return codes
 
     def _draw(
@@ -197,38 +206,50 @@ class JunctionTree:
         codes: NDArray[np.int64],
         belief: Floats,
         clique: Clique,
-        shared: Clique,
+        shared_columns: Clique,
         rng: np.random.Generator,
     ) -> None:
-        """Draw the new columns of a clique, given those that it shares with its parent."""
-        new_columns = tuple(j for j in clique if j not in shared)
+        """Draw the new columns of a clique, given those that it shares with its parent.
+
+        Writes the bins into ``codes``. Rows with the same bins in the shared columns are a group,
+        and each group draws from its own distribution over the cells of the new columns.
+        """
+        new_columns = tuple(j for j in clique if j not in shared_columns)
         shape = [self.n_bins[j] for j in new_columns]
-        order = [clique.index(j) for j in (*shared, *new_columns)]
-        odds = belief.transpose(order).reshape(count_cells(shared, self.n_bins), -1)
+        order = [clique.index(j) for j in (*shared_columns, *new_columns)]
+        # By group and cell.
+        weights = belief.transpose(order).reshape(count_cells(shared_columns, self.n_bins), -1)
         # Without information about such rows, draw uniformly.
-        odds = np.where(odds.sum(axis=1, keepdims=True) > 0, odds, 1.0)
-        cumulative = np.cumsum(odds, axis=1)
-        cumulative = cumulative / cumulative[:, -1:] + np.arange(len(odds))[:, None]
-        group = np.zeros(codes.shape[1], np.int64)
-        for j in shared:
-            group = group * self.n_bins[j] + codes[j]
+        weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
+        # Group g has the range from g to g + 1, so that one search finds the cells of all groups.
+        cumulative = np.cumsum(weights, axis=1)
+        cumulative = cumulative / cumulative[:, -1:] + np.arange(len(weights))[:, None]
+        group_of_row = np.zeros(codes.shape[1], np.int64)
+        for j in shared_columns:
+            group_of_row = group_of_row * self.n_bins[j] + codes[j]
         # The rows of a group take consecutive positions in random order.
-        shuffled = rng.permutation(len(group))
-        rows = shuffled[np.argsort(group[shuffled], kind="stable")]
-        group_sizes = np.bincount(group, minlength=len(odds))
+        permutation = rng.permutation(len(group_of_row))
+        rows = permutation[np.argsort(group_of_row[permutation], kind="stable")]
+        group_sizes = np.bincount(group_of_row, minlength=len(weights))
         ranks = np.arange(len(rows)) - np.repeat(np.cumsum(group_sizes) - group_sizes, group_sizes)
-        offsets = np.repeat(rng.random(len(odds)), group_sizes)
-        positions = (ranks + offsets) / np.repeat(group_sizes, group_sizes) + group[rows]
+        offsets = np.repeat(rng.random(len(weights)), group_sizes)
+        positions = (ranks + offsets) / np.repeat(group_sizes, group_sizes) + group_of_row[rows]
         drawn_cells = np.searchsorted(cumulative.reshape(-1)[:-1], positions, side="right")
-        drawn_cells = np.clip(drawn_cells - group[rows] * odds.shape[1], 0, odds.shape[1] - 1)
+        n_cells = weights.shape[1]
+        drawn_cells = np.clip(drawn_cells - group_of_row[rows] * n_cells, 0, n_cells - 1)
         for j, column in zip(new_columns, np.unravel_index(drawn_cells, shape), strict=True):
             codes[j, rows] = column
 
 
-def _marginalize_joint(joint: Floats, columns: Clique, retained: Clique) -> Floats:
-    """Marginalize a table whose axes are one more column, which is retained, and ``columns``."""
-    summed_axes = tuple(1 + i for i, j in enumerate(columns) if j not in retained)
-    marginal: Floats = joint.sum(axis=summed_axes)
+def _marginalize_joint(table: Floats, columns: Clique, retained_columns: Clique) -> Floats:
+    """Sum a table down to ``retained_columns``, and keep its first axis, a column not listed.
+
+    Parameters
+    ----------
+    columns : the columns of all axes but the first.
+    """
+    summed_axes = tuple(1 + i for i, j in enumerate(columns) if j not in retained_columns)
+    marginal: Floats = table.sum(axis=summed_axes)
     return marginal
 
 
@@ -251,15 +272,17 @@ def _connect_cliques(cliques: Sequence[Clique]) -> tuple[CliqueLink, ...]:
     return tuple(links)
 
 
-def marginalize(table: Floats, columns: Clique, retained: Clique) -> Floats:
-    """Sum the table of ``columns`` down to ``retained`` columns."""
-    marginal: Floats = table.sum(axis=tuple(i for i, j in enumerate(columns) if j not in retained))
+def marginalize(table: Floats, columns: Clique, retained_columns: Clique) -> Floats:
+    """Sum the table of ``columns`` down to ``retained_columns``."""
+    summed_axes = tuple(i for i, j in enumerate(columns) if j not in retained_columns)
+    marginal: Floats = table.sum(axis=summed_axes)
     return marginal
 
 
-def log_marginalize(table: Floats, columns: Clique, retained: Clique) -> Floats:
+def log_marginalize(table: Floats, columns: Clique, retained_columns: Clique) -> Floats:
     """Marginalize a table of logarithms; the result is logarithms, too."""
-    axes = tuple(i for i, j in enumerate(columns) if j not in retained)
+    axes = tuple(i for i, j in enumerate(columns) if j not in retained_columns)
+    # Subtract the maxima, so that ``exp`` cannot overflow. Their summed axes have length 1.
     maxima = table.max(axis=axes, keepdims=True)
     log_marginal: Floats = np.log(np.exp(table - maxima).sum(axis=axes)) + maxima.sum(axis=axes)
     return log_marginal

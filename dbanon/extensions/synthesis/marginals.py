@@ -59,7 +59,7 @@ from dbanon.extensions.synthesis.noise import Noise
 from dbanon.extensions.synthesis.shares import (
     GRID,
     MAX_MEAN_NOISE,
-    RANGE_TO_CLASS_NOISE,
+    RANGE_TO_MEAN_NOISE,
     EdgeShares,
     divide_edges,
 )
@@ -70,8 +70,8 @@ MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
-# The share of the amount for margins. Here and below, the key says whether the accounting is pure.
-# All three values are tuned on Adult.
+# The share of the amount for margins. Here and below, the key is True for the accounting ``pure``
+# and False for ``zcdp``. All three values are tuned on Adult.
 _MARGINS_SHARE = {True: 0.40, False: 0.20}
 # Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
@@ -83,10 +83,10 @@ _MIN_ROWS_TO_NOISE = 8
 # The share of a table's noise that is subtracted from its score; the fit removes the rest.
 _NOISE_PENALTY = 0.5
 # Of a numeric column's amount, the shares for edges and for the counts between them. The remainder
-# is for sums of ranks, which show the extent of the outermost values. Tuned on MAGIC and normal
-# data.
+# is for sums of order statistics, which show the extent of the outermost values. Tuned on MAGIC and
+# normal data.
 _EDGES_SHARE, _COUNTS_SHARE = 0.50, 0.42
-# Fractions of a row in which scores are counted.
+# The number that one row counts as in a score, so that fractions of a row are integers.
 _UNITS_PER_ROW = 16
 # Maximum steps of the fit in each round, and of the final fit.
 _ROUND_STEPS, _FINAL_STEPS = 40, 300
@@ -104,11 +104,11 @@ class AmountShares:
     amount : epsilon or rho, according to ``accounting_name``.
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
-    bins : maximum number of bins per column; 1 if columns are released as independent.
-    rounds : number of two-column tables.
-    class_size : number of consecutive order statistics that are added into one noisy sum.
-    edges : how quantiles of numeric columns are found; None with a single bin, which contains all
-        rows.
+    max_bins : maximum number of bins per column; 1 if columns are released as independent.
+    rounds : number of rounds, each of which counts a table of two columns.
+    values_per_sum : number of consecutive order statistics that are added into one noisy sum.
+    edge_shares : how quantiles of numeric columns are found; None with a single bin, which contains
+        all rows.
     leaf_scale, sum_scale, choice_scale, count_scale : noise scales for counts of values, sums of
         order statistics, scores, and tables.
     """
@@ -119,12 +119,12 @@ class AmountShares:
     accounting_name: str
     trees: tuple[Hierarchy | None, ...]
     n_values: tuple[int, ...]
-    bins: int
+    max_bins: int
     rounds: int
-    class_size: int
+    values_per_sum: int
     leaf_scale: float
     sum_scale: float
-    edges: EdgeShares | None
+    edge_shares: EdgeShares | None
     choice_scale: float
     count_scale: float
 
@@ -134,7 +134,7 @@ class AmountShares:
         return ACCOUNTINGS[self.accounting_name]
 
     @property
-    def n_counted(self) -> int:
+    def n_counted_columns(self) -> int:
         """The number of columns whose margins are counts of all values."""
         columns = zip(self.trees, self.n_values, strict=True)
         return sum(tree is not None or n_column_values > 0 for tree, n_column_values in columns)
@@ -143,10 +143,10 @@ class AmountShares:
         """The total price of all draws."""
         accounting = self.accounting
         margin_price = accounting.sum_price(noise, self.sum_scale, GRID)
-        if self.edges is not None:
-            margin_price += self.edges.price(accounting, noise)
-        total = self.n_counted * accounting.count_price(noise, self.leaf_scale)
-        total += (self.p - self.n_counted) * margin_price
+        if self.edge_shares is not None:
+            margin_price += self.edge_shares.price(accounting, noise)
+        total = self.n_counted_columns * accounting.count_price(noise, self.leaf_scale)
+        total += (self.p - self.n_counted_columns) * margin_price
         if self.rounds:
             choice_price = accounting.choice_price(noise, self.choice_scale, 2 * _UNITS_PER_ROW)
             total += self.rounds * (choice_price + accounting.count_price(noise, self.count_scale))
@@ -167,18 +167,18 @@ class AmountShares:
             return ("Columns are independent in the release: the budget and rows are too few.",)
         distribution = "Laplace" if self.accounting_name == PURE else "Gaussian"
         margins = []
-        if self.n_counted:
-            margins.append(f"Margins of {self.n_counted} columns: counts of their values.")
-        if self.edges is not None and self.n_counted < self.p:
-            n_intervals = 2**self.edges.depth
+        if self.n_counted_columns:
+            margins.append(f"Margins of {self.n_counted_columns} columns: counts of their values.")
+        if self.edge_shares is not None and self.n_counted_columns < self.p:
+            n_intervals = 2**self.edge_shares.depth
             margins.append(
-                f"Margins of {self.p - self.n_counted} columns: counts between {n_intervals - 1}"
-                " noisy quantiles, and sums of order statistics."
+                f"Margins of {self.p - self.n_counted_columns} columns: counts between"
+                f" {n_intervals - 1} noisy quantiles, and sums of order statistics."
             )
         return (
             *margins,
             f"Dependence: a graphical model of up to {self.rounds} two-way counts of up to"
-            f" {self.bins} bins a column, with discrete {distribution} noise.",
+            f" {self.max_bins} bins a column, with discrete {distribution} noise.",
         )
 
 
@@ -219,19 +219,21 @@ def divide_amount(
             hint=f"Release {math.ceil(n * relative_noise / MAX_MEAN_NOISE)} rows or more, raise"
             " `epsilon`, or leave out columns.",
         )
-    pairs = p * (p - 1) // 2
-    rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), pairs)
+    n_pairs = p * (p - 1) // 2
+    rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
     count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
-    bins = math.floor(math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale))))
-    bins = min(bins, _MAX_BINS) if rounds else 1
-    if bins < 2:
-        bins, rounds = 1, 0
+    max_bins = math.floor(
+        math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
+    )
+    max_bins = min(max_bins, _MAX_BINS) if rounds else 1
+    if max_bins < 2:
+        max_bins, rounds = 1, 0
     margin_amount = amount / p * (_MARGINS_SHARE[is_pure] if rounds else 1.0)
     leaf_scale = accounting.count_scale(margin_amount)
-    edges, sum_amount = None, margin_amount
-    if bins > 1:
-        edges = divide_edges(
+    edge_shares, sum_amount = None, margin_amount
+    if max_bins > 1:
+        edge_shares = divide_edges(
             n, accounting, _EDGES_SHARE * margin_amount, _COUNTS_SHARE * margin_amount
         )
         sum_amount *= 1 - _EDGES_SHARE - _COUNTS_SHARE
@@ -246,35 +248,37 @@ def divide_amount(
             n_column_values if tree is None and n_column_values * 2 * leaf_scale <= n else 0
             for tree, n_column_values in zip(trees, n_values, strict=True)
         ),
-        bins=bins,
+        max_bins=max_bins,
         rounds=rounds,
-        class_size=min(max(math.ceil(RANGE_TO_CLASS_NOISE * sum_scale / GRID), 1), n // 4),
+        values_per_sum=min(max(math.ceil(RANGE_TO_MEAN_NOISE * sum_scale / GRID), 1), n // 4),
         leaf_scale=leaf_scale,
         sum_scale=sum_scale,
-        edges=edges,
+        edge_shares=edge_shares,
         choice_scale=accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
         count_scale=count_scale,
     )
 
 
 def dp_marginals(
-    grid: NDArray[np.int64], division: AmountShares, noise: Noise, rng: np.random.Generator
+    columns: NDArray[np.int64], amount_shares: AmountShares, noise: Noise, rng: np.random.Generator
 ) -> Floats:
     """Generate synthetic rows, float64 (p, n), from columns of integers.
 
     Parameters
     ----------
-    grid : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
-    division : how the amount is divided over p columns of n rows.
-    noise : the only code that sees the data.
+    columns : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
+    amount_shares : how the amount is divided over p columns of n rows.
+    noise : the mechanisms that add noise. Nothing else that is computed from the data is released.
     rng : for draws from the noisy model.
     """
-    division.require_affordable(noise)
-    margins = [_measure_margin(j, column, division, noise) for j, column in enumerate(grid)]
-    codes = np.array([m.locate(column, rng)[0] for m, column in zip(margins, grid, strict=True)])
-    column_tables = [_tabulate_bins(j, margin, division) for j, margin in enumerate(margins)]
+    amount_shares.require_affordable(noise)
+    margins = [_measure_margin(j, column, amount_shares, noise) for j, column in enumerate(columns)]
+    codes = np.array([m.locate(column, rng)[0] for m, column in zip(margins, columns, strict=True)])
+    column_tables = [_tabulate_bins(j, margin, amount_shares) for j, margin in enumerate(margins)]
     drawn_codes = (
-        _PairSelection(codes, column_tables, division).run(noise).draw_rows(division.n, rng)
+        _PairSelection(codes, column_tables, amount_shares)
+        .run(noise)
+        .draw_rows(amount_shares.n, rng)
     )
     return np.array(
         [
@@ -285,46 +289,60 @@ def dp_marginals(
 
 
 def _measure_margin(
-    j: int, column: NDArray[np.int64], division: AmountShares, noise: Noise
+    j: int, column: NDArray[np.int64], amount_shares: AmountShares, noise: Noise
 ) -> Margin:
     """Measure the noisy margin of a column."""
-    accounting, tree, n_values = division.accounting, division.trees[j], division.n_values[j]
+    accounting, tree, n_values = (
+        amount_shares.accounting,
+        amount_shares.trees[j],
+        amount_shares.n_values[j],
+    )
     if tree is None and not n_values:
-        sums = sum_order_statistics(column, division.class_size)
-        noisy = accounting.add_noise(noise, sums, division.sum_scale)
-        rank_quantiles = estimate_quantiles(noisy, division.n, division.class_size, division.bins)
-        if division.edges is None:
+        sums = sum_order_statistics(column, amount_shares.values_per_sum)
+        noisy = accounting.add_noise(noise, sums, amount_shares.sum_scale)
+        rank_quantiles = estimate_quantiles(
+            noisy, amount_shares.n, amount_shares.values_per_sum, amount_shares.max_bins
+        )
+        if amount_shares.edge_shares is None:
             return rank_quantiles
-        intervals = measure_intervals(column, division.edges, accounting, noise)
-        rank_variance = accounting.variance(division.sum_scale / division.class_size)
-        bins = group_adjacent_values(intervals.shares, min(division.bins, len(intervals.shares)))
+        intervals = measure_intervals(column, amount_shares.edge_shares, accounting, noise)
+        rank_variance = accounting.variance(amount_shares.sum_scale / amount_shares.values_per_sum)
+        bins = group_adjacent_values(
+            intervals.shares, min(amount_shares.max_bins, len(intervals.shares))
+        )
         return IntervalMargin(
             intervals,
             bins,
-            combine_quantiles(intervals, rank_quantiles, rank_variance, division.bins),
+            combine_quantiles(intervals, rank_quantiles, rank_variance, amount_shares.max_bins),
         )
     leaves = column if tree is not None else round_to_values(column, n_values)
     n_leaves = n_values if tree is None else tree.n_leaves
-    counts = accounting.add_noise(noise, count_rows_per_leaf(leaves, n_leaves), division.leaf_scale)
-    shares = project_to_simplex(counts.astype(np.float64), 1.0 * division.n) / division.n
+    counts = accounting.add_noise(
+        noise, count_rows_per_leaf(leaves, n_leaves), amount_shares.leaf_scale
+    )
+    shares = project_to_simplex(counts.astype(np.float64), 1.0 * amount_shares.n) / amount_shares.n
     if tree is None:
         return GridMargin(
-            CategoricalMargin(shares, group_adjacent_values(shares, min(division.bins, n_values)))
+            CategoricalMargin(
+                shares, group_adjacent_values(shares, min(amount_shares.max_bins, n_values))
+            )
         )
-    return CategoricalMargin(shares, assign_bins(tree, shares, min(2 * division.bins, _MAX_BINS)))
+    return CategoricalMargin(
+        shares, assign_bins(tree, shares, min(2 * amount_shares.max_bins, _MAX_BINS))
+    )
 
 
-def _tabulate_bins(j: int, margin: Margin, division: AmountShares) -> NoisyTable:
+def _tabulate_bins(j: int, margin: Margin, amount_shares: AmountShares) -> NoisyTable:
     """Tabulate one column's bins: sums of noisy counts, whose variances add up.
 
-    A single bin is public, since it contains all rows.
+    The variance is the mean over the bins. A single bin is public, since it contains all rows.
     """
-    count_variance = division.accounting.variance(division.leaf_scale)
+    count_variance = amount_shares.accounting.variance(amount_shares.leaf_scale)
     if isinstance(margin, IntervalMargin):
         count_variance = margin.intervals.variance
     bin_shares = margin.bin_shares
     return NoisyTable(
-        (j,), bin_shares * division.n, count_variance * margin.n_counts / bin_shares.size
+        (j,), bin_shares * amount_shares.n, count_variance * margin.n_counts / bin_shares.size
     )
 
 
@@ -335,17 +353,21 @@ class _PairSelection:
     ----------
     codes : the bin of each row in each column, int64 (p, n).
     column_tables : the noisy counts of the bins of each column.
-    division : how the amount is divided.
+    amount_shares : how the amount is divided.
     """
 
     def __init__(
-        self, codes: NDArray[np.int64], column_tables: Sequence[NoisyTable], division: AmountShares
+        self,
+        codes: NDArray[np.int64],
+        column_tables: Sequence[NoisyTable],
+        amount_shares: AmountShares,
     ) -> None:
-        self._codes, self._division = codes, division
+        self._codes, self._amount_shares = codes, amount_shares
         self._tables = list(column_tables)
         self._n_bins = [table.counts.size for table in column_tables]
         self._log_bin_shares = [
-            np.log(np.maximum(table.counts / division.n, _MIN_SHARE)) for table in column_tables
+            np.log(np.maximum(table.counts / amount_shares.n, _MIN_SHARE))
+            for table in column_tables
         ]
         self._pair_counts: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._potentials: list[Floats] = []
@@ -353,17 +375,17 @@ class _PairSelection:
 
     def run(self, noise: Noise) -> _PairSelection:
         """Run all rounds and the last fit."""
-        division, accounting = self._division, self._division.accounting
-        for _ in range(division.rounds):
+        amount_shares, accounting = self._amount_shares, self._amount_shares.accounting
+        for _ in range(amount_shares.rounds):
             pairs = self._list_candidates()
             if not pairs:
                 break
             expected = self._tree.compute_pair_tables(self._beliefs)
             scores = np.array([self._score(pair, expected[pair]) for pair in pairs], np.int64)
-            pair = pairs[accounting.choose(noise, scores, division.choice_scale)]
+            pair = pairs[accounting.choose(noise, scores, amount_shares.choice_scale)]
             counts = self._count_pair(pair)
-            noisy = accounting.add_noise(noise, counts.reshape(-1), division.count_scale)
-            noise_variance = accounting.variance(division.count_scale)
+            noisy = accounting.add_noise(noise, counts.reshape(-1), amount_shares.count_scale)
+            noise_variance = accounting.variance(amount_shares.count_scale)
             pair_counts = noisy.reshape(counts.shape).astype(np.float64)
             self._tables.append(NoisyTable(pair, pair_counts, noise_variance))
             self._fit(_ROUND_STEPS)
@@ -374,24 +396,25 @@ class _PairSelection:
         """Draw the bins of n rows, int64 (p, n)."""
         return self._tree.draw_rows(self._beliefs, n, rng)
 
-    def _fit(self, steps: int) -> None:
+    def _fit(self, max_steps: int) -> None:
+        """Fit the model to all tables, starting from the potentials of the last fit."""
         cliques = find_maximal_cliques([table.columns for table in self._tables], self._n_bins)
         self._tree = JunctionTree(cliques, self._n_bins)
         self._beliefs, self._potentials = fit_model(
             self._tree,
             self._tables,
             self._log_bin_shares,
-            self._division.n,
+            self._amount_shares.n,
             self._potentials,
-            steps=steps,
+            max_steps=max_steps,
         )
 
     def _list_candidates(self) -> list[tuple[int, int]]:
         """List uncounted pairs that keep the model within ``MAX_CELLS``, whatever the data."""
         counted = [table.columns for table in self._tables]
         candidates = []
-        for a in range(self._division.p):
-            for b in range(a + 1, self._division.p):
+        for a in range(self._amount_shares.p):
+            for b in range(a + 1, self._amount_shares.p):
                 if (a, b) in counted:
                     continue
                 cliques = find_maximal_cliques([*counted, (a, b)], self._n_bins)
@@ -404,9 +427,9 @@ class _PairSelection:
 
         One row moves it by at most ``2 * _UNITS_PER_ROW``.
         """
-        expected = np.rint(_UNITS_PER_ROW * self._division.n * shares).astype(np.int64)
+        expected = np.rint(_UNITS_PER_ROW * self._amount_shares.n * shares).astype(np.int64)
         distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
-        magnitude = self._division.accounting.mean_magnitude(self._division.count_scale)
+        magnitude = self._amount_shares.accounting.mean_magnitude(self._amount_shares.count_scale)
         return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
 
     def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:

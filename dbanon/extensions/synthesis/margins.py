@@ -51,17 +51,17 @@ class Quantiles:
     Parameters
     ----------
     shares, values : float64 (m,), both ascending.
-    bins : number of bins with equal shares of the rows.
+    n_bins : number of bins with equal shares of the rows.
     """
 
     shares: NDArray[np.float64]
     values: NDArray[np.float64]
-    bins: int
+    n_bins: int
 
     @property
     def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return np.full(self.bins, 1 / self.bins)
+        return np.full(self.n_bins, 1 / self.n_bins)
 
     @property
     def n_counts(self) -> int:
@@ -72,20 +72,22 @@ class Quantiles:
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``Margin``."""
-        # If many rows have the same value, it covers a range of shares.
-        above = np.interp(column, self.values, self.shares)
-        below = -np.interp(-column, -self.values[::-1], -self.shares[::-1])
-        above[column >= self.values[-1]] = 1.0
-        below[column <= self.values[0]] = 0.0
-        positions = (below + rng.random(len(column)) * (above - below)) * self.bins
-        codes = np.minimum(positions.astype(np.int64), self.bins - 1)
+        # If many rows have the same value, it covers a range of shares. Among equal values,
+        # ``interp`` returns the last share; with all signs reversed, the first.
+        last_share = np.interp(column, self.values, self.shares)
+        first_share = -np.interp(-column, -self.values[::-1], -self.shares[::-1])
+        last_share[column >= self.values[-1]] = 1.0
+        first_share[column <= self.values[0]] = 0.0
+        row_shares = first_share + rng.random(len(column)) * (last_share - first_share)
+        positions = row_shares * self.n_bins
+        codes = np.minimum(positions.astype(np.int64), self.n_bins - 1)
         return codes, (positions - codes).clip(0.0, 1.0)
 
     def to_values(
         self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.interpolate((codes + offsets) / self.bins)
+        return self.interpolate((codes + offsets) / self.n_bins)
 
     def interpolate(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values at these shares of the rows, 0 to 1."""
@@ -121,16 +123,16 @@ class CategoricalMargin:
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``Margin``; the leaves of a bin are adjacent, each as wide as its share."""
-        below, width = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+        offsets, widths = np.zeros(len(self.bins)), np.zeros(len(self.bins))
         for bin_ in range(int(self.bins.max()) + 1):
             leaves = np.flatnonzero(self.bins == bin_)
             weights = self._weigh_leaves(leaves)
             cumulative = np.cumsum(weights)
-            below[leaves], width[leaves] = (
+            offsets[leaves], widths[leaves] = (
                 (cumulative - weights) / cumulative[-1],
                 weights / cumulative[-1],
             )
-        return self.bins[column], below[column] + rng.random(len(column)) * width[column]
+        return self.bins[column], offsets[column] + rng.random(len(column)) * widths[column]
 
     def _weigh_leaves(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the shares of a bin's leaves; equal weights if the bin is empty."""
@@ -155,7 +157,7 @@ def measure_categorical_margin(
 ) -> CategoricalMargin:
     """Measure the margin of a column of leaf indices of ``tree``, int64 (n,)."""
     leaf_shares = _measure_leaf_shares(column, tree.n_leaves, shares, noise)
-    return CategoricalMargin(leaf_shares, assign_bins(tree, leaf_shares, shares.bins))
+    return CategoricalMargin(leaf_shares, assign_bins(tree, leaf_shares, shares.n_bins))
 
 
 def _measure_leaf_shares(
@@ -171,32 +173,34 @@ class GridMargin:
 
     Parameters
     ----------
-    categorical : the shares of the values; each bin has adjacent values.
+    value_margin : the shares of the values; each bin has adjacent values.
     """
 
-    categorical: CategoricalMargin
+    value_margin: CategoricalMargin
 
     @property
     def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.categorical.bin_shares
+        return self.value_margin.bin_shares
 
     @property
     def n_counts(self) -> int:
         """See ``Margin``."""
-        return self.categorical.n_counts
+        return self.value_margin.n_counts
 
     def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``Margin``."""
-        return self.categorical.locate(round_to_values(column, len(self.categorical.bins)), rng)
+        return self.value_margin.locate(round_to_values(column, len(self.value_margin.bins)), rng)
 
     def to_values(
         self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.categorical.to_values(codes, offsets) * GRID / (len(self.categorical.bins) - 1)
+        return (
+            self.value_margin.to_values(codes, offsets) * GRID / (len(self.value_margin.bins) - 1)
+        )
 
 
 def round_to_values(column: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
@@ -214,24 +218,26 @@ def measure_grid_margin(
     value_shares = _measure_leaf_shares(round_to_values(column, n_values), n_values, shares, noise)
     return GridMargin(
         CategoricalMargin(
-            value_shares, group_adjacent_values(value_shares, min(shares.bins, n_values))
+            value_shares, group_adjacent_values(value_shares, min(shares.n_bins, n_values))
         )
     )
 
 
-def group_adjacent_values(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+def group_adjacent_values(weights: NDArray[np.float64], n_bins: int) -> NDArray[np.int64]:
     """Group adjacent values into bins of similar weight, int64 (m,), ascending; no bin is empty.
 
     Parameters
     ----------
     weights : float64 (m,), which must be noisy.
-    bins : number of bins, at most m.
+    n_bins : number of bins, at most m.
     """
     midpoints = np.cumsum(weights) - weights / 2
-    bins_by_weight = (midpoints / weights.sum() * bins).astype(np.int64)
+    bins_by_weight = (midpoints / weights.sum() * n_bins).astype(np.int64)
     indices, m = np.arange(len(weights)), len(weights)
     # Each bin needs at least one value, so keep enough values for the bins that follow.
-    bins_by_weight = np.clip(bins_by_weight, bins - (m - indices), np.minimum(indices, bins - 1))
+    bins_by_weight = np.clip(
+        bins_by_weight, n_bins - (m - indices), np.minimum(indices, n_bins - 1)
+    )
     bins_of_values: NDArray[np.int64] = bins_by_weight
     for i in range(1, m):
         previous_bin = bins_of_values[i - 1]
@@ -244,29 +250,31 @@ def count_rows_per_leaf(column: NDArray[np.int64], n_leaves: int) -> NDArray[np.
     return np.bincount(column, minlength=n_leaves).astype(np.int64)
 
 
-def sum_order_statistics(column: NDArray[np.int64], class_size: int) -> NDArray[np.int64]:
-    """Sum ``class_size`` consecutive order statistics at a time, int64.
+def sum_order_statistics(column: NDArray[np.int64], values_per_sum: int) -> NDArray[np.int64]:
+    """Sum ``values_per_sum`` consecutive order statistics at a time, int64.
 
     The last sum includes the remainder.
     """
     sums: NDArray[np.int64] = np.add.reduceat(
-        np.sort(column), _list_class_starts(len(column), class_size)
+        np.sort(column), _list_sum_starts(len(column), values_per_sum)
     )
     return sums
 
 
 def measure_quantiles(column: NDArray[np.int64], shares: EpsilonShares, noise: Noise) -> Quantiles:
     """Measure the quantiles of a column of integers from 0 to ``GRID``, int64 (n,)."""
-    noisy = noise.laplace(sum_order_statistics(column, shares.class_size), shares.margin_scale)
-    return estimate_quantiles(noisy, len(column), shares.class_size, shares.bins)
+    noisy = noise.laplace(sum_order_statistics(column, shares.values_per_sum), shares.margin_scale)
+    return estimate_quantiles(noisy, len(column), shares.values_per_sum, shares.n_bins)
 
 
-def estimate_quantiles(sums: NDArray[np.int64], n: int, class_size: int, bins: int) -> Quantiles:
-    """Estimate quantiles of n rows from noisy sums of ``class_size`` order statistics each."""
-    starts = _list_class_starts(n, class_size)
-    class_sizes = np.diff(np.append(starts, n)).astype(np.float64)
-    values = fit_isotonic(sums / class_sizes, class_sizes).clip(0, GRID)
-    return Quantiles((starts + class_sizes / 2) / n, values, bins)
+def estimate_quantiles(
+    sums: NDArray[np.int64], n: int, values_per_sum: int, n_bins: int
+) -> Quantiles:
+    """Estimate quantiles of n rows from noisy sums of ``values_per_sum`` order statistics each."""
+    starts = _list_sum_starts(n, values_per_sum)
+    n_values_by_sum = np.diff(np.append(starts, n)).astype(np.float64)
+    values = fit_isotonic(sums / n_values_by_sum, n_values_by_sum).clip(0, GRID)
+    return Quantiles((starts + n_values_by_sum / 2) / n, values, n_bins)
 
 
 def fit_isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -289,12 +297,13 @@ def fit_isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> N
 
 def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
     """Project values, (m,), onto non-negative values that sum to ``total``."""
-    descending = np.sort(values)[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
-    shifted: NDArray[np.float64] = values - excess[np.flatnonzero(descending > excess)[-1]]
+    # Subtract the same amount from all values, so that the positive ones sum to ``total``.
+    sorted_values = np.sort(values)[::-1]
+    excess = (np.cumsum(sorted_values) - total) / np.arange(1, len(values) + 1)
+    shifted: NDArray[np.float64] = values - excess[np.flatnonzero(sorted_values > excess)[-1]]
     return shifted.clip(0.0)
 
 
-def _list_class_starts(n: int, class_size: int) -> NDArray[np.int64]:
-    """List the first index of each class of ``class_size`` rows; the last one may be larger."""
-    return np.arange(n // class_size, dtype=np.int64) * class_size
+def _list_sum_starts(n: int, values_per_sum: int) -> NDArray[np.int64]:
+    """List the index of the first value of each sum; the last sum may have more values."""
+    return np.arange(n // values_per_sum, dtype=np.int64) * values_per_sum

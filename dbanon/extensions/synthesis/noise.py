@@ -62,6 +62,7 @@ class OpenDpNoise:
                 "Differential privacy needs OpenDP for its noise, which is not installed.",
                 hint=f"Install it with: pip install {quote_requirements('dp')}",
             ) from error
+        # OpenDP requires this consent for mechanisms whose proofs are not yet reviewed.
         mod.enable_features("contrib")
         integer_vectors = domains.vector_domain(domains.atom_domain(T="i64"))
 

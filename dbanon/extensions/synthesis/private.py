@@ -41,7 +41,8 @@ class Budget:
     ----------
     epsilon : the total, above 0.
     name : the name in reports.
-    delta : for a budget of (epsilon, delta), counted in rho; None: counted in epsilon.
+    delta : the delta of a budget of (epsilon, delta), which is counted in rho; None for a budget
+        that is counted in epsilon.
     """
 
     def __init__(
@@ -135,30 +136,32 @@ def state_guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
 def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
     """Describe the method with its shares, in sentences."""
     dependence = (
-        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column,"
-        f" and {shares.n_pairs} noisy correlations of what it leaves open."
+        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.n_bins} bins a"
+        f" column, and {shares.n_pairs} noisy correlations for the dependence that it misses."
         if shares.has_dependence
         else "One column: there is nothing to depend on."
         if shares.p == 1
         else "Columns are independent in the release: epsilon and rows are too few for more."
     )
-    n_sums = shares.n // shares.class_size
+    n_sums = shares.n // shares.values_per_sum
     margins = []
-    n_ranked = shares.p - sum(shares.has_counts)
-    if n_ranked:
-        margins.append(f"Margins: {n_sums} sums of {shares.class_size} order statistics a column.")
-    if n_ranked and shares.edges is not None:
-        margins.append(f"Beside them counts between {2**shares.edges.depth - 1} noisy quantiles.")
-    n_listed = sum(tree is not None for tree in shares.trees)
-    if n_listed:
-        margins.append(f"Margins of {n_listed} columns: counts of their public values.")
-    if n_listed + n_ranked < shares.p:
-        n_counted = shares.p - n_listed - n_ranked
-        margins.append(f"Margins of {n_counted} columns: counts of their whole numbers.")
+    n_summed_columns = shares.p - sum(shares.has_counts)
+    if n_summed_columns:
+        margins.append(
+            f"Margins: {n_sums} sums of {shares.values_per_sum} order statistics a column."
+        )
+    if n_summed_columns and shares.edge_shares is not None:
+        margins.append(f"Also counts between {2**shares.edge_shares.depth - 1} noisy quantiles.")
+    n_listed_columns = sum(tree is not None for tree in shares.trees)
+    if n_listed_columns:
+        margins.append(f"Margins of {n_listed_columns} columns: counts of their public values.")
+    if n_listed_columns + n_summed_columns < shares.p:
+        n_integer_columns = shares.p - n_listed_columns - n_summed_columns
+        margins.append(f"Margins of {n_integer_columns} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
 
-class Spendable(Protocol):
+class SpendableBudget(Protocol):
     """A budget, in memory or in a ledger."""
 
     @property
@@ -176,8 +179,11 @@ class SynthesisMethod(Protocol):
     def description(self) -> tuple[str, ...]:
         """A description of the method, in sentences."""
 
-    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Generate synthetic rows, float64 (p, n), from columns of integers, int64 (p, n)."""
+    def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Generate synthetic rows, float64 (p, n), from columns of integers, int64 (p, n).
+
+        Both have the values that ``to_grid`` of the columns' domains returns.
+        """
 
 
 @dataclass(frozen=True)
@@ -189,22 +195,22 @@ class _RanksMethod:
     def description(self) -> tuple[str, ...]:
         return describe_shares(self.shares)
 
-    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+    def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
         # Draws from noisy figures need neither secrecy nor a seed.
-        return dp_ranks(grid, self.shares, self.noise, np.random.default_rng())
+        return dp_ranks(columns, self.shares, self.noise, np.random.default_rng())
 
 
 @dataclass(frozen=True)
 class _MarginalsMethod:
-    division: AmountShares
+    amount_shares: AmountShares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
-        return self.division.description
+        return self.amount_shares.description
 
-    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        return dp_marginals(grid, self.division, self.noise, np.random.default_rng())
+    def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        return dp_marginals(columns, self.amount_shares, self.noise, np.random.default_rng())
 
 
 def _prepare_ranks(
@@ -231,7 +237,7 @@ def _prepare_marginals(
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     method = _MarginalsMethod(divide_amount(n, amount, options.accounting, trees, values), noise())
-    method.division.require_affordable(method.noise)
+    method.amount_shares.require_affordable(method.noise)
     return method
 
 
@@ -250,7 +256,7 @@ def plan_columns(table: TypedTable, options: PrivateOptions) -> tuple[PublicColu
 def synthesize_privately(
     table: TypedTable,
     options: PrivateOptions,
-    budget: Spendable,
+    budget: SpendableBudget,
     noise: Callable[[], Noise],
     method: str = DP_RANKS,
 ) -> Synthesis:
@@ -266,20 +272,23 @@ def synthesize_privately(
     columns = plan_columns(table, options)
     prepared_method = _METHODS[method](table.n, columns, options, noise)
     budget.spend(options.cost)
-    encoded = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
+    encoded_columns = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:
-        person = number_persons(table.read_persons())
-        encoded = [
-            column.aggregate_persons(values, person)
-            for column, values in zip(columns, encoded, strict=True)
+        person_ids = number_persons(table.read_persons())
+        encoded_columns = [
+            column.aggregate_persons(values, person_ids)
+            for column, values in zip(columns, encoded_columns, strict=True)
         ]
-    grid = np.array(
-        [column.to_grid(values) for column, values in zip(columns, encoded, strict=True)]
+    grid_columns = np.array(
+        [column.to_grid(values) for column, values in zip(columns, encoded_columns, strict=True)]
     )
-    rows = prepared_method.generate_rows(grid)
+    synthetic_columns = prepared_method.generate_rows(grid_columns)
     unit = "row" if table.read_persons is None else "person"
     synthesis = Synthesis(
-        {column.name: column.from_grid(row) for column, row in zip(columns, rows, strict=True)},
+        {
+            column.name: column.from_grid(values)
+            for column, values in zip(columns, synthetic_columns, strict=True)
+        },
         method=method,
         guarantee=state_guarantee(options.cost, unit, table.source, budget.description),
         epsilon=options.epsilon,

@@ -5,7 +5,7 @@ Noisy rank correlations describe the dependence that the tree does not cover.
 Neighbours are two tables of n rows that differ in one row. n, the bounds, epsilon and the columns
 are public; everything else depends on the data only through noise:
 
-1. Shares of epsilon, class and bin sizes, from public figures (``shares``).
+1. Shares of epsilon, and numbers of sums and bins, from public figures (``shares``).
 2. For each column, sums of consecutive order statistics, or counts of its public values or its few
    integers, with Laplace noise (``margins``); on request, noisy quantiles and the rows between
    them, too (``edges``).
@@ -15,8 +15,9 @@ are public; everything else depends on the data only through noise:
    their parent columns, with Laplace noise.
 5. n rows drawn down the tree, and the noisy quantiles or values at their positions.
 
-The whole epsilon is spent whatever the data are. Only ``noise`` sees the data; all other code sees
-public figures and noisy output. The draws of step 5 need no secret randomness. Neither do the draws
+The whole epsilon is spent whatever the data are. Counts, sums and scores of the data go to
+``noise`` only; everything that is released is computed from public figures and its noisy output.
+The draws of step 5 need no secret randomness. Neither do the draws
 that spread equal values over their share of a column, since they do not depend on the table.
 
 Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
@@ -74,22 +75,28 @@ def compute_conditional_positions(
 
 def count_agreements(positions: NDArray[np.float64]) -> NDArray[np.int64]:
     """For each pair of columns, count the rows on the same side of the middle in both, int64."""
-    low = positions < 0.5
-    p = len(low)
+    is_low = positions < 0.5
+    p = len(is_low)
     return np.array(
-        [np.count_nonzero(low[a] == low[b]) for a in range(p) for b in range(a + 1, p)], np.int64
+        [np.count_nonzero(is_low[a] == is_low[b]) for a in range(p) for b in range(a + 1, p)],
+        np.int64,
     )
 
 
 def measure_correlations(
     positions: NDArray[np.float64], shares: EpsilonShares, noise: Noise
 ) -> NDArray[np.float64]:
-    """Measure the correlations of the columns as normal scores, float64 (p, p).
+    """Measure the correlations of the columns' normal scores, float64 (p, p).
 
-    They are shrunk towards 0 by the noise level.
+    They are shrunk towards 0 by the noise level, and adjusted to a valid correlation matrix.
+
+    Parameters
+    ----------
+    positions : the result of ``compute_conditional_positions``.
     """
-    noisy = noise.laplace(count_agreements(positions), shares.residual_scale) / shares.n
-    correlations = np.sin(np.pi * (noisy.clip(0.0, 1.0) - 0.5))
+    agreements = noise.laplace(count_agreements(positions), shares.residual_scale) / shares.n
+    # The correlation of two normal variables that have the same sign with this probability.
+    correlations = np.sin(np.pi * (agreements.clip(0.0, 1.0) - 0.5))
     noise_level = np.pi * shares.residual_scale / shares.n
     correlations = np.sign(correlations) * (np.abs(correlations) - noise_level).clip(0.0)
     triangle = np.zeros((shares.p, shares.p))
@@ -127,25 +134,25 @@ def _compute_conditional_position(
 
 
 def dp_ranks(
-    grid: NDArray[np.int64], shares: EpsilonShares, noise: Noise, rng: np.random.Generator
+    columns: NDArray[np.int64], shares: EpsilonShares, noise: Noise, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Generate synthetic rows, float64 (p, n), from columns of integers.
 
     Parameters
     ----------
-    grid : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
+    columns : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
     shares : how epsilon is divided over p columns of n rows.
-    noise : the only code that sees the data.
+    noise : the mechanisms that add noise. Nothing else that is computed from the data is released.
     rng : for draws from noisy figures.
     """
     shares.require_affordable(noise)
     margins = [
         _measure_margin(column, tree, n_values, shares, noise)
-        for column, tree, n_values in zip(grid, shares.trees, shares.n_values, strict=True)
+        for column, tree, n_values in zip(columns, shares.trees, shares.n_values, strict=True)
     ]
     edges, correlations = [], np.eye(shares.p)
     if shares.has_dependence:
-        locations = [m.locate(column, rng) for m, column in zip(margins, grid, strict=True)]
+        locations = [m.locate(column, rng) for m, column in zip(margins, columns, strict=True)]
         codes = np.array([code for code, _ in locations])
         edges = measure_tree(codes, [margin.bin_shares for margin in margins], shares, noise)
         positions = compute_conditional_positions(
@@ -168,8 +175,8 @@ def _measure_margin(
     if n_values:
         return measure_grid_margin(column, n_values, shares, noise)
     rank_quantiles = measure_quantiles(column, shares, noise)
-    if shares.edges is None:
+    if shares.edge_shares is None:
         return rank_quantiles
-    intervals = measure_intervals(column, shares.edges, PURE_EPSILON, noise)
-    rank_variance = PURE_EPSILON.variance(shares.margin_scale / shares.class_size)
-    return combine_quantiles(intervals, rank_quantiles, rank_variance, shares.bins)
+    intervals = measure_intervals(column, shares.edge_shares, PURE_EPSILON, noise)
+    rank_variance = PURE_EPSILON.variance(shares.margin_scale / shares.values_per_sum)
+    return combine_quantiles(intervals, rank_quantiles, rank_variance, shares.n_bins)

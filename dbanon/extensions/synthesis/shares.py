@@ -18,26 +18,27 @@ GRID = 2**20
 MAX_COLUMNS = 64
 MAX_BINS = 32
 # Shares of epsilon if columns are released with their dependence: for margins, for selecting pairs
-# of columns, for counts of these pairs, and for the agreement of the other pairs.
+# of columns, for counts of these pairs, and for agreements. An agreement of two columns is the
+# number of rows on the same side of the median in both.
 MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35, 0.15
 # Limits of the noise on the mean of a quarter of the rows, as a share of the range: for any
 # release, and for a release of the dependence.
 MAX_MEAN_NOISE, _MAX_MEAN_NOISE_WITH_DEPENDENCE = 0.05, 0.02
-# A margin is the means of classes of consecutive values. The noise on such a mean is at most a
-# fiftieth of the range.
-RANGE_TO_CLASS_NOISE = 50
-# That noise, as a share of the range, is also at most this many times the class's share of the
+# A margin consists of means, each of a group of consecutive values. The noise on such a mean is at
+# most a fiftieth of the range.
+RANGE_TO_MEAN_NOISE = 50
+# That noise, as a share of the range, is also at most this many times the group's share of the
 # rows. Without this limit a large epsilon would not reduce the noise when most values lie in a
 # small part of the range.
-_CLASS_NOISE_TO_ROW_SHARE = 1 / 2
-# If margins include quantiles, the shares of a column's epsilon for sums of ranks, for the edges of
-# intervals, and for the counts between edges. Tuned on MAGIC and Census; privacy does not depend on
-# them.
+_MEAN_NOISE_TO_ROW_SHARE = 1 / 2
+# If margins include quantiles, the shares of a column's epsilon for sums of order statistics, for
+# the edges of intervals, and for the counts between edges. Tuned on MAGIC and Census; privacy does
+# not depend on them.
 _MARGIN_SUMS_SHARE, _MARGIN_EDGES_SHARE, _MARGIN_COUNTS_SHARE = 0.70, 0.15, 0.15
-# As RANGE_TO_CLASS_NOISE, for these sums of ranks.
-_RANGE_TO_CLASS_NOISE_WITH_EDGES = 25
+# As RANGE_TO_MEAN_NOISE, for these sums of order statistics.
+_RANGE_TO_MEAN_NOISE_WITH_EDGES = 25
 # Values of a numeric column are counted if the rows per value are at least this many times
-# 1 / epsilon. With fewer rows, sums of ranks are more accurate.
+# 1 / epsilon. With fewer rows, sums of order statistics are more accurate.
 _MIN_ROWS_PER_VALUE = 4
 # The most halvings of a column's range.
 _MAX_DEPTH = 8
@@ -76,27 +77,26 @@ class EpsilonShares:
     epsilon : the total.
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
-    bins : bins of each column in two-way counts; 1 if columns are released as independent.
-    class_size : number of consecutive order statistics that are added into one noisy sum of a
-        margin.
+    n_bins : number of bins of each column in two-way counts; 1 if columns are released as
+        independent.
+    values_per_sum : number of consecutive order statistics that are added into one noisy sum.
     margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : noise scales for such
-        sums, for counts of values, for scores of pairs, for two-way counts, and for agreements of
-        pairs outside the dependence tree.
-    edges : how quantiles of numeric columns are found; None if margins do not include them.
+        sums, for counts of values, for scores of pairs, for two-way counts, and for agreements.
+    edge_shares : how quantiles of numeric columns are found; None if margins do not include them.
     """
 
     n: int
     p: int
     epsilon: float
     trees: tuple[Hierarchy | None, ...]
-    bins: int
-    class_size: int
+    n_bins: int
+    values_per_sum: int
     margin_scale: float
     leaf_scale: float
     choice_scale: float
     count_scale: float
     residual_scale: float
-    edges: EdgeShares | None = None
+    edge_shares: EdgeShares | None = None
     n_values: tuple[int, ...] = ()
 
     @property
@@ -112,7 +112,7 @@ class EpsilonShares:
     @property
     def has_dependence(self) -> bool:
         """Whether the dependence between columns is released, too."""
-        return self.bins > 1
+        return self.n_bins > 1
 
     @property
     def has_counts(self) -> tuple[bool, ...]:
@@ -132,9 +132,9 @@ class EpsilonShares:
         return len(set(self.has_counts)) > 1
 
     @property
-    def score_unit(self) -> int:
-        """The factor of scores of pairs, which makes expected counts integers."""
-        return self.n if self.uses_own_margins else self.bins**2
+    def score_units_per_row(self) -> int:
+        """What one row counts as in scores of pairs, so that expected counts are integers."""
+        return self.n if self.uses_own_margins else self.n_bins**2
 
     @property
     def score_sensitivity(self) -> int:
@@ -142,13 +142,13 @@ class EpsilonShares:
 
         If the score uses the pair's own margins, each of the two columns adds as much again.
         """
-        return (6 if self.uses_own_margins else 2) * self.score_unit
+        return (6 if self.uses_own_margins else 2) * self.score_units_per_row
 
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
         margin_price = noise.laplace_price(self.margin_scale, GRID)
-        if self.edges is not None:
-            margin_price += self.edges.price(PURE_EPSILON, noise)
+        if self.edge_shares is not None:
+            margin_price += self.edge_shares.price(PURE_EPSILON, noise)
         n_counted = sum(self.has_counts)
         total = (self.p - n_counted) * margin_price
         total += n_counted * noise.laplace_price(self.leaf_scale, 2)
@@ -180,7 +180,8 @@ def divide_epsilon(
     Parameters
     ----------
     trees : the public values of each column, None for a numeric one; None if all are numeric.
-    margins : for numeric columns: ``ranks``, or ``quantiles``.
+    margins : how numeric columns are measured: ``ranks`` by sums of order statistics, ``quantiles``
+        by these and by noisy quantiles.
     n_values : number of values of each numeric column; 0 unless its values are a few integers. None
         if it is 0 for all columns.
 
@@ -193,31 +194,31 @@ def divide_epsilon(
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
     if 4 * p / (n * epsilon) > MAX_MEAN_NOISE:
         raise _too_large_noise_error(n, p, epsilon)
-    bins = 1
+    n_bins = 1
     if p > 1:
-        bins = min(math.floor(math.sqrt(n * COUNTS_SHARE * epsilon / (4 * (p - 1)))), MAX_BINS)
-    if bins < 2 or p / (n // 4 * MARGINS_SHARE * epsilon) > _MAX_MEAN_NOISE_WITH_DEPENDENCE:
-        bins = 1
-    margin_epsilon = (MARGINS_SHARE if bins > 1 else 1.0) * epsilon / p
+        n_bins = min(math.floor(math.sqrt(n * COUNTS_SHARE * epsilon / (4 * (p - 1)))), MAX_BINS)
+    if n_bins < 2 or p / (n // 4 * MARGINS_SHARE * epsilon) > _MAX_MEAN_NOISE_WITH_DEPENDENCE:
+        n_bins = 1
+    margin_epsilon = (MARGINS_SHARE if n_bins > 1 else 1.0) * epsilon / p
     pair_epsilon = epsilon / max(p - 1, 1)
-    edges = None
+    edge_shares = None
     if margins == QUANTILES:
-        edges = divide_edges(
+        edge_shares = divide_edges(
             n,
             PURE_EPSILON,
             _MARGIN_EDGES_SHARE * margin_epsilon,
             _MARGIN_COUNTS_SHARE * margin_epsilon,
         )
-    sum_epsilon = margin_epsilon * (_MARGIN_SUMS_SHARE if edges else 1.0)
-    class_size = math.ceil(
-        (_RANGE_TO_CLASS_NOISE_WITH_EDGES if edges else RANGE_TO_CLASS_NOISE) / sum_epsilon
+    sum_epsilon = margin_epsilon * (_MARGIN_SUMS_SHARE if edge_shares else 1.0)
+    values_per_sum = math.ceil(
+        (_RANGE_TO_MEAN_NOISE_WITH_EDGES if edge_shares else RANGE_TO_MEAN_NOISE) / sum_epsilon
     )
-    if edges is None:
-        class_size = max(
-            class_size, math.ceil(math.sqrt(n / (_CLASS_NOISE_TO_ROW_SHARE * sum_epsilon)))
+    if edge_shares is None:
+        values_per_sum = max(
+            values_per_sum, math.ceil(math.sqrt(n / (_MEAN_NOISE_TO_ROW_SHARE * sum_epsilon)))
         )
     trees = (None,) * p if trees is None else tuple(trees)
-    counted_values = tuple(
+    n_counted_values = tuple(
         n_column_values
         if tree is None and n_column_values * _MIN_ROWS_PER_VALUE <= margin_epsilon * n
         else 0
@@ -228,15 +229,15 @@ def divide_epsilon(
         p=p,
         epsilon=epsilon,
         trees=trees,
-        bins=bins,
-        class_size=min(max(class_size, 1), n // 4),
+        n_bins=n_bins,
+        values_per_sum=min(max(values_per_sum, 1), n // 4),
         margin_scale=GRID / sum_epsilon * _SLACK,
         leaf_scale=2 / margin_epsilon * _SLACK,
-        choice_scale=0.0,
+        choice_scale=0.0,  # Set below: it depends on ``score_sensitivity``.
         count_scale=2 / (COUNTS_SHARE * pair_epsilon) * _SLACK,
         residual_scale=max(_max_changed_agreements(p), 1) / (RESIDUALS_SHARE * epsilon) * _SLACK,
-        edges=edges,
-        n_values=counted_values,
+        edge_shares=edge_shares,
+        n_values=n_counted_values,
     )
     return replace(
         shares_of_epsilon,

@@ -349,7 +349,7 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
     return ColumnProfile(
         attribute,
         n_non_null=len(values),
-        distinct=n_distinct,
+        n_distinct=n_distinct,
         mean_length=mean_length,
         multiword_share=share_with_spaces,
     )

@@ -27,14 +27,14 @@ def test_worth_as_many_as_a_bootstrap_of_records_says(n_repeats: float) -> None:
     sample = [shares[rng.integers(300, size=300)].mean() for _ in range(4000)]
     share = right.mean()
     assert rate == Rate(int(right.sum()), 2400)
-    assert rate.independent == pytest.approx(share * (1 - share) / np.var(sample), rel=0.1)
+    assert rate.n_effective == pytest.approx(share * (1 - share) / np.var(sample), rel=0.1)
 
 
 def test_where_all_are_alike_records_count() -> None:
     records = np.repeat(np.arange(20), 5)
     for right in (np.ones(100, bool), np.zeros(100, bool)):
         rate = Rate.of_records(records, right)
-        assert rate.independent == 20
+        assert rate.n_effective == 20
         assert rate.interval() == Rate(20 * bool(right[0]), 20).interval()
     assert Rate.of_records(records[:0], np.zeros(0, bool)).interval() == (0.0, 1.0)
 

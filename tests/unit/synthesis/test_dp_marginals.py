@@ -135,7 +135,7 @@ def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon,
     """A column on a line has all of its share for sums; and a row tells no more than is paid."""
     amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
     divided = divide_amount(600, amount, accounting, [None] * p, [0] * p)
-    assert (divided.bins, divided.rounds) == (1, 0)
+    assert (divided.max_bins, divided.rounds) == (1, 0)
     assert divided.sum_scale == divided.accounting.sum_scale(amount / p, GRID)
     other = np.zeros((p, 600), np.int64)
     modified = other.copy()
@@ -335,7 +335,7 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
     amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
     divided = divide_amount(n, amount, accounting, [None, None], [0, 0])
-    assert divided.edges is not None
+    assert divided.edge_shares is not None
     released = dp_marginals(table, divided, OPENDP, rng)
     for real, to_synthetic_column in zip(table, released, strict=True):
         deciles = np.quantile(real, np.arange(1, 10) / 10)

@@ -174,8 +174,8 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
             divided = divide_epsilon(n, p, epsilon, margins="quantiles")
         except errors.NoiseTooLarge:
             continue
-        assert divided.edges is not None
-        assert 1 <= divided.edges.depth <= 8
+        assert divided.edge_shares is not None
+        assert 1 <= divided.edge_shares.depth <= 8
         assert epsilon * (1 - 1e-9) <= divided.price(noise) <= epsilon
 
 

@@ -93,8 +93,8 @@ def of_a_tree(values, epsilon, seed):
     """Rows of a tree of pairs alone, with the margins of the values."""
     n, p = values.shape
     divided, rng = divide_epsilon(n, p, epsilon), np.random.default_rng(seed)
-    codes = (values.argsort(axis=0, kind="stable").argsort(axis=0) * divided.bins // n).T
-    margins = [np.full(divided.bins, 1 / divided.bins)] * p
+    codes = (values.argsort(axis=0, kind="stable").argsort(axis=0) * divided.n_bins // n).T
+    margins = [np.full(divided.n_bins, 1 / divided.n_bins)] * p
     edges = measure_tree(codes, margins, divided, Seeded(seed))
     columns = [code + inside for code, inside in draw_bins(edges, rng.normal(size=(p, n)), rng)]
     return with_margins(values, np.array(columns).T)

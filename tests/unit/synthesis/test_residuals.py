@@ -128,8 +128,8 @@ def test_columns_that_a_tree_sets_apart_depend_again():
     expected = np.corrcoef(grid)
     measured = np.corrcoef(dp_ranks(grid, divided, Seeded(0), np.random.default_rng(0)))
     assert np.abs(measured - expected).max() < 0.06
-    bins = np.full(divided.bins, 1 / divided.bins)
-    edges = measure_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
+    bins = np.full(divided.n_bins, 1 / divided.n_bins)
+    edges = measure_tree(grid * divided.n_bins // (GRID + 1), [bins] * 3, divided, Recording())
     apart = draw_bins(edges, rng.normal(size=(3, n)), rng)
     tree = np.corrcoef([code + inside for code, inside in apart])
     assert np.abs(tree - expected).max() > 0.15
