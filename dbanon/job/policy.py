@@ -156,7 +156,8 @@ class Policy:
     refine_iterations: Annotated[
         int | None,
         Option(
-            "Number of rebuilt pools. Default: depends on `refine`.",
+            "Number of iterations, each of which rebuilds a pool of neighboring classes. Default:"
+            " depends on `refine`.",
             minimum=0,
             docs_page="methods.md#refinement",
         ),
@@ -320,7 +321,7 @@ class Policy:
         ----------
         by : the columns of strata.
         entity : the entity column; None to count rows.
-        person_rows : one of ``PERSON_ROWS``: whether a class holds all rows of its persons.
+        person_rows : one of ``PERSONS_CHOICES``: whether a class holds all rows of its persons.
         """
         return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 

@@ -12,14 +12,17 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, parameters
 from dbanon.errors import InvalidParameter
 
+# Orders of day, month and year.
 DMY, MDY, YMD = "dmy", "mdy", "ymd"
 POINT, COMMA = ".", ","
 APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
+# Values of ``Reading.duplicate_columns``.
 REFUSE_NAMES, RENAME = "refuse", "rename"
 # A ``strptime`` pattern with day, month and year, optionally followed by a time.
 _DATE_FORMAT = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
+# Values of ``Reading.types``, in addition to decimals with digits and date formats.
 TYPES = (
     "text",
     "integer",
@@ -163,7 +166,7 @@ class Reading:
     null_words: Annotated[
         tuple[str, ...],
         Option(
-            "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
+            "Texts that mean NULL in a CSV file, such as n/a. An empty field always means NULL.",
             item="texts",
             has_sql_key=False,
             docs_page=_DOCS_PAGE,

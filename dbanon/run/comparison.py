@@ -212,6 +212,7 @@ def recount_models(
         )
     if not models:
         return tuple(model_counts)
+    # As in the run, NULL counts as a value, so each hierarchy needs a leaf for it.
     countable_models = add_null_leaves(list(models.values()))
     source = session.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
@@ -226,8 +227,10 @@ def recount_models(
         hierarchy_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
-        cells = count_class_values(session, source, relation, count_requests)
-        levels = require_levels(countable_models, attributes, Counts(recount, value_counts=cells))
+        value_counts = count_class_values(session, source, relation, count_requests)
+        levels = require_levels(
+            countable_models, attributes, Counts(recount, value_counts=value_counts)
+        )
     except RecountFailed as error:
         error.hint = RELEASE_AGAIN_HINT
         raise

@@ -218,7 +218,7 @@ def require_pseudonyms(
 ) -> None:
     """Check that there are as many pseudonyms as values in each pseudonymized column.
 
-    NULL has no pseudonym.
+    NULL has no pseudonym. ``staged_release`` is the written release, which is not visible yet.
 
     Warns with ``PseudonymsLink``.
 
@@ -244,6 +244,7 @@ def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     if counts.rows.classes == partition.n_classes:
         return partition
     class_of_label = number_combinations(draft.microdata, draft.release)
+    # Withheld records have the label -1, which indexes the appended last element: they stay -1.
     return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
 
 
@@ -300,7 +301,7 @@ def warn_of_lost_columns(report: Report) -> None:
 
 def measure_homogeneity(
     planned: Plan,
-    released: Sequence[str],
+    released_names: Sequence[str],
     count_homogeneous: Callable[[Sequence[str], str], ClassHomogeneity],
 ) -> tuple[ClassHomogeneity, ...]:
     """Count, for each sensitive column, the classes whose rows all share one value.
@@ -309,10 +310,10 @@ def measure_homogeneity(
 
     Parameters
     ----------
-    released : the names of the released quasi-identifiers.
+    released_names : the names of the released quasi-identifiers.
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
-    requests = planned.count_requests(released)
+    requests = planned.count_requests(released_names)
     if requests.attribute_columns:
         return ()
     return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)
@@ -329,6 +330,7 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings
     )
+    # Spellings and few persons share a field of the recount, but not a key of the report.
     findings = {
         **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
@@ -339,6 +341,7 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
     return {
         key: [vars(column) for column in columns]
         for key, columns in findings.items()
+        # Reports always have the entry about disclosive columns, under both of its keys.
         if columns or key in ("disclosive_columns", "telling")
     }
 

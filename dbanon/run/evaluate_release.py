@@ -1,7 +1,7 @@
 """Evaluate a published release, from the ledger and from queries on its relation.
 
-A release has neither keys nor the row order of its source, so its rows cannot be paired with the
-original rows. Only the run that made it could do so.
+A release has neither keys nor the row order of its source. So only the run that made it could pair
+each released row with its original. Here some measures are computed without such pairs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from dbanon.stores.sql_counts import (
     count_rows,
 )
 
+# The notes of figures: where a figure comes from, or why it has no value.
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 WITHOUT_PAIRS = "from source and release alone, without pairs"
 _NEEDS_PAIRS_NOTE = "needs the pairs of the run: release with evaluate"
 _WITHHELD_NOTE = "rows were withheld: source and release hold different rows"
+# The measures of numeric columns that need no pairs.
 _NUMERIC_MEASURES = (
     "sse_loss",
     "moment_loss",
@@ -171,6 +173,7 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
             )
     attacks = evaluation.get("attacks", {})
     for name, attack_figure in read_key_or_former_key(attacks, "results", {}).items():
+        # The confidence interval of the risk.
         low, high = attack_figure["interval"] or (None, None)
         interval_text = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield ReleaseFigure(

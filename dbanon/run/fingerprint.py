@@ -155,6 +155,7 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
         raise ValueError
     options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = recorded_read["columns"]
+    # The job only reads rows. A job also needs an output and k, which are not used.
     job = build_options(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError

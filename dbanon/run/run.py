@@ -57,8 +57,8 @@ PHASES = ("read", "cluster", "write", "verify", "digest")
 # Called with the name of a phase and the share of it that is done, 0 to 1. An exception that it
 # raises ends the run.
 PhaseProgress = Callable[[str, float], None]
-# Called with the target, written release, count requests, counts, guarantee and report. Returns the
-# ledger's entries for the files.
+# Writes files of a release. Called with the target, staged release, count requests, counts,
+# guarantee and report. Returns the ledger's entries for the files.
 ExportFiles = Callable[..., "list[dict[str, Any]]"]
 
 
@@ -99,8 +99,8 @@ def run(
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
-    # For the report: how many persons share what several rows of a person show together, and what
-    # several releases show together.
+    # For the report: how many persons share the combined classes of a person's rows, and how many
+    # share a person's classes in several releases. ``check`` fills it.
     joint_counts: dict[str, Any] = {}
 
     def check(staged_release: W, counts: Counts) -> RecountResult:
@@ -135,10 +135,11 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        earlier = planned.history.releases
-        report = report.with_earlier_releases(len(earlier), caution, joint_counts)
+        n_earlier = len(planned.history.releases)
+        report = report.with_earlier_releases(n_earlier, caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if source.copied_rows_summary:
+            # The source's rows were copied from another system.
             report = report.with_arguments(drawn=dict(source.copied_rows_summary))
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
@@ -193,6 +194,7 @@ def publish(
         counts = target.count(staged_release, requests)
         recount_result = check(staged_release, counts)
     evaluation_outcome, public_certificate = EvaluationOutcome(), {}
+    # Figures for the operator only, because they would reveal too much to readers.
     exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
@@ -331,8 +333,9 @@ def _merge_indistinguishable_classes(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # Merged classes get new released values, which may coincide again. The loop ends because
-        # the number of classes falls each time.
+        # ``join_equal_classes`` returns ``previous`` itself if no model is violated. Merged classes
+        # get new released values, which may coincide again. The loop ends because the number of
+        # classes falls each time.
         if clustering is previous:
             break
     return coarsen_for_column_sets(microdata, clustering, policy, planned.job.memory_limit)

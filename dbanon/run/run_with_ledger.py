@@ -149,6 +149,7 @@ def run_in_transactions(
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.is_committing = True
+        # Ends the sessions: the target commits.
         stack.close()
         seconds = dict(report.seconds)
         seconds["write"] += time.perf_counter() - before_commit

@@ -168,7 +168,18 @@ class Verification:
         /,
         **fields: Any,
     ) -> Verification:
-        """Build the result from a recount of ``relation`` and further ``fields`` of this class."""
+        """Build the result from a recount.
+
+        Parameters
+        ----------
+        display_name : the name of the relation or file for display.
+        relation : the recounted relation, as the SQL for readers names it.
+        names : the quasi-identifiers and strata.
+        k : the requested k.
+        guarantee : the guarantee of the release.
+        recount : the counts of the relation.
+        fields : the other fields of this class.
+        """
         return cls(
             relation=display_name,
             quasi_identifiers=tuple(names),
@@ -270,7 +281,13 @@ def _verify_classes(
 ) -> Verification:
     """Recount the classes of a relation, and compare it with its entry in the ledger, if any.
 
-    ``k`` is the smallest number of rows that a class may have. The errors are those of ``verify``.
+    Raises the errors of ``verify``.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers, and for a release in the ledger the strata.
+    k : the smallest number of rows that a class may have.
+    release : the release with its entry in the ledger; None without an entry.
     """
     entry = release.entry if release else None
     comparison = Comparison(session, relation, entry)
@@ -404,6 +421,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
         for name in entry.quasi_identifiers:
             attribute = relation.attribute(name)
             # Do not rely on the types in the entry: the publisher wrote it.
+            # An unknown scale is negative.
             sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
             allowed_values = tuple(entry.listed.get(name, ()))

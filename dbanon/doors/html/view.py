@@ -54,8 +54,10 @@ def describe_report(
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
         "caveats": guarantee.caveats(report.earlier_releases, bool(report.models)),
-        "count_queries": inspection.counting if inspection else (),
-        "counts_text": _describe_counts(report, len(inspection.counting) if inspection else 1),
+        "count_queries": inspection.recount_queries if inspection else (),
+        "counts_text": _describe_counts(
+            report, len(inspection.recount_queries) if inspection else 1
+        ),
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "class_sizes": _describe_class_sizes(report, picture_numbers),

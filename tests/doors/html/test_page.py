@@ -412,7 +412,7 @@ def test_queries_recount_the_reported_figures() -> None:
     strata = make_release(evaluated=False, by=["site"], keep=[])
     visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible
-    [(_, query)] = strata.look.counting
+    [(_, query)] = strata.look.recount_queries
     assert '"site"' in query
     persons = make_release(evaluated=False, entity="site", keep=[], k=2)
     visible = unescape(render_page(persons.report, inspection=persons.look))
@@ -423,7 +423,7 @@ def test_queries_recount_the_reported_figures() -> None:
             evaluated=False, method="individual_ranking", guarantee="per_attribute"
         )
     visible = unescape(render_page(per_attribute.report, inspection=per_attribute.look))
-    assert [query.count("GROUP BY") for _, query in per_attribute.look.counting] == [1] * 4
+    assert [query.count("GROUP BY") for _, query in per_attribute.look.recount_queries] == [1] * 4
     assert "height by itself: k counts these." in visible
     assert f"for whole rows, smallest class {per_attribute.report.k_rows}." in visible
 
