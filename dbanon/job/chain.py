@@ -97,7 +97,7 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Chain:
-        """Copy the chain, and map the location of its key.
+        """Copy the chain, and map the location of its key, as job files do to expand paths.
 
         Parameters
         ----------

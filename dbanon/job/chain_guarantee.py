@@ -226,9 +226,9 @@ class ChainGuarantee(Guarantee):
         recounted_models = [
             model for index, model in enumerate(self.models) if index not in first_release_levels
         ]
-        recounted = iter(require_levels(recounted_models, expected.sensitive, counts))
+        recounted_levels = iter(require_levels(recounted_models, expected.sensitive, counts))
         return tuple(
-            first_release_levels[index] if index in first_release_levels else next(recounted)
+            first_release_levels[index] if index in first_release_levels else next(recounted_levels)
             for index in range(len(self.models))
         )
 

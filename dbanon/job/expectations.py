@@ -22,7 +22,8 @@ class Bounds:
 
     Parameters
     ----------
-    change : largest relative change since the last release, 0.3 for 30 %; None for no limit.
+    change : largest allowed relative change since the last release, 0.3 for 30 %; None for no
+        limit.
     least, most : smallest and largest allowed count; None for no limit.
     """
 

@@ -145,7 +145,8 @@ class Policy:
     steps: Annotated[
         Mapping[str, float],
         Option(
-            "Width of the grid of ranges; by default several steps, from the column's range.",
+            "Width of the ranges, which form a grid. By default, several widths that follow from"
+            " the range of the column.",
             minimum=0,
             excludes_minimum=True,
             flag="step",

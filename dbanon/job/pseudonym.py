@@ -93,7 +93,7 @@ class PseudonymOptions:
     def with_paths(
         self, map_path: Callable[[str], str], map_text: Callable[[str], str]
     ) -> PseudonymOptions:
-        """Copy the options, and map the location of the key.
+        """Copy the options, and map the location of the key, as job files do to expand paths.
 
         Parameters
         ----------

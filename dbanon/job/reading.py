@@ -197,7 +197,7 @@ class Reading:
             n_digits, n_decimals = map(int, re.findall("[0-9]+", type_name))
             if not max(n_decimals, 1) <= n_digits <= _MAX_DIGITS:
                 raise InvalidParameter(
-                    f'No number is of the type that is given for column "{name}": {type_name}.',
+                    f'No number has the type that is given for column "{name}": {type_name}.',
                     hint=f"Write up to {_MAX_DIGITS} digits, and no more decimals than digits, as"
                     " in decimal(18,2).",
                 )

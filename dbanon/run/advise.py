@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import OnTried, measure_split_person_loss, sweep
+from dbanon.run.sweep import OnTrial, measure_split_person_loss, sweep
 from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -56,7 +56,7 @@ def advise(
     source: Source,
     progress: AdviceProgress | None = None,
     *,
-    on_tried: OnTried = lambda point, policy: None,
+    on_trial: OnTrial = lambda point, policy: None,
 ) -> Advice:
     """Inspect a table and advise on its release. Changes nothing and records no run.
 
@@ -68,7 +68,7 @@ def advise(
     source : access to the table.
     progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
         the share of it that is done.
-    on_tried : called with each trial release of the sweep, as a ``Point``, and with the policy that
+    on_trial : called with each trial release of the sweep, as a ``Point``, and with the policy that
         all trial releases with its k share.
 
     Raises
@@ -92,7 +92,8 @@ def advise(
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    # A combination of values that occurs in fewer rows than this singles persons out.
+    # A combination of values that occurs in fewer rows than this singles persons out. The values of
+    # k ascend.
     rare_below = max(SMALL_COUNT, request.k[0])
     with clock.phase("singling") as tick:
         count_sizes = group_size_counter(microdata)
@@ -106,7 +107,7 @@ def advise(
     planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
     with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
+        sweep_result = sweep(request, planned, microdata, rare_below, tick, on_trial)
     recommendation = _recommend(request, sweep_result.points)
     return Advice(
         source=str(planned.relation.name),

@@ -286,7 +286,7 @@ def _warn_or_refuse(
     build_refusal: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
-    descriptions = [column.describe(int(policy.k)) for column in findings]
+    descriptions = [finding.describe(int(policy.k)) for finding in findings]
     if policy.strict and descriptions:
         raise build_refusal(detail="Column " + "; column ".join(descriptions) + ".")
     for text in descriptions:
@@ -331,7 +331,7 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
         recount.few_persons[0], PersonSpellings
     )
     # Spellings and few persons share a field of the recount, but not a key of the report.
-    findings = {
+    findings_by_key = {
         **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
         "linking": recount.linking,
@@ -339,10 +339,10 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
         "homogeneity": recount.homogeneity,
     }
     return {
-        key: [vars(column) for column in columns]
-        for key, columns in findings.items()
+        key: [vars(finding) for finding in findings]
+        for key, findings in findings_by_key.items()
         # Reports always have the entry about disclosive columns, under both of its keys.
-        if columns or key in ("disclosive_columns", "telling")
+        if findings or key in ("disclosive_columns", "telling")
     }
 
 

@@ -1,7 +1,7 @@
 """Evaluate a release within the run that makes it.
 
-Only that run knows which original row each released row comes from. A figure is one measured value
-of information loss or of risk.
+Only that run can pair each original row with the values released for it. A figure is one measured
+value of information loss or of risk.
 """
 
 from __future__ import annotations

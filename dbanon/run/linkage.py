@@ -163,6 +163,7 @@ class RetainedColumns:
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._class_columns, name))
         rows_below_k = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(rows_below_k, self._n_rows)
+        # Report nothing that concerns fewer than k rows.
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
         return LinkingColumn(name, codes=coded_quasi_identifier, share=share)

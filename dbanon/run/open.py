@@ -139,6 +139,8 @@ def open_source(
     """
     may_fetch_rows = job.kept_columns == CLIENT
     origin, is_local_folder = None, False
+    # A stream needs another database as its target. If the option that allows fetching is missing,
+    # the error below names it.
     if (may_fetch_rows or target is not None) and not isinstance(database, (str, Path)):
         from dbanon.stores.origins import find_stream_origin
 

@@ -454,6 +454,7 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
     UnsupportedType : the target lacks one of them.
     """
     policy = job.policy
+    # Only recodings that are measured by iloss generalize, and may release ranges.
     if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:

@@ -116,7 +116,9 @@ def run(
         disclosive_columns = find_disclosive_columns(
             job, draft.originals, written_counts.group_by_value, sample_findings
         )
-        columns = RetainedColumns(planned, draft.originals, written_counts, draft.release.names)
+        retained_columns = RetainedColumns(
+            planned, draft.originals, written_counts, draft.release.names
+        )
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
         joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
@@ -127,7 +129,7 @@ def run(
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=disclosive_columns,
-            linking=find_linking_columns(columns, disclosive_columns),
+            linking=find_linking_columns(retained_columns, disclosive_columns),
             # There are spellings only if k counts persons, and few persons only if it counts rows.
             few_persons=spellings or find_few_persons(planned, count_classes_below_k),
             identifiers=identifiers,

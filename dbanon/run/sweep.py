@@ -1,7 +1,8 @@
 """Sweep: make trial releases with several methods and values of k, and measure loss and risk.
 
 Nothing is written. A *point* is a trial release with its loss and risk. A *curve* is a method, with
-or without refinement, at several values of k.
+or without refinement, at several values of k; its *knee* is the point with the best trade-off. The
+*frontier* has the points that no other point beats in both loss and risk.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ ROWS_PER_PERSON_OF_EVENTS = 3
 # Called with the share done, 0 to 1.
 Tick = Callable[[float], None]
 # Called with a point and the policy that all points of its k share.
-OnTried = Callable[[Point, Policy], None]
+OnTrial = Callable[[Point, Policy], None]
 
 
 class _SweepTimeLimit(Exception):
@@ -65,7 +66,7 @@ def sweep(
     microdata: Microdata,
     rare_below: int,
     report_progress: Tick,
-    on_tried: OnTried = lambda point, policy: None,
+    on_trial: OnTrial = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
@@ -77,7 +78,7 @@ def sweep(
     microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this are not reported exactly.
     report_progress : called with the share done, 0 to 1; an exception ends the sweep.
-    on_tried : called with each point, which does not show yet whether it is on the frontier, and
+    on_trial : called with each point, which does not show yet whether it is on the frontier, and
         with the policy of its k.
 
     Raises
@@ -119,7 +120,7 @@ def sweep(
             tick(0.0)
             if point := runner.run(method, k, tick):
                 points[candidate] = point
-                on_tried(point, runner.shared_policy(k))
+                on_trial(point, runner.shared_policy(k))
         except _SweepTimeLimit:
             untried = 1 + len(queue.pending)
             break

@@ -224,7 +224,7 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
         bench.sweep_choice, bench.chosen_point = choice, None
         bench.record_decision("sweep", task.request.page_id)
     with open_source(start) as source:
-        result.advice = advise(request, source, task.report_progress, on_tried=result.add)
+        result.advice = advise(request, source, task.report_progress, on_trial=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
             bench.chosen_point = result.advice.recommendation.point
