@@ -99,7 +99,10 @@ class Export:
             )
 
     def _apply_table_format(self, label: str) -> None:
-        """Set the format to Parquet, and refuse options that apply to files only."""
+        """Set the format to Parquet, and refuse options that apply to files only.
+
+        ``label`` is the name of the table format for messages, such as Iceberg.
+        """
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
                 f"An export to {label} must be Parquet, without {{release}} in its path.",

@@ -78,8 +78,8 @@ def require_chain_options(
         )
     if policy.models and policy.refine is not None:
         raise InvalidParameter(
-            "In a chain with privacy models classes are not refined: records would move by their"
-            " sensitive values.",
+            "In a chain with privacy models classes are not refined, because which records move"
+            " would depend on sensitive values.",
             hint="Leave out `refine`.",
         )
     if pseudonyms:

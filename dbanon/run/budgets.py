@@ -153,6 +153,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
         relation = session.find_source(parse_relation(budget.source))
         require_table_rows(relation)
         if budget.entity:
+            # Raises ColumnNotFound if there is no such column.
             relation.attribute(budget.entity)
         try:
             return BudgetShown(budgets.create(session, budget, relation.name))

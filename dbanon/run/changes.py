@@ -39,6 +39,7 @@ def with_exact_staleness(
     result = []
     for listed_release in listed_releases:
         is_stale = None
+        # Differentially private releases record no digest of their source.
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
             # Use a transaction per release, so that a failing source does not affect the others.
             with suppress(DbanonError), store.session(write=False) as session:

@@ -99,6 +99,7 @@ def _restore_suppressed_cells(
         if tree is None:
             continue
         try:
+            # Called for its error: a released record has a value that the tree lacks.
             encode_leaves(released, attribute, tree)
         except HierarchyBroken:
             original = _clear_suppressed_cells(original, microdata, attribute)

@@ -208,15 +208,15 @@ def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFig
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
     """Check that a relation still has the released columns and the recorded number of rows."""
     names = {attribute.name for attribute in source.schema.attributes}
-    missing = [
+    missing_names = [
         column.name
         for column in record.columns
         if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
     ]
-    if missing:
+    if missing_names:
         raise OriginalChanged(
             f"{source.name} is not the table that was released: it has no column "
-            + ", ".join(f'"{name}"' for name in missing)
+            + ", ".join(f'"{name}"' for name in missing_names)
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )

@@ -147,6 +147,7 @@ class Exporter:
             class_columns = staged_release.draft.columns
             try:
                 file_schema = arrow_schema(attributes)
+                # A table of a catalog, such as Iceberg, has an id for each field.
                 if destinations.is_table(path):
                     file_schema = path.add_field_ids(file_schema)
                 formats.write(

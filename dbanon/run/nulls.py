@@ -37,15 +37,15 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
         remaining_records = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
-            kept_indices = np.flatnonzero(microdata.valid.all(axis=1))
+            released_indices = np.flatnonzero(microdata.valid.all(axis=1))
         else:
             rare_indices = rare_records(remaining_records, policy)
-            kept_indices = np.arange(remaining_records.n_records)
+            released_indices = np.arange(remaining_records.n_records)
             if rare_indices is not None:
-                kept_indices = np.setdiff1d(kept_indices, rare_indices, assume_unique=True)
+                released_indices = np.setdiff1d(released_indices, rare_indices, assume_unique=True)
         remaining_records = replace(
-            take_records(remaining_records, kept_indices),
-            n_withheld=microdata.n_read - len(kept_indices),
+            take_records(remaining_records, released_indices),
+            n_withheld=microdata.n_read - len(released_indices),
         )
     smallest_pattern = _count_smallest_pattern(remaining_records)
     if smallest_pattern >= k:
@@ -105,6 +105,7 @@ def choose_nulls(
     TooFewRecords : no value of ``nulls`` leaves k records.
     """
     if microdata.valid is None:
+        # Raises TooFewRecords if there are too few.
         records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
     if requested_nulls is not None:

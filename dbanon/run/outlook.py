@@ -94,7 +94,19 @@ class FileColumn:
 
 @dataclass(frozen=True)
 class ClusteringSummary:
-    """Summary of the classes a run would find, with their information loss."""
+    """Summary of the classes a run would find, with their information loss.
+
+    Parameters
+    ----------
+    classes : number of classes.
+    smallest_class, largest_class : number of rows in the smallest and in the largest class.
+    suppressed : number of rows that would not be released.
+    information_loss : the loss that a report would show.
+    loss_measure : ``sse``, ``iloss`` or ``gower``.
+    levels : by quasi-identifier, its level of generalization; None unless the method is full-domain
+        generalization.
+    seconds : seconds by phase, such as ``read``.
+    """
 
     classes: int
     smallest_class: int
@@ -402,6 +414,7 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
         on_disk=on_disk,
         n_coded=n_coded,
     )
+    # ``require_memory`` assumes that all rows are distinct. Here the share of such rows is known.
     return (
         needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
     )

@@ -256,6 +256,7 @@ def plan(
             [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
+    # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)

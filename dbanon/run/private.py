@@ -88,7 +88,7 @@ class Spender:
         if self.session.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
                 f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
-                " published, and it stays spent.",
+                " published, and the epsilon stays spent.",
                 hint="Release it again while nobody changes the table. That spends again.",
             )
 
@@ -120,7 +120,7 @@ class Spender:
             if n_units != planned.n:
                 raise SourceChanged(
                     f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
-                    f" {n_units}; nothing was published, and it stays spent.",
+                    f" {n_units} now; nothing was published, and the epsilon stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
             self._cached_columns = numbers, persons
@@ -233,6 +233,7 @@ def _build_report(
         epsilon=synthesis.epsilon,
         delta=job.private_options.delta,
         rho=rho,
+        # Tables are neighbors if they differ in one unit, a row or a person.
         neighbours=job.unit,
         budget=job.budget,
         spent=float(budget.spent),
@@ -277,6 +278,7 @@ def _publish_rows(
         planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
+    # Otherwise the database's function that records the release has done so.
     if session.must_write_ledger_directly():
         budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
@@ -295,6 +297,7 @@ def run_private(
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
+        # Raises InvalidName if this is not the name of a relation.
         parse_relation(name)
     if not store.is_persistent:
         raise InvalidParameter(

@@ -191,8 +191,8 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         renamed_table = stored_rules.renamed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared for {relation.name}, and no quasi-identifiers are named.",
-            hint=f"The rules went with the table that had this name, {renamed_table} now. Declare"
-            " rules for the columns of this table, or name `quasi_identifiers`."
+            hint=f"The rules went with the table that had this name before, now {renamed_table}."
+            " Declare rules for the columns of this table, or name `quasi_identifiers`."
             if renamed_table is not None
             else "Declare rules for its columns, or name `quasi_identifiers`.",
         )

@@ -238,6 +238,7 @@ def publish(
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
+    # Verification counts as complete only once the release is published.
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}

@@ -428,6 +428,7 @@ class _TrialRunner:
     def default_methods(self) -> tuple[str, ...]:
         """Return the methods to try if the request names none; only one if time is short."""
         usual_methods = default_methods(self.is_numeric)
+        # The first usual method, if it is fast enough; otherwise the fastest of all methods.
         fastest = fastest_method(
             usual_methods[:1],
             self.n_total,

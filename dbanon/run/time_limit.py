@@ -28,7 +28,7 @@ def limit_time(
     Parameters
     ----------
     seconds : the limit of wall time; None for no limit.
-    progress : called by the yielded function; None if nobody displays the progress.
+    progress : called by the yielded function; None if no progress is displayed.
 
     Raises
     ------

@@ -179,6 +179,7 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
     while pending_nodes:
         node = pending_nodes.popleft()
         visible_nodes, others_text = _select_visible_nodes(tree, rows, children.get(node, []), k)
+        # Once there are more nodes than allowed, the children of the remaining nodes are left out.
         nodes_left -= len(visible_nodes)
         shown_below[node] = (
             (visible_nodes, others_text) if nodes_left >= 0 else ([], "more below, not shown")

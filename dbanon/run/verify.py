@@ -256,6 +256,7 @@ def verify(
                 raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add `k`.")
             source = session.find_source(_require_name(relation))
             for name in quasi_identifiers:
+                # Raises ColumnNotFound if there is no such column.
                 source.attribute(name)
             release, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
