@@ -64,8 +64,8 @@ class Chain:
     max_exposed: Annotated[
         float | None,
         Option(
-            "Largest allowed share of exposed persons, whose history fewer than k persons have in"
-            " common. A release above it is refused. For chains that only measure, or that follow"
+            "Largest share of persons whose joint history fewer than k persons may share. A"
+            " release above it is refused. For chains that only measure, or that follow"
             " another chain.",
             minimum=0,
             maximum=1,
@@ -183,8 +183,7 @@ class ChainRules:
     departures: Annotated[
         str,
         Option(
-            "How to treat a class that some persons have left. hold: keep releasing it, with them."
-            " withdraw: never release it again.",
+            "How to treat a class that some persons have left: hold it, or withdraw it for good.",
             choices=DEPARTURES,
         ),
     ] = HOLD

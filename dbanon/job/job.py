@@ -235,10 +235,10 @@ class Job:
     kept_columns: Annotated[
         str,
         Option(
-            "client: values of copied columns, including sensitive ones, pass through the memory of"
-            " this program. A release within one PostgreSQL database is faster then. From databases"
-            " that dbanon does not know, all named columns pass through it. server: they stay in"
-            " the database.",
+            "client: a release within one PostgreSQL database is faster, but values of copied"
+            " columns, including sensitive ones, pass through this program's memory. From"
+            " databases that dbanon does not know, all named columns do. server: they stay in the"
+            " database.",
             choices=KEPT_COLUMNS,
             concerns_release=True,
             has_sql_key=False,
@@ -249,8 +249,8 @@ class Job:
     spill: Annotated[
         str | None,
         Option(
-            "A new directory for this run. Values that would fill the memory of this program or of"
-            " the database are spilled to it. For jobs in blocks.",
+            "A new directory for this run, to which values and data that exceeds the database's"
+            " memory are spilled; for jobs in blocks.",
             expected="the name of a directory",
             form="DIR",
             has_sql_key=False,
@@ -281,8 +281,8 @@ class Job:
     source_digest: Annotated[
         bool,
         Option(
-            "Also record a slow hash of the rows that were read. The option exact of a list of"
-            " releases uses it to detect later changes.",
+            "Also record a slow hash of the rows that were read. A list of releases with exact"
+            " uses it to detect later changes.",
             concerns_release=True,
             docs_page="rules.md#exactly",
         ),

@@ -145,8 +145,7 @@ class Policy:
     steps: Annotated[
         Mapping[str, float],
         Option(
-            "Width of the ranges, which form a grid. By default, several widths that follow from"
-            " the range of the column.",
+            "Width of the grid of ranges; by default several steps, from the column's range.",
             minimum=0,
             excludes_minimum=True,
             flag="step",
@@ -157,8 +156,7 @@ class Policy:
     refine_iterations: Annotated[
         int | None,
         Option(
-            "Number of iterations, each of which rebuilds a pool of neighboring classes. Default:"
-            " depends on `refine`.",
+            "Number of rebuilt pools. Default: depends on `refine`.",
             minimum=0,
             docs_page="methods.md#refinement",
         ),

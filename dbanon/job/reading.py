@@ -166,7 +166,7 @@ class Reading:
     null_words: Annotated[
         tuple[str, ...],
         Option(
-            "Texts that mean NULL in a CSV file, such as n/a. An empty field always means NULL.",
+            "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
             has_sql_key=False,
             docs_page=_DOCS_PAGE,

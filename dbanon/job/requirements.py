@@ -375,7 +375,7 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
             names = ", ".join(name for name, other in METHODS.items() if other.takes_categories)
             hint = (
                 f'Use `recoding="representative"`, or a method that generalizes: {names}.'
-                " Text that has an order can be treated as ranks: state its order with `orders`."
+                " Text that has an order can be taken as ranks: state `orders`."
             )
         raise UnsupportedType(
             f"{subject} is not a number, and recoding {recoding.name} takes numbers only.",
