@@ -350,8 +350,8 @@ def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
     """Count, for JSON, the persons at risk from an attacker who knows several of their rows."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
-    released = np.flatnonzero(labels >= 0)
-    visible_labels = number_combinations(microdata, draft.release)[labels[released]]
+    released_indices = np.flatnonzero(labels >= 0)
+    visible_labels = number_combinations(microdata, draft.release)[labels[released_indices]]
     return joint_rows(
-        microdata.entities[released], visible_labels, int(policy.k), policy.seed
+        microdata.entities[released_indices], visible_labels, int(policy.k), policy.seed
     ).to_plain()

@@ -114,7 +114,7 @@ def evaluate_release(
         )
         require_classes(entry)
         # Check the relation like a source: its owner may have replaced it by a view.
-        released = session.find_source(entry.name)
+        released_relation = session.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
         figures = [
@@ -135,7 +135,7 @@ def evaluate_release(
                 ]
             else:
                 figures += _compare_originals(
-                    session, released, source, entry.quasi_identifiers, report
+                    session, released_relation, source, entry.quasi_identifiers, report
                 )
     return ReleaseEvaluation(
         entry.release_id,
@@ -231,7 +231,7 @@ def _require_original(session: Session, source: Relation, record: RecordedReleas
 
 def _compare_originals(
     session: Session,
-    released: Relation,
+    released_relation: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
     report: Report,
@@ -243,7 +243,9 @@ def _compare_originals(
     """
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
-    released_kinds = {attribute.name: attribute.kind for attribute in released.schema.attributes}
+    released_kinds = {
+        attribute.name: attribute.kind for attribute in released_relation.schema.attributes
+    }
     numeric_columns, text_columns = [], []
     for name in quasi_identifiers:
         kinds = {source_kinds.get(name), released_kinds.get(name)}
@@ -256,7 +258,7 @@ def _compare_originals(
     if numeric_columns:
         source_moments = compute_column_moments(session, source.relation_to_read, numeric_columns)
         released_moments = compute_column_moments(
-            session, released.relation_to_read, numeric_columns
+            session, released_relation.relation_to_read, numeric_columns
         )
         note = f"{WITHOUT_PAIRS}; of {', '.join(numeric_columns)}"
         for measure, figure in unpaired_figures(
@@ -282,7 +284,7 @@ def _compare_originals(
         compute_entropy(session, source.relation_to_read, name) for name in text_columns
     ]
     released_entropies = [
-        compute_entropy(session, released.relation_to_read, name) for name in text_columns
+        compute_entropy(session, released_relation.relation_to_read, name) for name in text_columns
     ]
     yield ReleaseFigure(
         "entropy_change",

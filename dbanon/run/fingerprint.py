@@ -162,9 +162,9 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     return job, {"way": algorithm, "salt": salt, "hash": rows_hash}
 
 
-def parse_salt(recorded: str) -> int:
+def parse_salt(fingerprint: str) -> int:
     """Return the salt at the start of a recorded fingerprint."""
-    return int(recorded.partition(":")[0])
+    return int(fingerprint.partition(":")[0])
 
 
 def describe_definition(planned: Plan) -> Any:

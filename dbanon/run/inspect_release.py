@@ -31,14 +31,14 @@ class ReleaseInspection:
 
     Parameters
     ----------
-    recorded : its record in the ledger.
+    record : the release as the ledger has it.
     recount_queries : the counts that any reader of the release can make: pairs of a description and
         a SQL query.
     distributions : the distributions of the values of each released quasi-identifier and sensitive
         column.
     """
 
-    recorded: RecordedRelease
+    record: RecordedRelease
     recount_queries: tuple[tuple[str, str], ...]
     distributions: tuple[Distribution, ...]
 

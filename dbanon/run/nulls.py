@@ -119,17 +119,19 @@ def choose_nulls(
         if nulls == MERGE and not can_merge:
             continue
         try:
-            released = records_to_release(microdata, nulls, k)
+            released_records = records_to_release(microdata, nulls, k)
         except TooFewRecords:
             continue
         # Skip a treatment that gives the same release as another one.
-        equals_suppress = nulls == CATEGORY and released.valid is None
-        equals_category = nulls == MERGE and released.suppressed is None
+        equals_suppress = nulls == CATEGORY and released_records.valid is None
+        equals_category = nulls == MERGE and released_records.suppressed is None
         if equals_suppress or equals_category:
             continue
-        informative_cells = _count_informative_cells(released, try_release(released, nulls))
+        informative_cells = _count_informative_cells(
+            released_records, try_release(released_records, nulls)
+        )
         losses[nulls] = 1.0 - informative_cells / max(cells_with_value, 1)
-        withheld_shares[nulls] = share_withheld(released)
+        withheld_shares[nulls] = share_withheld(released_records)
     if not losses:
         # Every treatment was refused: raise that error again.
         records_to_release(microdata, MERGE if can_merge else SUPPRESS, k)

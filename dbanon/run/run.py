@@ -326,20 +326,20 @@ def _merge_indistinguishable_classes(
     """
     has_entities = microdata.entities is not None
     while not all(model.is_union_closed(has_entities) for model in policy.models):
-        previous = clustering
-        release = recode_release(planned, policy, source, microdata, previous)
+        previous_clustering = clustering
+        release = recode_release(planned, policy, source, microdata, previous_clustering)
         clustering = join_equal_classes(
             microdata,
-            previous,
+            previous_clustering,
             number_combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # ``join_equal_classes`` returns ``previous`` itself if no model is violated. Merged classes
-        # get new released values, which may coincide again. The loop ends because the number of
-        # classes falls each time.
-        if clustering is previous:
+        # ``join_equal_classes`` returns its argument if no model is violated. Merged classes get new
+        # released values, which may coincide again. The loop ends because the number of classes
+        # falls each time.
+        if clustering is previous_clustering:
             break
     return coarsen_for_column_sets(microdata, clustering, policy, planned.job.memory_limit)
 

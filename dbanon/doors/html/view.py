@@ -83,8 +83,8 @@ def describe_report(
         "options": _list_options(report),
         "files": _list_files(report),
         "seconds": [(phase, f"{seconds:.2f}") for phase, seconds in report.seconds.items()],
-        "missing": inspection.recorded.missing
-        if inspection and report is inspection.recorded.report
+        "missing": inspection.record.missing
+        if inspection and report is inspection.record.report
         else (),
     }
 
@@ -353,7 +353,7 @@ def _describe_roles(
                 if column.name in strata
                 else role_texts[column.role],
             )
-            for column in inspection.recorded.columns
+            for column in inspection.record.columns
         ]
     groups = (
         ("quasi_identifier", report.quasi_identifiers),
@@ -391,7 +391,7 @@ def _list_facts(
         ("digest of the rows", report.digest or "none", False),
     ]
     if inspection is not None:
-        recorded = inspection.recorded
+        recorded = inspection.record
         facts.append(("published by", recorded.published_by or "not known", True))
         is_current = recorded.superseded_at is None
         facts.append(

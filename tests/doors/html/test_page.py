@@ -240,7 +240,7 @@ def test_a_release_without_evaluation(full_release: Release) -> None:
 
 
 def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
-    later = render_page(full_release.look.recorded.report, inspection=full_release.look)
+    later = render_page(full_release.look.record.report, inspection=full_release.look)
     assert "Not recorded in the ledger: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
     assert "Not recorded in the ledger" not in render_page(
@@ -251,9 +251,9 @@ def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
 def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
     evaluated = make_release(evaluated=False, evaluate=True)
     assert evaluated.report.evaluation is not None
-    recorded = evaluated.look.recorded.report.evaluation
+    recorded = evaluated.look.record.report.evaluation
     assert recorded == json.loads(json.dumps(evaluated.report.evaluation))
-    text = render_page(evaluated.look.recorded.report, inspection=evaluated.look)
+    text = render_page(evaluated.look.record.report, inspection=evaluated.look)
     assert "All measures of risk" in text
     assert "; an evaluation." not in text
 
