@@ -336,8 +336,8 @@ def _merge_indistinguishable_classes(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # ``join_equal_classes`` returns its argument if no model is violated. Merged classes get new
-        # released values, which may coincide again. The loop ends because the number of classes
+        # ``join_equal_classes`` returns its argument if no model is violated. Merged classes get
+        # new released values, which may coincide again. The loop ends because the number of classes
         # falls each time.
         if clustering is previous_clustering:
             break
