@@ -16,13 +16,16 @@ from dbanon.data.option import Option, build_options, check_options, parameters
 from dbanon.errors import InvalidParameter
 from dbanon.job.pseudonym import is_key_location
 
-# Values of ``ChainRules.changes``: how to treat values that change.
+# Values of ``ChainRules.changes``: how to treat values that change. They are released as they are
+# (show), only once enough members of a class have changed (hold), or never (freeze).
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
-# Values of ``ChainRules.departures``: how to treat a class that persons have left.
+# Values of ``ChainRules.departures``: how to treat a class that persons have left. It is released
+# unchanged, with those who left (hold), or no longer released (withdraw).
 WITHDRAW = "withdraw"
 DEPARTURES = (HOLD, WITHDRAW)
-# Values of ``ChainRules.mode``.
+# Values of ``ChainRules.mode``: classes continue through all releases, or each release has new
+# classes, and the chain only measures how many persons share a history.
 CONTINUE, MEASURE = "continue", "measure"
 MODES = (CONTINUE, MEASURE)
 
@@ -94,7 +97,7 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Chain:
-        """Copy the chain, and map the location of its key.
+        """Copy the chain, and map the location of its key, as job files do to expand paths.
 
         Parameters
         ----------
@@ -131,12 +134,14 @@ class Chain:
                 "chain must be an object with name and key.",
                 hint="Known keys: " + ", ".join([*chain_keys, *rule_keys]) + ".",
             )
-        expected = {
+        expected_rules = {
             param.name: param.check(plain[param.name])
             for param in parameters(ChainRules)
             if param.name in plain
         }
-        return cls(**{name: plain[name] for name in chain_keys if name in plain}, rules=expected)
+        return cls(
+            **{name: plain[name] for name in chain_keys if name in plain}, rules=expected_rules
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from dbanon.measures.models import CountedModel
 from dbanon.measures.recount import require_levels
 
 # Appended to the description of a model that compares classes with the chain's first release.
+# Ledgers contain this text, so it must not change.
 FIRST_RELEASE_SUFFIX = ", beside the chain's first release"
 
 
@@ -101,7 +102,9 @@ class ChainGuarantee(Guarantee):
             return (
                 f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
             )
-        merged_suffix = " of one class before classes were merged for models" if self.models else ""
+        merged_suffix = (
+            ", who were in one class before classes were merged for models" if self.models else ""
+        )
         return (
             f"{text}; every history over the releases of chain {self.chain} is shared by at least"
             f" {self.k} persons{merged_suffix}"
@@ -163,7 +166,7 @@ class ChainGuarantee(Guarantee):
                 raise RecountFailed(
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
-        # Of all histories, and of all combinations of values in this release.
+        # The rarest of all histories and of all combinations of values in this release.
         fewest_persons = min(
             chain_counts.rarest_history_persons,
             _fewest_per_combination(chain_counts, default=self.k),
@@ -202,7 +205,7 @@ class ChainGuarantee(Guarantee):
             f"With this release {n_exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
-            hint="Raise max_exposed, or make the release in a chain of mode continue, where k"
+            hint="Raise max_exposed, or release in a chain with the mode continue, where k"
             " persons share each history.",
         )
 
@@ -223,9 +226,9 @@ class ChainGuarantee(Guarantee):
         recounted_models = [
             model for index, model in enumerate(self.models) if index not in first_release_levels
         ]
-        recounted = iter(require_levels(recounted_models, expected.sensitive, counts))
+        recounted_levels = iter(require_levels(recounted_models, expected.sensitive, counts))
         return tuple(
-            first_release_levels[index] if index in first_release_levels else next(recounted)
+            first_release_levels[index] if index in first_release_levels else next(recounted_levels)
             for index in range(len(self.models))
         )
 

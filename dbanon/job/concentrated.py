@@ -39,6 +39,7 @@ def delta_of(rho: float, epsilon: float) -> float:
     The delta at order a is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a. Bisection finds
     the order at which its derivative changes sign.
     """
+    # At the upper end, (2 a - 1) rho > epsilon + 1, so the derivative is positive.
     low, high = 1 + 1e-6, (epsilon + 1) / (2 * rho) + 2
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
@@ -56,6 +57,7 @@ def epsilon_of(rho: float, delta: float) -> float:
     """The smallest epsilon of rho-zCDP at this delta, rounded up."""
     if rho <= 0:
         return 0.0
+    # The upper end is the looser conversion of Bun and Steinke, proposition 1.3.
     low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2

@@ -10,9 +10,10 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 
 ROWS, PERSONS, SHARE_NULL = "rows", "persons", "share_null"
+# What a job may expect: numbers of rows and persons, and the share of NULLs in columns.
 EXPECTATIONS = (ROWS, PERSONS, SHARE_NULL)
 # Tolerance for rounding errors in a count times a fraction.
-_ROUNDING = 1e-6
+_ROUNDING_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Bounds:
 
     Parameters
     ----------
-    change : largest relative change since the last release, 0.3 for 30 %; None for no limit.
+    change : largest allowed relative change since the last release, 0.3 for 30 %; None for no
+        limit.
     least, most : smallest and largest allowed count; None for no limit.
     """
 
@@ -38,8 +40,8 @@ class Bounds:
         previous_count : their number at the last release; None if unknown.
         """
         if self.change is not None and previous_count is not None:
-            least = math.ceil(previous_count * (1 - self.change) - _ROUNDING)
-            most = math.floor(previous_count * (1 + self.change) + _ROUNDING)
+            least = math.ceil(previous_count * (1 - self.change) - _ROUNDING_TOLERANCE)
+            most = math.floor(previous_count * (1 + self.change) + _ROUNDING_TOLERANCE)
             if not least <= count <= most:
                 return (
                     f"the last release had {previous_count}, and {max(least, 0)} to {most} are"

@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter
 PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
+# Values of ``Export.formulas``: how CSV treats texts that spreadsheets would run as formulas.
 KEEP = "keep"
 FORMULAS = ("error", "escape", KEEP)
 # Separators of CSV, by their names in a job file.
@@ -98,7 +99,10 @@ class Export:
             )
 
     def _apply_table_format(self, label: str) -> None:
-        """Set the format to Parquet, and refuse options that apply to files only."""
+        """Set the format to Parquet, and refuse options that apply to files only.
+
+        ``label`` is the name of the table format for messages, such as Iceberg.
+        """
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
                 f"An export to {label} must be Parquet, without {{release}} in its path.",

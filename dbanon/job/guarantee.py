@@ -22,12 +22,14 @@ from dbanon.measures.recount import require_levels
 from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
+# Values of ``Policy.guarantee``: k rows share each combination of values, or only each value of a
+# single attribute.
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
+GUARANTEES = (ROWS, PER_ATTRIBUTE)
 # Values of ``Job.persons``: a class holds all rows of its persons, or classes may split them.
-WHOLE_PERSONS, SPLIT_PERSONS = PERSON_ROWS = ("whole", "rows")
+WHOLE_PERSONS, SPLIT_PERSONS = PERSONS_CHOICES = ("whole", "rows")
 # What privacy models count, as recorded in the ledger.
 PERSONS = "persons"
-GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
 REPORT_IT = "This is an error in dbanon: please report it."
 SEVERAL_TABLES_WARNING = (
@@ -35,6 +37,7 @@ SEVERAL_TABLES_WARNING = (
     " have rows in this table: fewer than k rows may share a combination here, and someone who"
     " knows which persons have rows can narrow it down."
 )
+# By treatment of NULLs: what a guarantee says about it.
 NULL_SUFFIXES = {
     "category": ", NULL counted as a value",
     "merge": ", NULL counted as a value; values of rare patterns of NULLs may be released as NULL",
@@ -321,16 +324,17 @@ class PersonGuarantee(Guarantee):
     def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
-        persons = counts.persons[self.entity]
-        counted_models = require_levels(self.models, expected.sensitive, counts, persons)
+        person_counts = counts.persons[self.entity]
+        counted_models = require_levels(self.models, expected.sensitive, counts, person_counts)
         return tuple(
             replace(counted_model, model=f"{counted_model.model}{self.models_unit_suffix}")
             for counted_model in counted_models
         )
 
     def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
-        persons = counts.persons[self.entity].further_sets if counts.persons else ()
-        if persons and [recount.histogram for recount in persons] != [
+        person_recounts = counts.persons[self.entity].further_sets if counts.persons else ()
+        # Both counts group the same rows, so the sizes of the combinations must agree.
+        if person_recounts and [recount.histogram for recount in person_recounts] != [
             recount.histogram for recount in counts.further_sets
         ]:
             raise RecountFailed(
@@ -339,7 +343,7 @@ class PersonGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
         # A recount of a published release has no counts of persons, so use those of rows.
-        return tuple(recount.smallest for recount in persons or counts.further_sets)
+        return tuple(recount.smallest for recount in person_recounts or counts.further_sets)
 
     def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """Check the counts of rows and persons, and return the verdict."""

@@ -27,7 +27,7 @@ from dbanon.recoding import Recoding
 
 
 @dataclass(frozen=True)
-class PerAttribute(Guarantee):
+class PerAttributeGuarantee(Guarantee):
     """At least k rows share each value of each attribute; whole rows are not k-anonymous."""
 
     @property
@@ -132,9 +132,9 @@ class PerAttribute(Guarantee):
             row_anonymity_texts=((f"k = {k_rows:,}", row_anonymity),),
             cautions=(
                 Caution(
-                    "rows are NOT k-anonymous",
-                    "ROWS ARE NOT k-ANONYMOUS",
-                    describe_rarest_row(k_rows),
+                    warning="rows are NOT k-anonymous",
+                    title="ROWS ARE NOT k-ANONYMOUS",
+                    reason=describe_rarest_row(k_rows),
                 ),
             ),
         )
@@ -149,12 +149,12 @@ def build_guarantee(
     ----------
     name : one of ``GUARANTEES``.
     entity : the column whose distinct values k counts; None to count rows.
-    person_rows : one of ``PERSON_ROWS``.
+    person_rows : one of ``PERSONS_CHOICES``.
     fields : the other fields of ``Guarantee``.
     """
     entity_columns = () if entity is None else (entity,)
     if name == PER_ATTRIBUTE:
-        return PerAttribute(entity_columns=entity_columns, **fields)
+        return PerAttributeGuarantee(entity_columns=entity_columns, **fields)
     if not entity_columns:
         return Guarantee(entity_columns=(), **fields)
     guarantee_class = PersonGuarantee if person_rows == WHOLE_PERSONS else SplitPersonGuarantee
@@ -164,11 +164,13 @@ def build_guarantee(
 def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     """Rebuild the guarantee of a release from the arguments in its ledger entry."""
     if arguments.get("tables"):
-        by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
-        return ChainTableGuarantee(k=k, by=by, entity_columns=persons)
+        # A release of a chain with several tables.
+        by, entity_columns = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
+        return ChainTableGuarantee(k=k, by=by, entity_columns=entity_columns)
     return build_guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),
+        # Entries only have this key if classes may split the rows of a person.
         WHOLE_PERSONS if arguments.get("person_rows") is None else SPLIT_PERSONS,
         k=k,
         by=tuple(arguments.get("by", ())),

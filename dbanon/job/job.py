@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
 from dbanon.job.expectations import Expectations, require_expectation_names
 from dbanon.job.export import Export
-from dbanon.job.guarantee import PERSON_ROWS, WHOLE_PERSONS, Guarantee
+from dbanon.job.guarantee import PERSONS_CHOICES, WHOLE_PERSONS, Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import NO_PSEUDONYMS, PseudonymOptions
 from dbanon.job.reading import DEFAULT_READING, Reading, require_condition
@@ -38,6 +38,7 @@ from dbanon.job.requirements import (
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
 
+# The values of the fields of ``Job`` with these names; ``Job`` explains them.
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
 ON_NEW_COLUMN = ("halt", "drop")
@@ -182,7 +183,7 @@ class Job:
             "whole: all rows of a person share a class. rows: they may be in different classes of"
             " k persons each. This loses less, but someone who knows several rows of a person can"
             " join their classes. Needs `entity`.",
-            choices=PERSON_ROWS,
+            choices=PERSONS_CHOICES,
             concerns_release=True,
             docs_page="guarantees.md#rows-of-one-person",
         ),
@@ -351,8 +352,7 @@ class Job:
                 self.entity,
                 self.pseudonyms,
                 in_chain=self.chain is not None,
-                # Rules that were read have set the entity already.
-                has_table_rules=self.declared == RULES_NOT_READ,
+                has_unread_rules=self.declared == RULES_NOT_READ,
             )
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
@@ -426,7 +426,7 @@ class Job:
         return replace(self, policy=replace(self.policy, evaluate=True))
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Job:
-        """Copy the job, and map its paths and the locations of its keys.
+        """Copy the job, and map its paths and key locations, as job files do to expand them.
 
         Parameters
         ----------
@@ -447,8 +447,8 @@ class Job:
         """
         if option == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(
-                "A job of a chain is never skipped, because code 99 would reveal that nothing"
-                " changed.",
+                "A job of a chain is never skipped, because exit code 99 would reveal that"
+                " nothing changed.",
                 hint="Leave out `skip_unchanged`.",
             )
 

@@ -320,7 +320,7 @@ class Policy:
         ----------
         by : the columns of strata.
         entity : the entity column; None to count rows.
-        person_rows : one of ``PERSON_ROWS``: whether a class holds all rows of its persons.
+        person_rows : one of ``PERSONS_CHOICES``: whether a class holds all rows of its persons.
         """
         return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 

@@ -26,6 +26,7 @@ from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
 from dbanon.job.requirements import check_entity, check_single_role
 from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, PrivateOptions
 
+# The units of protection: what the guarantee hides the presence of.
 ROW, PERSON = UNITS = ("row", "person")
 _BUDGETS_PAGE = "differential-privacy.md#budgets"
 _BUDGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -153,6 +154,7 @@ _REFUSAL_REASONS = {
     ),
     "plan": "A plan would describe the rows, and no budget is spent for it.",
 }
+# For other options; followed by the names of the method's options.
 _DEFAULT_REFUSAL_REASON = "Its options: {}."
 
 
@@ -309,6 +311,7 @@ def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     for param in options.values():
         if param.default is REQUIRED and accepted_options.get(param.name) is None:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
+        # An option that is None although it must have a value gets its default.
         if (
             param.default is not REQUIRED
             and accepted_options.get(param.name, ...) is None

@@ -29,7 +29,8 @@ _KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
 _RAW_KEY = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 _DOCS_PAGE = "guarantees.md#pseudonyms"
-# Labels from which the HMAC key and the key's fingerprint are derived.
+# Texts from which the HMAC key and the key's fingerprint are derived; they differ, so that the one
+# does not reveal the other.
 _KEY_LABEL, _FINGERPRINT_LABEL = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
 # The block size of SHA-256.
 _BLOCK_BYTES = 64
@@ -92,7 +93,7 @@ class PseudonymOptions:
     def with_paths(
         self, map_path: Callable[[str], str], map_text: Callable[[str], str]
     ) -> PseudonymOptions:
-        """Copy the options, and map the location of the key.
+        """Copy the options, and map the location of the key, as job files do to expand paths.
 
         Parameters
         ----------
@@ -194,6 +195,7 @@ class PseudonymKey:
     def hmac_blocks(self) -> tuple[bytes, bytes]:
         """The two key blocks, which HMAC puts before the text in its inner and its outer hash."""
         padded_key = self._derived_key.ljust(_BLOCK_BYTES, b"\0")
+        # The constants ipad and opad of RFC 2104.
         inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
         return inner, outer
 
@@ -231,8 +233,8 @@ def build_pseudonym_caution(columns: Collection[str], entity: str | None) -> Cau
             " NULLs separate them. Other releases under the same key have them in other classes"
         )
     return Caution(
-        f"pseudonyms link rows ({', '.join(columns)})",
-        "PSEUDONYMS LINK ROWS",
-        f"{linkability}. k holds for each combination of values, not for what such rows reveal"
-        " together",
+        warning=f"pseudonyms link rows ({', '.join(columns)})",
+        title="PSEUDONYMS LINK ROWS",
+        reason=f"{linkability}. k holds for each combination of values, not for what such rows"
+        " reveal together",
     )

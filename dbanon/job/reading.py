@@ -12,14 +12,17 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, parameters
 from dbanon.errors import InvalidParameter
 
+# Orders of day, month and year.
 DMY, MDY, YMD = "dmy", "mdy", "ymd"
 POINT, COMMA = ".", ","
 APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
+# Values of ``Reading.duplicate_columns``.
 REFUSE_NAMES, RENAME = "refuse", "rename"
 # A ``strptime`` pattern with day, month and year, optionally followed by a time.
 _DATE_FORMAT = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
+# Values of ``Reading.types``, in addition to decimals with digits and date formats.
 TYPES = (
     "text",
     "integer",
@@ -194,7 +197,7 @@ class Reading:
             n_digits, n_decimals = map(int, re.findall("[0-9]+", type_name))
             if not max(n_decimals, 1) <= n_digits <= _MAX_DIGITS:
                 raise InvalidParameter(
-                    f'No number is of the type that is given for column "{name}": {type_name}.',
+                    f'No number has the type that is given for column "{name}": {type_name}.',
                     hint=f"Write up to {_MAX_DIGITS} digits, and no more decimals than digits, as"
                     " in decimal(18,2).",
                 )

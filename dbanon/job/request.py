@@ -1,7 +1,8 @@
 """Release requests: a job as plain values in the ledger, from which it can be run again.
 
 Options whose values would disclose column values are left out; the request's key ``lacks`` lists
-the names of these options. A condition (``where``) is stored as the user wrote it.
+the names of these options. The other options are under the key ``asked``. A condition (``where``)
+is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in COLUMN_OPTIONS):
             continue
         if name == "pseudonym_key":
-            # Callers pass the location of the key each time they repeat the release.
+            # Callers pass the location of the key again when they repeat the release.
             continue
+        # The other options are fields of the policy.
         owner = job if name in job_fields or name == "pseudonyms" else job.policy
         value = getattr(owner, name)
         if value is None or value == param.default or value in ({}, ()):

@@ -78,8 +78,8 @@ def require_chain_options(
         )
     if policy.models and policy.refine is not None:
         raise InvalidParameter(
-            "In a chain with privacy models classes are not refined: records would move by their"
-            " sensitive values.",
+            "In a chain with privacy models classes are not refined, because which records move"
+            " would depend on sensitive values.",
             hint="Leave out `refine`.",
         )
     if pseudonyms:
@@ -107,12 +107,12 @@ def require_chain_options(
         )
 
 
-def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
+def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
     """Check that no option of a job needs all values of a table in memory at once.
 
     Parameters
     ----------
-    persons : the entity column as the only element; empty if there is none.
+    entity_columns : the entity column as the only element; empty if there is none.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     # This property raises InvalidParameter if the policy has no blocks.
     _ = policy.records_at_once
     requested_features = {
-        "an entity or a chain": bool(persons),
+        "an entity or a chain": bool(entity_columns),
         "privacy models": bool(policy.models),
         "sets of columns": bool(policy.also_k),
         "evaluate": policy.evaluate,
@@ -129,6 +129,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
         "an order": bool(policy.orders),
         "nulls=merge": policy.nulls == MERGE,
+        # Only the recoding ``representative`` is measured by Gower's distance.
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
     for feature, is_requested in requested_features.items():
@@ -243,7 +244,7 @@ def require_split_person_options(
     pseudonyms: Sequence[str],
     *,
     in_chain: bool,
-    has_table_rules: bool,
+    has_unread_rules: bool,
 ) -> None:
     """Check the options of a release whose classes may split the rows of a person.
 
@@ -252,13 +253,13 @@ def require_split_person_options(
     entity : the entity column; None if there is none, or if it is not known yet.
     pseudonyms : columns that are released as pseudonyms.
     in_chain : True for a release in a chain.
-    has_table_rules : True if the entity comes from the rules of the table, which are read later.
+    has_unread_rules : True if the rules of the table, which are read later, may name an entity.
 
     Raises
     ------
     InvalidParameter : there is no entity, or an option needs all rows of a person in one class.
     """
-    if not entity and not has_table_rules:
+    if not entity and not has_unread_rules:
         raise InvalidParameter(
             "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
@@ -361,6 +362,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             f" not {len(attributes)}.",
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
+    # Raises InvalidParameter if a weight names no attribute.
     compute_column_factors(tuple(names), policy.weights)
 
 

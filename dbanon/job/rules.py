@@ -22,7 +22,8 @@ from dbanon.measures import Model, model_kinds
 ENTITY, PSEUDONYM = "entity", "pseudonym"
 # The value of ``Job.declared`` until the rules that define the job's columns have been read.
 RULES_NOT_READ = "declared"
-# By role: the keys that a rule with this role may also have.
+# By role: the keys that a rule with this role may also have. Columns with the role ``by`` define
+# strata; those with the roles ``identifier`` and ``drop`` are not released.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "quasi_identifier": ("hierarchy", "step", "weight", "order", "kind"),
     "sensitive": ("model", "models"),
@@ -124,14 +125,17 @@ class TableRules:
         ------
         InvalidParameter, HierarchyBroken : a hierarchy or a model is invalid.
         """
-        entity = self.columns_with_role(ENTITY)
+        # ``validate_rules`` allows at most one.
+        entity_columns = self.columns_with_role(ENTITY)
         return {
             "quasi_identifiers": self.columns_with_role("quasi_identifier"),
             "sensitive": self.columns_with_role("sensitive"),
             "keep": self.columns_with_role("keep"),
             "by": self.columns_with_role("by"),
-            "entity": entity[0] if entity else None,
-            "entity_normalize": self.by_column[entity[0]].get("normalize") if entity else None,
+            "entity": entity_columns[0] if entity_columns else None,
+            "entity_normalize": self.by_column[entity_columns[0]].get("normalize")
+            if entity_columns
+            else None,
             "hierarchies": {
                 name: _parse_hierarchy(name, rule["hierarchy"])
                 for name, rule in self.by_column.items()
@@ -182,6 +186,7 @@ def validate_rules(declaration: Any) -> TableRules:
         {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}
     )
     require_one_entity(rules)
+    # Raises an error if a hierarchy or a model is invalid.
     rules.options()
     return rules
 
@@ -244,11 +249,11 @@ def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     return rules
 
 
-def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
+def _validate_rule(name: str, declared_rule: Any) -> dict[str, Any]:
     """Validate the rule of a column, and return it as an object with a role."""
     if not name or "\0" in name:
         raise InvalidParameter("The name of a column is empty or contains a NUL character.")
-    rule = {"role": declared} if isinstance(declared, str) else declared
+    rule = {"role": declared_rule} if isinstance(declared_rule, str) else declared_rule
     role = rule.get("role") if isinstance(rule, Mapping) else None
     if not isinstance(role, str) or role not in ROLES:
         suggestion = (
@@ -289,10 +294,10 @@ def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
     return validated_rule
 
 
-def _parse_hierarchy(name: str, declared: Any) -> Any:
+def _parse_hierarchy(name: str, hierarchy: Any) -> Any:
     """Parse the hierarchy of a column; a string names a stored hierarchy, never a file."""
     try:
-        return parse({"name": declared} if isinstance(declared, str) else declared, files=False)
+        return parse({"name": hierarchy} if isinstance(hierarchy, str) else hierarchy, files=False)
     except (InvalidParameter, HierarchyBroken) as error:
         error.message = f'The rule of column "{name}": {error.message}'
         raise

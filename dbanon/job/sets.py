@@ -30,6 +30,7 @@ class ColumnSet:
     columns: tuple[str, ...]
     k: int | None = None
 
+    # The types of plain values that ``from_plain`` accepts, for the checks of options.
     plain_types: ClassVar[tuple[type, ...]] = (Mapping, list, tuple)
 
     def __post_init__(self) -> None:

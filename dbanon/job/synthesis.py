@@ -20,13 +20,16 @@ from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.concentrated import Cost, delta_option
 
+# The value of ``guarantee`` by which users accept that dcmdp guarantees nothing.
 AS_PUBLISHED = "as_published"
-# Values of the options ``reading``, ``margins``, ``scale`` and ``accounting``.
+# Values of the options ``reading``, ``margins``, ``scale`` and ``accounting``; the options of the
+# classes below explain them.
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
 RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
 LOG = "log"
 PURE, CONCENTRATED = ACCOUNTINGS = ("pure", "zcdp")
 DP_RANKS, DP_MARGINALS = PRIVATE_METHODS = ("dp_ranks", "dp_marginals")
+# By private method: its description in lists of methods.
 PRIVATE_SUMMARIES = {
     DP_RANKS: "Synthetic rows with differential privacy",
     DP_MARGINALS: "Synthetic rows with differential privacy, by a model of two-way counts",
@@ -43,7 +46,7 @@ class DcmdpOptions:
     InvalidParameter : an option is out of range, or ``guarantee`` is not ``as_published``.
     """
 
-    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, docs_page=_DOCS_PAGE)]
+    k: Annotated[int, Option("DBSCAN's smallest neighborhood.", minimum=2, docs_page=_DOCS_PAGE)]
     epsilon: Annotated[
         float,
         Option(
@@ -64,7 +67,7 @@ class DcmdpOptions:
     radius: Annotated[
         float,
         Option(
-            "Largest distance between neighbours, in columns scaled to 0 to 1.",
+            "Largest distance between neighbors, in columns scaled to 0 to 1.",
             minimum=0,
             excludes_minimum=True,
         ),
@@ -233,6 +236,7 @@ class PrivateOptions:
             )
 
 
+# By method that makes synthetic rows: the class of its options.
 SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
     DP_RANKS: PrivateOptions,
     DP_MARGINALS: PrivateOptions,

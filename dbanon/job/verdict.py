@@ -84,7 +84,7 @@ def build_intersection_caution(description: str) -> Caution:
     """
     risk = f"{INTERSECTION_RISK[0].lower()}{INTERSECTION_RISK[1:]}"
     reason = f"{risk}. A chain prevents it: docs/chains.md"
-    return Caution(description, "RELEASES INTERSECT", reason)
+    return Caution(warning=description, title="RELEASES INTERSECT", reason=reason)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import OnTried, measure_parted_loss, sweep
+from dbanon.run.sweep import OnTrial, measure_split_person_loss, sweep
 from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -56,7 +56,7 @@ def advise(
     source: Source,
     progress: AdviceProgress | None = None,
     *,
-    on_tried: OnTried = lambda point, policy: None,
+    on_trial: OnTrial = lambda point, policy: None,
 ) -> Advice:
     """Inspect a table and advise on its release. Changes nothing and records no run.
 
@@ -68,7 +68,8 @@ def advise(
     source : access to the table.
     progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
         the share of it that is done.
-    on_tried : called with each trial release of the sweep.
+    on_trial : called with each trial release of the sweep, as a ``Point``, and with the policy that
+        all trial releases with its k share.
 
     Raises
     ------
@@ -91,7 +92,8 @@ def advise(
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    # A combination of values that occurs in fewer rows than this singles persons out.
+    # A combination of values that occurs in fewer rows than this singles persons out. The values of
+    # k ascend.
     rare_below = max(SMALL_COUNT, request.k[0])
     with clock.phase("singling") as tick:
         count_sizes = group_size_counter(microdata)
@@ -105,7 +107,7 @@ def advise(
     planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
     with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
+        sweep_result = sweep(request, planned, microdata, rare_below, tick, on_trial)
     recommendation = _recommend(request, sweep_result.points)
     return Advice(
         source=str(planned.relation.name),
@@ -121,11 +123,12 @@ def advise(
         singling=singling_out,
         sweep=sweep_result,
         recommendation=recommendation,
+        # The arguments of ``anonymize`` with which the user can start.
         start={}
         if recommendation is None
         else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
         nulls=None if microdata.valid is None else null_choice,
-        parted_loss=_measure_parted_loss(request, planned, microdata, recommendation, clock),
+        parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
@@ -150,22 +153,23 @@ def _recommend(request: AdviceRequest, points: Sequence[Point]) -> Recommendatio
     return best
 
 
-def _measure_parted_loss(
+def _measure_split_person_loss(
     request: AdviceRequest,
     planned: Plan,
     microdata: Microdata,
     recommendation: Recommendation | None,
     clock: _Clock,
 ) -> float | None:
-    """Return the loss that the best release has if classes may split a person's rows.
+    """Return the loss of the recommended release if classes may split the rows of a person.
 
-    That is the option ``persons="rows"``. None if each row is a person.
+    The option ``persons="rows"`` allows that. None if each row is a person, or if no release is
+    recommended.
     """
     if recommendation is None or microdata.entities is None:
         return None
     with clock.phase("persons") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return measure_parted_loss(request, planned, microdata, recommendation.point, tick)
+        return measure_split_person_loss(request, planned, microdata, recommendation.point, tick)
 
 
 class _Clock:
@@ -276,6 +280,7 @@ def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Map
     Returns the profile and, for each column that seems to identify persons, the reason by name.
     """
     named_columns = (*request.quasi_identifiers, *request.sensitive)
+    # The job only describes the table: nothing is released with its policy.
     job = Job(
         table=request.table,
         output="",
@@ -320,6 +325,7 @@ def _suggest_chain_command(
     if not isinstance(source, SqlSource):
         return None
     file_url = source.session.file_url
+    # A table has its chain in its own database; a file has it in the database of the releases.
     if file_url is None and "chains" in source.session.unsupported_features:
         return None
     identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
@@ -338,13 +344,18 @@ def _propose_all_roles(
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
-                roles[name] = RoleProposal("not_copied", "not_named")
+                roles[name] = RoleProposal(role="not_copied", reason="not_named")
     elif not any(role.role == QUASI_IDENTIFIER for role in roles.values()):
         for name, role in roles.items():
             if role.role == UNDECIDED and name not in request.sensitive:
-                roles[name] = RoleProposal(QUASI_IDENTIFIER, "no_other")
-    roles |= {name: RoleProposal(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
-    return roles | {name: RoleProposal(SENSITIVE, "given") for name in request.sensitive}
+                roles[name] = RoleProposal(role=QUASI_IDENTIFIER, reason="no_other")
+    roles |= {
+        name: RoleProposal(role=QUASI_IDENTIFIER, reason="given")
+        for name in request.quasi_identifiers
+    }
+    return roles | {
+        name: RoleProposal(role=SENSITIVE, reason="given") for name in request.sensitive
+    }
 
 
 def _build_reading_job(
@@ -398,6 +409,7 @@ def choose_null_treatment(
         records = sample_records(records, request.sample, request.seed, k)
         trees = planned.build_trees(records)
         method = default_methods(are_numbers(records.attributes, trees))[0]
+        # The trials show how many records each treatment withholds, so do not limit them.
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
         clustering = partition_for(records, policy, trees=planned.build_trees)
         return recode(records, clustering, policy, exact_totals_of(records), planned.build_trees)

@@ -39,6 +39,7 @@ def with_exact_staleness(
     result = []
     for listed_release in listed_releases:
         is_stale = None
+        # Differentially private releases record no digest of their source.
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
             # Use a transaction per release, so that a failing source does not affect the others.
             with suppress(DbanonError), store.session(write=False) as session:
@@ -108,6 +109,7 @@ class Changes:
     files: tuple[PlannedFile, ...]
 
 
+# The checks of all files share the clients of object stores.
 @keep_clients_open()
 def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
@@ -157,6 +159,7 @@ def _plan_files(job: Job) -> list[PlannedFile]:
         PlannedFile(
             path=str(destinations.resolve_destination(export.path, "{release}")),
             format=export.format,
+            # With the id of the release in its path, each file is new.
             replaces="{release}" not in export.path
             and destinations.status_of(destinations.resolve_destination(export.path, release_id=""))
             is not None,
@@ -177,7 +180,8 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
     DbanonError : the run would be refused with this error.
     """
     assert job.name is not None
-    # The output and its release usually exist, so plan to replace them.
+    # The output and its release usually exist, so plan to replace them, and do not refuse a second
+    # release of the same persons.
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)

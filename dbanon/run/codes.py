@@ -33,6 +33,8 @@ def count_averaged_codes(
     for column in release.columns:
         attribute = column.attribute
         numeric_names = [numeric_attribute.name for numeric_attribute in microdata.numeric]
+        # Skip ranges: two columns for their bounds have other names than the quasi-identifier, and
+        # a column of a range type has upper borders.
         if (
             attribute.kind not in _CODE_KINDS
             or column.renamed_from is not None
@@ -40,6 +42,7 @@ def count_averaged_codes(
         ):
             continue
         name = attribute.name
+        # Columns with interval ranges are released as labels of intervals.
         if (
             requested_kinds.get(name) == NUMERIC
             or name not in numeric_names

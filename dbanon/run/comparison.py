@@ -195,8 +195,8 @@ def recount_models(
     """
     model_counts: list[ModelCount] = []
     models: dict[int, Model] = {}
-    for index, recorded in enumerate(recorded_models):
-        model = _restore_model(session, recorded, hierarchies)
+    for index, recorded_model in enumerate(recorded_models):
+        model = _restore_model(session, recorded_model, hierarchies)
         why_not = None
         if isinstance(model, Model):
             models[index] = model
@@ -204,14 +204,15 @@ def recount_models(
             why_not = model
         model_counts.append(
             ModelCount(
-                model=recorded["model"],
-                recorded=float(recorded["counted"]),
+                model=recorded_model["model"],
+                recorded=float(recorded_model["counted"]),
                 counted=None,
                 why_not=why_not,
             )
         )
     if not models:
         return tuple(model_counts)
+    # As in the run, NULL counts as a value, so each hierarchy needs a leaf for it.
     countable_models = add_null_leaves(list(models.values()))
     source = session.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
@@ -226,8 +227,10 @@ def recount_models(
         hierarchy_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
-        cells = count_class_values(session, source, relation, count_requests)
-        levels = require_levels(countable_models, attributes, Counts(recount, value_counts=cells))
+        value_counts = count_class_values(session, source, relation, count_requests)
+        levels = require_levels(
+            countable_models, attributes, Counts(recount, value_counts=value_counts)
+        )
     except RecountFailed as error:
         error.hint = RELEASE_AGAIN_HINT
         raise
@@ -237,21 +240,21 @@ def recount_models(
 
 
 def _restore_model(
-    session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
+    session: Session, recorded_model: Mapping[str, Any], hierarchies: Mapping[str, Any]
 ) -> Model | str:
     """Restore a model from its record, or return the reason why that is impossible."""
-    if "kind" not in recorded:
+    if "kind" not in recorded_model:
         return "recorded by an earlier version, in words only"
-    if str(recorded["model"]).endswith(FIRST_RELEASE_SUFFIX):
+    if str(recorded_model["model"]).endswith(FIRST_RELEASE_SUFFIX):
         return "it refers to the first release of its chain, which only the chain's state has"
-    if recorded.get("counted_in") == PERSONS:
+    if recorded_model.get("counted_in") == PERSONS:
         return (
             "it was counted in persons, and the release does not show which rows belong to one"
             " person"
         )
-    distance: Any = recorded.get("distance", "equal")
+    distance: Any = recorded_model.get("distance", "equal")
     if distance == HIERARCHICAL:
-        origin = hierarchies.get(recorded["attribute"], {})
+        origin = hierarchies.get(recorded_model["attribute"], {})
         if "sha256" not in origin:
             return "its hierarchy is not stored with it"
         try:
@@ -260,7 +263,11 @@ def _restore_model(
             return "its hierarchy is no longer in this database, or this role may not read it"
         if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
             return "its hierarchy has changed since"
-    kind, attribute = recorded["kind"], recorded["attribute"]
+    kind, attribute = recorded_model["kind"], recorded_model["attribute"]
     return Model(
-        kind, attribute, level=recorded["level"], l=recorded.get("l", 2), distance=distance
+        kind,
+        attribute,
+        level=recorded_model["level"],
+        l=recorded_model.get("l", 2),
+        distance=distance,
     )

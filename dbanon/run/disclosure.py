@@ -218,7 +218,7 @@ def require_pseudonyms(
 ) -> None:
     """Check that there are as many pseudonyms as values in each pseudonymized column.
 
-    NULL has no pseudonym.
+    NULL has no pseudonym. ``staged_release`` is the written release, which is not visible yet.
 
     Warns with ``PseudonymsLink``.
 
@@ -244,6 +244,7 @@ def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     if counts.rows.classes == partition.n_classes:
         return partition
     class_of_label = number_combinations(draft.microdata, draft.release)
+    # Withheld records have the label -1, which indexes the appended last element: they stay -1.
     return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
 
 
@@ -285,7 +286,7 @@ def _warn_or_refuse(
     build_refusal: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
-    descriptions = [column.describe(int(policy.k)) for column in findings]
+    descriptions = [finding.describe(int(policy.k)) for finding in findings]
     if policy.strict and descriptions:
         raise build_refusal(detail="Column " + "; column ".join(descriptions) + ".")
     for text in descriptions:
@@ -300,7 +301,7 @@ def warn_of_lost_columns(report: Report) -> None:
 
 def measure_homogeneity(
     planned: Plan,
-    released: Sequence[str],
+    released_names: Sequence[str],
     count_homogeneous: Callable[[Sequence[str], str], ClassHomogeneity],
 ) -> tuple[ClassHomogeneity, ...]:
     """Count, for each sensitive column, the classes whose rows all share one value.
@@ -309,10 +310,10 @@ def measure_homogeneity(
 
     Parameters
     ----------
-    released : the names of the released quasi-identifiers.
+    released_names : the names of the released quasi-identifiers.
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
-    requests = planned.count_requests(released)
+    requests = planned.count_requests(released_names)
     if requests.attribute_columns:
         return ()
     return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)
@@ -329,7 +330,8 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings
     )
-    findings = {
+    # Spellings and few persons share a field of the recount, but not a key of the report.
+    findings_by_key = {
         **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
         "linking": recount.linking,
@@ -337,9 +339,10 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
         "homogeneity": recount.homogeneity,
     }
     return {
-        key: [vars(column) for column in columns]
-        for key, columns in findings.items()
-        if columns or key in ("disclosive_columns", "telling")
+        key: [vars(finding) for finding in findings]
+        for key, findings in findings_by_key.items()
+        # Reports always have the entry about disclosive columns, under both of its keys.
+        if findings or key in ("disclosive_columns", "telling")
     }
 
 
@@ -347,8 +350,8 @@ def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
     """Count, for JSON, the persons at risk from an attacker who knows several of their rows."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
-    released = np.flatnonzero(labels >= 0)
-    visible_labels = number_combinations(microdata, draft.release)[labels[released]]
+    released_indices = np.flatnonzero(labels >= 0)
+    visible_labels = number_combinations(microdata, draft.release)[labels[released_indices]]
     return joint_rows(
-        microdata.entities[released], visible_labels, int(policy.k), policy.seed
+        microdata.entities[released_indices], visible_labels, int(policy.k), policy.seed
     ).to_plain()

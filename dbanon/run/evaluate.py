@@ -1,7 +1,7 @@
 """Evaluate a release within the run that makes it.
 
-Only that run knows which original row each released row comes from. A figure is one measured value
-of information loss or of risk.
+Only that run can pair each original row with the values released for it. A figure is one measured
+value of information loss or of risk.
 """
 
 from __future__ import annotations
@@ -93,13 +93,14 @@ def _restore_suppressed_cells(
     original = microdata.before_suppression
     if original is None:
         return microdata, release.column_statistics
-    released = take_records(original, np.flatnonzero(release.partition.labels >= 0))
+    released_records = take_records(original, np.flatnonzero(release.partition.labels >= 0))
     for attribute in original.attributes:
         tree = release.hierarchies.get(attribute.name)
         if tree is None:
             continue
         try:
-            encode_leaves(released, attribute, tree)
+            # Called for its error: a released record has a value that the tree lacks.
+            encode_leaves(released_records, attribute, tree)
         except HierarchyBroken:
             original = _clear_suppressed_cells(original, microdata, attribute)
     return original, None

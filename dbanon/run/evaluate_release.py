@@ -1,7 +1,7 @@
 """Evaluate a published release, from the ledger and from queries on its relation.
 
-A release has neither keys nor the row order of its source, so its rows cannot be paired with the
-original rows. Only the run that made it could do so.
+A release has neither keys nor the row order of its source. So only the run that made it could pair
+each released row with its original. Here some measures are computed without such pairs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from dbanon.stores.sql_counts import (
     count_rows,
 )
 
+# The notes of figures: where a figure comes from, or why it has no value.
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 WITHOUT_PAIRS = "from source and release alone, without pairs"
 _NEEDS_PAIRS_NOTE = "needs the pairs of the run: release with evaluate"
 _WITHHELD_NOTE = "rows were withheld: source and release hold different rows"
+# The measures of numeric columns that need no pairs.
 _NUMERIC_MEASURES = (
     "sse_loss",
     "moment_loss",
@@ -112,7 +114,7 @@ def evaluate_release(
         )
         require_classes(entry)
         # Check the relation like a source: its owner may have replaced it by a view.
-        released = session.find_source(entry.name)
+        released_relation = session.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
         figures = [
@@ -133,7 +135,7 @@ def evaluate_release(
                 ]
             else:
                 figures += _compare_originals(
-                    session, released, source, entry.quasi_identifiers, report
+                    session, released_relation, source, entry.quasi_identifiers, report
                 )
     return ReleaseEvaluation(
         entry.release_id,
@@ -171,6 +173,7 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
             )
     attacks = evaluation.get("attacks", {})
     for name, attack_figure in read_key_or_former_key(attacks, "results", {}).items():
+        # The confidence interval of the risk.
         low, high = attack_figure["interval"] or (None, None)
         interval_text = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield ReleaseFigure(
@@ -205,15 +208,15 @@ def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFig
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
     """Check that a relation still has the released columns and the recorded number of rows."""
     names = {attribute.name for attribute in source.schema.attributes}
-    missing = [
+    missing_names = [
         column.name
         for column in record.columns
         if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
     ]
-    if missing:
+    if missing_names:
         raise OriginalChanged(
             f"{source.name} is not the table that was released: it has no column "
-            + ", ".join(f'"{name}"' for name in missing)
+            + ", ".join(f'"{name}"' for name in missing_names)
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
@@ -228,7 +231,7 @@ def _require_original(session: Session, source: Relation, record: RecordedReleas
 
 def _compare_originals(
     session: Session,
-    released: Relation,
+    released_relation: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
     report: Report,
@@ -240,7 +243,9 @@ def _compare_originals(
     """
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
-    released_kinds = {attribute.name: attribute.kind for attribute in released.schema.attributes}
+    released_kinds = {
+        attribute.name: attribute.kind for attribute in released_relation.schema.attributes
+    }
     numeric_columns, text_columns = [], []
     for name in quasi_identifiers:
         kinds = {source_kinds.get(name), released_kinds.get(name)}
@@ -253,7 +258,7 @@ def _compare_originals(
     if numeric_columns:
         source_moments = compute_column_moments(session, source.relation_to_read, numeric_columns)
         released_moments = compute_column_moments(
-            session, released.relation_to_read, numeric_columns
+            session, released_relation.relation_to_read, numeric_columns
         )
         note = f"{WITHOUT_PAIRS}; of {', '.join(numeric_columns)}"
         for measure, figure in unpaired_figures(
@@ -279,7 +284,7 @@ def _compare_originals(
         compute_entropy(session, source.relation_to_read, name) for name in text_columns
     ]
     released_entropies = [
-        compute_entropy(session, released.relation_to_read, name) for name in text_columns
+        compute_entropy(session, released_relation.relation_to_read, name) for name in text_columns
     ]
     yield ReleaseFigure(
         "entropy_change",

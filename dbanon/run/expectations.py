@@ -36,13 +36,13 @@ def require_expected_counts(
     InvalidParameter : the job expects persons, but the rules of its table have no entity.
     UnexpectedCounts : the counts differ, and this run does not accept that.
     """
-    expected = job.expect
-    if expected is None:
+    expectations = job.expect
+    if expectations is None:
         return {}, {}
     persons = []
     if job.entity:
         persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
-    if PERSONS in expected.counts and not persons:
+    if PERSONS in expectations.counts and not persons:
         # A job file that lists its columns was already refused if it expects persons and has no
         # entity. Whether declared rules have an entity is only known here.
         raise InvalidParameter(
@@ -50,10 +50,10 @@ def require_expected_counts(
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"
             " expect.",
         )
-    counts = source.count_totals(relation, persons, tuple(expected.share_null))
+    counts = source.count_totals(relation, persons, tuple(expectations.share_null))
     last_release = target.last_counts(job, relation.name, output)
     last_totals = {} if last_release is None else last_release.counts.totals
-    breaches = _find_breaches(expected, counts, last_totals)
+    breaches = _find_breaches(expectations, counts, last_totals)
     refused_names = [name for name in breaches if name not in job.accept_counts]
     if refused_names:
         raise UnexpectedCounts(
@@ -69,7 +69,7 @@ def require_expected_counts(
     }
     not_compared = [
         name
-        for name, bounds in expected.counts.items()
+        for name, bounds in expectations.counts.items()
         if bounds.change is not None and name not in last_totals
     ]
     if not_compared:
@@ -80,11 +80,11 @@ def require_expected_counts(
 
 
 def _find_breaches(
-    expected: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
+    expectations: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
 ) -> dict[str, list[str]]:
     """Describe the expectations that are not met, by name."""
     breaches: dict[str, list[str]] = {}
-    for name, bounds in expected.counts.items():
+    for name, bounds in expectations.counts.items():
         count = counts.totals[name]
         breach = bounds.describe_violation(count, last_totals.get(name))
         if breach is not None:
@@ -92,8 +92,8 @@ def _find_breaches(
     rows = counts.totals[ROWS]
     breaches[SHARE_NULL] = [
         f'share_null: "{column}" is NULL in {nulls / rows:.1%} of the rows; at most'
-        f" {expected.share_null[column]:.1%} are expected"
+        f" {expectations.share_null[column]:.1%} are expected"
         for column, nulls in counts.nulls.items()
-        if nulls > expected.share_null[column] * rows
+        if nulls > expectations.share_null[column] * rows
     ]
     return {name: breaches[name] for name in EXPECTATIONS if breaches.get(name)}

@@ -66,12 +66,13 @@ class Exporter:
     def __init__(self, job: Job, database: Store) -> None:
         self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
-        self._pending: list[destinations.PendingFile | destinations.PendingObject] = []
+        self._pending_files: list[destinations.PendingFile | destinations.PendingObject] = []
         # The status of the file at each destination when it was checked. Only that file may be
         # replaced.
         self._checked_status: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
-        # True from COMMIT on: after that, the ledger decides whether the files are published.
+        # True as soon as the commit begins: from then on, the ledger decides whether the files are
+        # published.
         self.is_committing = False
 
     @property
@@ -140,11 +141,13 @@ class Exporter:
         for index, export in enumerate(self._job.exports):
             path = destinations.resolve_destination(export.path, report.release_id)
             pending = destinations.begin(path, self._name_tag, report.release_id, index)
-            self._pending.append(pending)
+            self._pending_files.append(pending)
             attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
+            # The released quasi-identifiers and the strata.
             class_columns = staged_release.draft.class_columns
             try:
                 file_schema = arrow_schema(attributes)
+                # A table of a catalog, such as Iceberg, has an id for each field.
                 if destinations.is_table(path):
                     file_schema = path.add_field_ids(file_schema)
                 formats.write(
@@ -194,8 +197,9 @@ class Exporter:
         OutcomeUnknown : a catalog did not answer a commit, and the database is not persistent.
         """
         failures: list[tuple[destinations.Destination, DbanonError | OSError]] = []
-        for pending in self._pending:
+        for pending in self._pending_files:
             try:
+                # Closing the file also releases its lock.
                 with pending.file, _interruptible_wait(pending.destination):
                     self._publish_file(pending)
             except (DbanonError, OSError) as raised:
@@ -210,7 +214,7 @@ class Exporter:
                 pending.undo()
                 failures.append((pending.destination, error))
                 del error
-        self._pending.clear()
+        self._pending_files.clear()
         if failures:
             path, failure = failures[0]
             failures.clear()
@@ -226,7 +230,10 @@ class Exporter:
             with interruptible():
                 self._delete_old_files()
         except (DbanonError, OSError, KeyboardInterrupt) as error:
-            message = f"Files of earlier releases were not checked ({type(error).__name__})."
+            message = (
+                "Old files of earlier releases could not be found or deleted"
+                f" ({type(error).__name__})."
+            )
             warn_caller(ExportPending(message))
 
     def _publish_file(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
@@ -246,15 +253,15 @@ class Exporter:
 
     def undo(self) -> None:
         """Delete the files, because the release was not published."""
-        for pending in self._pending:
+        for pending in self._pending_files:
             pending.undo()
-        self._pending.clear()
+        self._pending_files.clear()
 
     def leave_pending(self) -> None:
         """Leave the files to the next run, because the outcome of the commit is unknown."""
-        for pending in self._pending:
+        for pending in self._pending_files:
             destinations.close(pending.file)
-        self._pending.clear()
+        self._pending_files.clear()
 
     def finish_earlier_runs(self) -> None:
         """Publish or delete the files that earlier runs left behind."""
@@ -265,13 +272,13 @@ class Exporter:
         }
         with ExitStack() as locks:
             # Query the ledger only while holding the locks: until then these runs might publish.
-            unlocked_leftovers = [
+            acquired_leftovers = [
                 leftover
                 for leftover in leftovers
                 if locks.enter_context(destinations.lock_leftover(leftover[0]))
             ]
-            if unlocked_leftovers:
-                self._finish_leftovers(unlocked_leftovers)
+            if acquired_leftovers:
+                self._finish_leftovers(acquired_leftovers)
 
     def _finish_leftovers(
         self, leftovers: Sequence[tuple[destinations.StagedFile, str, int]]
@@ -289,18 +296,19 @@ class Exporter:
             (release_id, index): (position, entry)
             for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
-        unrecorded: tuple[int, Mapping[str, Any]] = (-1, {})
+        # For files that the ledger does not record; they are deleted first.
+        no_entry: tuple[int, Mapping[str, Any]] = (-1, {})
 
         def publication_order(
             leftover: tuple[destinations.StagedFile, str, int],
         ) -> tuple[int, str]:
             path, release_id, index = leftover
-            position, _ = position_and_entry.get((release_id, index), unrecorded)
+            position, _ = position_and_entry.get((release_id, index), no_entry)
             return position, str(path)
 
         # Oldest first, so that a newer release replaces an older one.
         for path, release_id, index in sorted(leftovers, key=publication_order):
-            _, entry = position_and_entry.get((release_id, index), unrecorded)
+            _, entry = position_and_entry.get((release_id, index), no_entry)
             destination: destinations.Destination | None = None
             try:
                 destination = (
@@ -439,7 +447,7 @@ def _require_same_counts(
     comparable_models = [model for model in models if model.attribute in model_columns]
     differences = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
     if file_counts.further_sets != counts.further_sets:
-        differences.append("combinations of sets of columns")
+        differences.append("combinations of values of the sets in also_k")
     released_attributes = {attribute.name: attribute for attribute in attributes}
     if not all(
         isclose(file_level, release_level, rel_tol=1e-9)

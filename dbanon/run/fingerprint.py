@@ -155,15 +155,16 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
         raise ValueError
     options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = recorded_read["columns"]
+    # The job only reads rows. A job also needs an output and k, which are not used.
     job = build_options(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError
     return job, {"way": algorithm, "salt": salt, "hash": rows_hash}
 
 
-def parse_salt(recorded: str) -> int:
+def parse_salt(fingerprint: str) -> int:
     """Return the salt at the start of a recorded fingerprint."""
-    return int(recorded.partition(":")[0])
+    return int(fingerprint.partition(":")[0])
 
 
 def describe_definition(planned: Plan) -> Any:

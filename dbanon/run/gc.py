@@ -50,6 +50,7 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
     """
     with store.session(write=False) as session:
         tables = release_tables.own_tables_by_release(session, output)
+        # The mark tells a release's table from a later table of the same name.
         files = releases.list_exports(session, str(output))
         without_data = {
             release_id

@@ -171,6 +171,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
     InvalidParameter : the column holds timestamps, which databases spell differently.
     """
     attribute, values = _read_column(store, table, column)
+    # Raises HierarchyBroken if a value is not a leaf.
     tree.encode(spell_as_leaves(tree, values, attribute), column)
 
 
@@ -202,12 +203,13 @@ def require_coverage(
     HierarchyBroken : a value is not a leaf.
     InvalidParameter : a builder cannot use the values.
     """
-    for name, tree_or_builder in hierarchies.trees.items():
+    for name, tree_or_spec in hierarchies.trees.items():
         attribute = relation.attribute(name)
         if attribute.kind is Kind.TIMESTAMP:
             continue
         values = source.list_distinct_values(relation, attribute)
-        if isinstance(tree_or_builder, Hierarchy):
-            tree_or_builder.encode(spell_as_leaves(tree_or_builder, values, attribute), name)
+        # Called for their errors: both raise one if the hierarchy does not cover the values.
+        if isinstance(tree_or_spec, Hierarchy):
+            tree_or_spec.encode(spell_as_leaves(tree_or_spec, values, attribute), name)
         else:
-            build(tree_or_builder, values, name, pulse)
+            build(tree_or_spec, values, name, pulse)

@@ -43,6 +43,7 @@ def require_first_release(
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
+    # There is at most one entity column.
     for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:

@@ -31,14 +31,15 @@ class ReleaseInspection:
 
     Parameters
     ----------
-    recorded : its record in the ledger.
-    counting : what any reader of the release can count: pairs of a description and a SQL query.
+    record : the release as the ledger has it.
+    recount_queries : the counts that any reader of the release can make: pairs of a description and
+        a SQL query.
     distributions : the distributions of the values of each released quasi-identifier and sensitive
         column.
     """
 
-    recorded: RecordedRelease
-    counting: tuple[tuple[str, str], ...]
+    record: RecordedRelease
+    recount_queries: tuple[tuple[str, str], ...]
     distributions: tuple[Distribution, ...]
 
 

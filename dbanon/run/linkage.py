@@ -36,7 +36,7 @@ from dbanon.stores.ports import PreparedRelease, Source, Target, W
 _MEASURED_KINDS = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
 
 
-class KeptColumnCounts(Protocol):
+class RetainedColumnCounts(Protocol):
     """Counts of released rows by their retained columns and original values."""
 
     @property
@@ -105,6 +105,9 @@ class RetainedColumns:
 
     Parameters
     ----------
+    planned : the plan of the release.
+    originals : the original values of the released rows.
+    counts : counts of the released rows.
     released_names : the names of the released quasi-identifiers.
     """
 
@@ -112,7 +115,7 @@ class RetainedColumns:
         self,
         planned: Plan,
         originals: OriginalsOfReleasedRows,
-        counts: KeptColumnCounts,
+        counts: RetainedColumnCounts,
         released_names: Sequence[str],
     ) -> None:
         self.job, self.has_k_anonymous_rows = planned.job, planned.guarantee.has_k_anonymous_rows
@@ -134,7 +137,8 @@ class RetainedColumns:
                 )
                 for position, quasi_identifier in enumerate(self._originals.names)
             }
-        # Columns that the job copies, as opposed to sensitive columns.
+        # Dependence has two directions. For columns of the option ``keep``, also measure how much
+        # the quasi-identifier determines the column; sensitive columns are left out.
         kept_names = [name for name in names if name in self.job.keep]
         for quasi_identifier in self._originals.names if kept_names else ():
             groups = self._counts.group_by_original(quasi_identifier, kept_names)
@@ -159,6 +163,7 @@ class RetainedColumns:
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._class_columns, name))
         rows_below_k = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(rows_below_k, self._n_rows)
+        # Report nothing that concerns fewer than k rows.
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
         return LinkingColumn(name, codes=coded_quasi_identifier, share=share)

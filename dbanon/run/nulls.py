@@ -37,14 +37,15 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
         remaining_records = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
-            records = np.flatnonzero(microdata.valid.all(axis=1))
+            released_indices = np.flatnonzero(microdata.valid.all(axis=1))
         else:
             rare_indices = rare_records(remaining_records, policy)
-            records = np.arange(remaining_records.n_records)
+            released_indices = np.arange(remaining_records.n_records)
             if rare_indices is not None:
-                records = np.setdiff1d(records, rare_indices, assume_unique=True)
+                released_indices = np.setdiff1d(released_indices, rare_indices, assume_unique=True)
         remaining_records = replace(
-            take_records(remaining_records, records), n_withheld=microdata.n_read - len(records)
+            take_records(remaining_records, released_indices),
+            n_withheld=microdata.n_read - len(released_indices),
         )
     smallest_pattern = _count_smallest_pattern(remaining_records)
     if smallest_pattern >= k:
@@ -104,6 +105,7 @@ def choose_nulls(
     TooFewRecords : no value of ``nulls`` leaves k records.
     """
     if microdata.valid is None:
+        # Raises TooFewRecords if there are too few.
         records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
     if requested_nulls is not None:
@@ -117,17 +119,19 @@ def choose_nulls(
         if nulls == MERGE and not can_merge:
             continue
         try:
-            released = records_to_release(microdata, nulls, k)
+            released_records = records_to_release(microdata, nulls, k)
         except TooFewRecords:
             continue
         # Skip a treatment that gives the same release as another one.
-        equals_suppress = nulls == CATEGORY and released.valid is None
-        equals_category = nulls == MERGE and released.suppressed is None
+        equals_suppress = nulls == CATEGORY and released_records.valid is None
+        equals_category = nulls == MERGE and released_records.suppressed is None
         if equals_suppress or equals_category:
             continue
-        informative_cells = _count_informative_cells(released, try_release(released, nulls))
+        informative_cells = _count_informative_cells(
+            released_records, try_release(released_records, nulls)
+        )
         losses[nulls] = 1.0 - informative_cells / max(cells_with_value, 1)
-        withheld_shares[nulls] = share_withheld(released)
+        withheld_shares[nulls] = share_withheld(released_records)
     if not losses:
         # Every treatment was refused: raise that error again.
         records_to_release(microdata, MERGE if can_merge else SUPPRESS, k)
@@ -156,7 +160,12 @@ def _count_informative_cells(microdata: Microdata, release: Release) -> float:
 
 
 def sample_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> Microdata:
-    """Draw a sample for trial releases, with k or more records of each pattern of NULLs."""
+    """Draw a sample for trial releases, with k or more records of each pattern of NULLs.
+
+    Parameters
+    ----------
+    sample_size : the number of records to draw, apart from those that a pattern needs for its k.
+    """
     total = microdata.n_records
     if total <= sample_size:
         return microdata
@@ -173,24 +182,25 @@ def _draw_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> 
     rng = np.random.default_rng(seed)
     persons = microdata.entities
     if persons is None:
-        sampled_records = rng.choice(microdata.n_records, sample_size, replace=False)
-        sampled = np.sort(sampled_records).astype(np.int64)
+        drawn_records = rng.choice(microdata.n_records, sample_size, replace=False)
+        sampled_records = np.sort(drawn_records).astype(np.int64)
     else:
         rows_per_person = np.bincount(persons)
         person_order = rng.permutation(np.flatnonzero(rows_per_person))
+        # Draw whole persons, until the next one would exceed the size of the sample.
         chosen_persons = person_order[np.cumsum(rows_per_person[person_order]) <= sample_size]
-        sampled = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
+        sampled_records = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
     if microdata.valid is None:
-        return sampled
-    samples = [sampled]
+        return sampled_records
+    samples = [sampled_records]
     is_sampled = np.zeros(microdata.n_records, np.bool_)
-    is_sampled[sampled] = True
+    is_sampled[sampled_records] = True
     for records in group_positions(pattern_codes(microdata.valid)):
-        samples.append(_draw_missing_records(microdata, records, is_sampled[records], k, rng))
+        samples.append(_draw_further_records(microdata, records, is_sampled[records], k, rng))
     return np.sort(np.concatenate(samples))
 
 
-def _draw_missing_records(
+def _draw_further_records(
     microdata: Microdata,
     records: NDArray[np.int64],
     is_sampled: NDArray[np.bool_],

@@ -1,4 +1,8 @@
-"""Open the store of a database from a URL, engine, connection or file."""
+"""Open the store of a database from a URL, engine, connection or file.
+
+An *origin* is a source without a store of its own, such as another database or an Arrow stream: its
+rows are fetched into a DuckDB instance of this program.
+"""
 
 from __future__ import annotations
 
@@ -135,6 +139,8 @@ def open_source(
     """
     may_fetch_rows = job.kept_columns == CLIENT
     origin, is_local_folder = None, False
+    # A stream needs another database as its target. If the option that allows fetching is missing,
+    # the error below names it.
     if (may_fetch_rows or target is not None) and not isinstance(database, (str, Path)):
         from dbanon.stores.origins import find_stream_origin
 
@@ -174,6 +180,7 @@ def open_source(
         table=job.table,
         columns=(*job.columns_to_read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
+        # The other half is for clustering.
         memory_bytes=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )

@@ -31,6 +31,8 @@ from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
+# The argument that describes rows copied from another system; see ``Source.copied_rows_summary``.
+_COPIED_ROWS = "drawn"
 CLIENT_PASSTHROUGH_NOTE = "pass through this program's memory"
 
 
@@ -71,6 +73,7 @@ class FileColumn:
     def of(cls, reading: ColumnReading, k: int) -> FileColumn:
         """Describe a column without revealing anything about fewer than k rows."""
         n_different = reading.n_values - reading.n_matching
+        # Name no format that fewer than k rows, or fewer than half of them, have.
         if (
             not reading.pattern
             or reading.n_matching < k
@@ -91,7 +94,19 @@ class FileColumn:
 
 @dataclass(frozen=True)
 class ClusteringSummary:
-    """Summary of the classes a run would find, with their information loss."""
+    """Summary of the classes a run would find, with their information loss.
+
+    Parameters
+    ----------
+    classes : number of classes.
+    smallest_class, largest_class : number of rows in the smallest and in the largest class.
+    suppressed : number of rows that would not be released.
+    information_loss : the loss that a report would show.
+    loss_measure : ``sse``, ``iloss`` or ``gower``.
+    levels : by quasi-identifier, its level of generalization; None unless the method is full-domain
+        generalization.
+    seconds : seconds by phase, such as ``read``.
+    """
 
     classes: int
     smallest_class: int
@@ -150,7 +165,7 @@ class Outlook:
     @property
     def passthrough(self) -> bool:
         """True if copied columns leave their database for the client's memory."""
-        return self.arguments.get("kept_columns") == CLIENT and "drawn" not in self.arguments
+        return self.arguments.get("kept_columns") == CLIENT and _COPIED_ROWS not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outlook as plain values, for JSON."""
@@ -180,7 +195,7 @@ class Outlook:
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
-            *(describe_passthrough(self.arguments) if "drawn" in self.arguments else []),
+            *(describe_passthrough(self.arguments) if _COPIED_ROWS in self.arguments else []),
             *describe_files_of_other_accounts(self.arguments),
             *(
                 [("columns copied as they are", CLIENT_PASSTHROUGH_NOTE)]
@@ -255,6 +270,8 @@ def build_outlook(
             )
             rows = sql_source.count(planned.relation)
             withheld = sql_source.count_withheld(planned.relation)
+        # The rows of a file may have been staged in the database of the chain. The session on the
+        # file itself, which knows the types of its columns, has no such staging table.
         unstaged_name = replace(planned.relation.name, staging_table=None)
         file_columns = _describe_file_columns(
             job, source_session, replace(planned.relation, name=unstaged_name)
@@ -276,7 +293,8 @@ def build_outlook(
     # If rows were copied from another system, describe how.
     if sql_source.copied_rows_summary:
         result = replace(
-            result, arguments={**result.arguments, "drawn": dict(sql_source.copied_rows_summary)}
+            result,
+            arguments={**result.arguments, _COPIED_ROWS: dict(sql_source.copied_rows_summary)},
         )
     return replace(result, chain=chain, file_columns=file_columns)
 
@@ -333,6 +351,7 @@ def _assemble_outlook(
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
+    # Only say so if classes may split the rows of a person.
     if job.persons != WHOLE_PERSONS:
         arguments[PERSON_ROWS] = job.persons
     return Outlook(
@@ -395,6 +414,7 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
         on_disk=on_disk,
         n_coded=n_coded,
     )
+    # ``require_memory`` assumes that all rows are distinct. Here the share of such rows is known.
     return (
         needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
     )

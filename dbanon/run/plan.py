@@ -123,7 +123,7 @@ class Plan:
         self,
         policy: Policy,
         verdict: Verdict,
-        released: Sequence[str],
+        released_names: Sequence[str],
         *,
         source: str,
         output: str,
@@ -136,7 +136,7 @@ class Plan:
         ----------
         policy : the policy with the hierarchies that were used.
         verdict : the verdict of the recount.
-        released : the names of the released quasi-identifiers.
+        released_names : the names of the released quasi-identifiers.
         source, output, output_kind : names of source and output, kind of the output.
         further_arguments : arguments in addition to those of the policy.
         """
@@ -154,7 +154,7 @@ class Plan:
             "also_k": [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
                 for column_set, counted in zip(
-                    self.column_sets(released), verdict.rarest_in_sets, strict=True
+                    self.column_sets(released_names), verdict.rarest_in_sets, strict=True
                 )
             ],
             **verdict.ledger_values,
@@ -174,20 +174,20 @@ class Plan:
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
-            guarantee=self.guarantee.describe(released),
+            guarantee=self.guarantee.describe(released_names),
         )
 
-    def count_requests(self, released: Sequence[str]) -> CountRequests:
+    def count_requests(self, released_names: Sequence[str]) -> CountRequests:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
-        return guarantee.count_requests(released, sensitive, self.roles.hierarchy_columns)
+        guarantee = replace(self.guarantee, column_sets=self.column_sets(released_names))
+        return guarantee.count_requests(released_names, sensitive, self.roles.hierarchy_columns)
 
-    def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
+    def column_sets(self, released_names: Sequence[str]) -> tuple[ColumnSet, ...]:
         """Return the sets of columns of the guarantee, under their names in the release."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
-            column_set.with_released_names(quasi_identifiers, released)
+            column_set.with_released_names(quasi_identifiers, released_names)
             for column_set in self.guarantee.column_sets
         )
 
@@ -245,7 +245,7 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _build_quasi_identifiers(job, relation)
-    persons = _build_person_attributes(job, relation)
+    person_attributes = _build_person_attributes(job, relation)
     job.guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -256,6 +256,7 @@ def plan(
             [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
+    # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
@@ -270,13 +271,15 @@ def plan(
     pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
     # Take the state before reading, so that later writes count as newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
+    # From here on, all reads see the same rows.
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     models = add_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
-    for name in (trees_by_attribute := trees_of_models(models)):
+    # The values of these columns must have a text that is the same in all databases.
+    for name in (model_trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
     passthrough = (
@@ -287,8 +290,8 @@ def plan(
         # Compare these by the text of their values, whatever their types.
         by=_as_text_attributes(relation, job.by),
         sensitive=_as_text_attributes(relation, sensitive),
-        hierarchy_columns=frozenset(trees_by_attribute),
-        entity_columns=persons,
+        hierarchy_columns=frozenset(model_trees),
+        entity_columns=person_attributes,
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
@@ -452,6 +455,7 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
     UnsupportedType : the target lacks one of them.
     """
     policy = job.policy
+    # Only recodings that are measured by iloss generalize, and may release ranges.
     if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:

@@ -33,9 +33,11 @@ from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
 from dbanon.version import version
 
-# Differences from the earlier release that the caller may accept.
+# Differences from the earlier release that the caller may accept: another version of dbanon, other
+# rules of the table, another source table or column types, other hierarchies.
 VERSION, RULES, SOURCE, HIERARCHIES = "version", "rules", "source", "hierarchies"
-ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
+# With ``INDEPENDENT``, the caller accepts a second release of the same persons.
+ACCEPTABLE_DIFFERENCES = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
 _CONSENT = f'`accept=["{INDEPENDENT}"]`'
 
 
@@ -54,7 +56,7 @@ def build_refresh_job(
     Parameters
     ----------
     release : the name of the release's output, ``schema.table``.
-    accept : the differences from the earlier release to accept, from ``ACCEPTED``.
+    accept : the differences from the earlier release to accept, from ``ACCEPTABLE_DIFFERENCES``.
     chain_key : location of the chain's key (``file:PATH`` or ``env:NAME``), for a chained release.
     pseudonym_key : location of the pseudonym key, for a release with pseudonyms.
     door : the interface through which the refresh was requested.
@@ -72,8 +74,8 @@ def build_refresh_job(
     LedgerEntryBroken : the ledger entry is malformed.
     """
     for word in accept:
-        if word not in ACCEPTED:
-            raise InvalidParameter(f"accept takes {', '.join(ACCEPTED)}.")
+        if word not in ACCEPTABLE_DIFFERENCES:
+            raise InvalidParameter(f"accept takes {', '.join(ACCEPTABLE_DIFFERENCES)}.")
     name = session.resolve_output(parse_relation(release))
     with reading_entry(name):
         return _build_job(session, name, accept, chain_key, pseudonym_key, door, run_options)
@@ -127,10 +129,10 @@ def _build_job(
             f" `accept={json.dumps(list(refused_differences))}`. Or release"
             " the table again.",
         )
-    earlier_of_source = earlier_releases(
+    source_releases = earlier_releases(
         session, str(relation.name), session.summarize_table_state(relation.name)
     )
-    history = SourceHistory(earlier_of_source, "chains" not in session.unsupported_features)
+    history = SourceHistory(source_releases, "chains" not in session.unsupported_features)
     require_first_release(job, relation.name, history, _CONSENT)
     return job
 
@@ -189,9 +191,8 @@ def _read_entry(
 def _is_publisher(session: Session, request: str | None, publisher: str | None) -> bool:
     """Return whether the current role published a release.
 
-    The OIDs of the roles are compared if the ledger has the publisher's, otherwise their names.
-
-    A renamed role keeps its OID, and another role may take its former name.
+    If the ledger has the OID of the publishing role, OIDs are compared, otherwise names. A renamed
+    role keeps its OID, and another role may take its former name.
     """
     publisher_oid = None if request is None else json.loads(request).get(entries.PUBLISHER_OID_KEY)
     if publisher_oid is None:
@@ -215,6 +216,7 @@ def _require_key(
             hint="Refresh it from a client, and name the file or variable that holds the key:"
             " `pseudonym_key`.",
         )
+    # Raises InvalidParameter if this is not the location of a key.
     PseudonymOptions(pseudonym_key=key_location)
     if read_pseudonym_key(key_location).fingerprint != recorded_pseudonyms["key"]:
         raise PseudonymKeyWrong(
@@ -232,7 +234,10 @@ def _find_differences(
     recorded_version: str,
     recorded_hierarchies: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
-    """Yield each difference from the earlier release: a word of ``ACCEPTED`` and a description."""
+    """Yield each difference from the earlier release: its word and a description.
+
+    The words are those of ``ACCEPTABLE_DIFFERENCES``.
+    """
     if recorded_version != version():
         yield VERSION, f"version {recorded_version} made it, and this is {version()}"
     if request.get("declared") != job.declared:

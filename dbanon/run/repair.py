@@ -18,8 +18,10 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
 from dbanon.stores.postgresql.session import PostgresqlSession
 
+# The values of ``Repair.action``.
 ATTACHED, RENAMED, UNCHANGED = "attached", "renamed", "left"
 _OTHER_COLUMNS_REASON = "its columns are not those that were released"
+# By verdict of the query ``CANDIDATES``: why an entry cannot be attached to a relation.
 _REASON_BY_VERDICT = {
     "columns": _OTHER_COLUMNS_REASON,
     "view": "its view is another role's, or shows something else",
@@ -72,7 +74,9 @@ def _repair_entry(
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
+    # The relation whose rows readers see: the table, or the view that shows it.
     compared_relation = table if candidate["read_oid"] == candidate["table_oid"] else output
+    # ``rename``, ``attach``, or why neither is possible; see ``CANDIDATES``.
     verdict, owner = candidate["verdict"], candidate["owner"]
     refusal_reason = _REASON_BY_VERDICT.get(verdict)
     if verdict == "owner" and owner not in accept_owners:

@@ -34,10 +34,16 @@ class Declared:
 
     Parameters
     ----------
+    source : the present name of the table.
+    column : the name of the column.
+    role : the role that the rule gives to the column; None without a rule.
+    rule : the rule as an object with the key ``role``; None without a rule.
     state : ``current``; ``not trusted``, if no current owner declared it; ``another table``, if it
         was declared for another table of this name, or was restored; ``no column``; ``no table``;
         ``no rule``, for a column without a rule.
-    declared_by : the role that declared it; None on databases without roles.
+    declared_at : when the rule was declared; None without a rule.
+    declared_by : the database role that declared it; None without a rule, and on databases without
+        roles.
     """
 
     source: str
@@ -125,6 +131,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
+        # Other rules belong to another table of this name, so they cannot be deleted here.
         declared_names = [
             rule.name for rule in stored_rules.list_rules(session, name) if rule.is_replaceable
         ]
@@ -184,8 +191,8 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         renamed_table = stored_rules.renamed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared for {relation.name}, and no quasi-identifiers are named.",
-            hint=f"The rules went with the table that had this name, {renamed_table} now. Declare"
-            " rules for the columns of this table, or name `quasi_identifiers`."
+            hint=f"The rules went with the table that had this name before, now {renamed_table}."
+            " Declare rules for the columns of this table, or name `quasi_identifiers`."
             if renamed_table is not None
             else "Declare rules for its columns, or name `quasi_identifiers`.",
         )
@@ -199,6 +206,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         )
     rule_by_column = {rule.name: rule.rule for rule in trusted_rules}
     # Use the table's order, so that the release does not depend on when each rule was declared.
+    # Columns that no longer exist come first; the run refuses them.
     column_order = sorted(
         rule_by_column, key=lambda name: (columns.index(name) if name in columns else -1, name)
     )
@@ -233,6 +241,7 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
         f"Rules of {table} were not declared by its present owner; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
         " that role is no longer a member of the owning role.",
+        # Each door replaces ``declare_again()`` by its way to declare the rules of this table.
         hint="Check these rules. If they are right, the owner declares them again:"
         f" `declare_again()={table_json}`",
     )

@@ -57,8 +57,8 @@ PHASES = ("read", "cluster", "write", "verify", "digest")
 # Called with the name of a phase and the share of it that is done, 0 to 1. An exception that it
 # raises ends the run.
 PhaseProgress = Callable[[str, float], None]
-# Called with the target, written release, count requests, counts, guarantee and report. Returns the
-# ledger's entries for the files.
+# Writes files of a release. Called with the target, staged release, count requests, counts,
+# guarantee and report. Returns the ledger's entries for the files.
 ExportFiles = Callable[..., "list[dict[str, Any]]"]
 
 
@@ -99,8 +99,8 @@ def run(
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
-    # For the report: how many persons share what several rows of a person show together, and what
-    # several releases show together.
+    # For the report: how many persons share the combined classes of a person's rows, and how many
+    # share a person's classes in several releases. ``check`` fills it.
     joint_counts: dict[str, Any] = {}
 
     def check(staged_release: W, counts: Counts) -> RecountResult:
@@ -116,7 +116,9 @@ def run(
         disclosive_columns = find_disclosive_columns(
             job, draft.originals, written_counts.group_by_value, sample_findings
         )
-        columns = RetainedColumns(planned, draft.originals, written_counts, draft.release.names)
+        retained_columns = RetainedColumns(
+            planned, draft.originals, written_counts, draft.release.names
+        )
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
         joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
@@ -127,7 +129,7 @@ def run(
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=disclosive_columns,
-            linking=find_linking_columns(columns, disclosive_columns),
+            linking=find_linking_columns(retained_columns, disclosive_columns),
             # There are spellings only if k counts persons, and few persons only if it counts rows.
             few_persons=spellings or find_few_persons(planned, count_classes_below_k),
             identifiers=identifiers,
@@ -135,10 +137,11 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        earlier = planned.history.releases
-        report = report.with_earlier_releases(len(earlier), caution, joint_counts)
+        n_earlier = len(planned.history.releases)
+        report = report.with_earlier_releases(n_earlier, caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if source.copied_rows_summary:
+            # The source's rows were copied from another system.
             report = report.with_arguments(drawn=dict(source.copied_rows_summary))
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
@@ -193,6 +196,7 @@ def publish(
         counts = target.count(staged_release, requests)
         recount_result = check(staged_release, counts)
     evaluation_outcome, public_certificate = EvaluationOutcome(), {}
+    # Figures for the operator only, because they would reveal too much to readers.
     exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
@@ -234,6 +238,7 @@ def publish(
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
+    # Verification counts as complete only once the release is published.
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
@@ -321,19 +326,20 @@ def _merge_indistinguishable_classes(
     """
     has_entities = microdata.entities is not None
     while not all(model.is_union_closed(has_entities) for model in policy.models):
-        previous = clustering
-        release = recode_release(planned, policy, source, microdata, previous)
+        previous_clustering = clustering
+        release = recode_release(planned, policy, source, microdata, previous_clustering)
         clustering = join_equal_classes(
             microdata,
-            previous,
+            previous_clustering,
             number_combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # Merged classes get new released values, which may coincide again. The loop ends because
-        # the number of classes falls each time.
-        if clustering is previous:
+        # ``join_equal_classes`` returns its argument if no model is violated. Merged classes get
+        # new released values, which may coincide again. The loop ends because the number of classes
+        # falls each time.
+        if clustering is previous_clustering:
             break
     return coarsen_for_column_sets(microdata, clustering, policy, planned.job.memory_limit)
 

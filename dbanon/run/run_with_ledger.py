@@ -92,6 +92,7 @@ def run_with_ledger(
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
+        # Raises InvalidName if this is not the name of a relation.
         parse_relation(name)
     # A run that is asked to stop has little time, and must still record its failure.
     with thread_connections().scope():
@@ -149,6 +150,7 @@ def run_in_transactions(
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.is_committing = True
+        # Ends the sessions: the target commits.
         stack.close()
         seconds = dict(report.seconds)
         seconds["write"] += time.perf_counter() - before_commit

@@ -1,7 +1,8 @@
 """Sweep: make trial releases with several methods and values of k, and measure loss and risk.
 
 Nothing is written. A *point* is a trial release with its loss and risk. A *curve* is a method, with
-or without refinement, at several values of k.
+or without refinement, at several values of k; its *knee* is the point with the best trade-off. The
+*frontier* has the points that no other point beats in both loss and risk.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ ROWS_PER_PERSON_OF_EVENTS = 3
 
 # Called with the share done, 0 to 1.
 Tick = Callable[[float], None]
-# Called with a point and the policy of its k.
-OnTried = Callable[[Point, Policy], None]
+# Called with a point and the policy that all points of its k share.
+OnTrial = Callable[[Point, Policy], None]
 
 
-class _TimeUp(Exception):
-    """The time limit has passed. Never leaves this module."""
+class _SweepTimeLimit(Exception):
+    """The time limit of the sweep has passed. Never leaves this module."""
 
 
 def sweep(
@@ -65,7 +66,7 @@ def sweep(
     microdata: Microdata,
     rare_below: int,
     report_progress: Tick,
-    on_tried: OnTried = lambda point, policy: None,
+    on_trial: OnTrial = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
@@ -77,7 +78,7 @@ def sweep(
     microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this are not reported exactly.
     report_progress : called with the share done, 0 to 1; an exception ends the sweep.
-    on_tried : called with each point, which does not show yet whether it is on the frontier, and
+    on_trial : called with each point, which does not show yet whether it is on the frontier, and
         with the policy of its k.
 
     Raises
@@ -111,7 +112,7 @@ def sweep(
             callback_failed = True
             raise
         if points and time.monotonic() > deadline:
-            raise _TimeUp
+            raise _SweepTimeLimit
 
     while (candidate := queue.take_next(list(points.values()))) is not None:
         method, k = candidate
@@ -119,8 +120,8 @@ def sweep(
             tick(0.0)
             if point := runner.run(method, k, tick):
                 points[candidate] = point
-                on_tried(point, runner.shared_policy(k))
-        except _TimeUp:
+                on_trial(point, runner.shared_policy(k))
+        except _SweepTimeLimit:
             untried = 1 + len(queue.pending)
             break
         except DbanonError as error:
@@ -141,6 +142,7 @@ def sweep(
         if not is_numeric and runner.microdata.n_records > MAX_LINKED_RECORDS
         else None,
         untried=untried,
+        # Without a timeout, the queue ends early only if no other release is worth its time.
         passed_over=0 if untried else len(queue.pending),
         left_out=tuple(
             SkippedMethod(name, error.code, error.message)
@@ -149,13 +151,17 @@ def sweep(
     )
 
 
-def measure_parted_loss(
+def measure_split_person_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
     """Return the loss of a trial release whose classes may split the rows of a person.
 
-    None if persons have so few rows that this makes little difference, or if there can be no such
-    release.
+    None if persons have so few rows that splitting makes little difference, or if no such release
+    is possible.
+
+    Parameters
+    ----------
+    point : a trial release with whole persons; its k, method and refinement are tried again.
     """
     persons = microdata.entities
     if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
@@ -171,6 +177,7 @@ def measure_parted_loss(
         request=request,
     )
     with suppress(DbanonError):
+        # Spread the rows of each person over layers, which no class crosses.
         layered_records = with_layers(records.records_for(point.k), point.k)
         _, release = runner.make_release(
             layered_records, runner.build_policy(point.curve, point.k), tick
@@ -249,17 +256,17 @@ class _RecordsByK:
         """Draw the sample for this k on the first call; later calls return the same one."""
         if k not in self._sample_by_k:
             all_records = self._microdata
-            released = records_to_release(all_records, self._planned.policy.nulls, k)
+            released_records = records_to_release(all_records, self._planned.policy.nulls, k)
             earlier_sample = next(iter(self._sample_by_k.values()), None)
             if all_records.valid is None and earlier_sample is not None:
                 # Without NULLs, all records are released for every k.
                 self._sample_by_k[k] = earlier_sample
             else:
-                trees = self._planned.build_trees(released, self._pulse)
+                trees = self._planned.build_trees(released_records, self._pulse)
                 self._sample_by_k[k] = _Sample(
-                    sample_records(released, self._request.sample, self._request.seed, k),
+                    sample_records(released_records, self._request.sample, self._request.seed, k),
                     trees,
-                    released.n_records,
+                    released_records.n_records,
                 )
         return self._sample_by_k[k]
 
@@ -331,6 +338,8 @@ class _TrialRunner:
 
     Parameters
     ----------
+    records : the records to release, by k.
+    smallest_k : the smallest k of the sweep; its records stand for those of all k in forecasts.
     is_numeric : True if all quasi-identifiers are numbers.
     rare_below : counts of withheld rows below this are not reported exactly.
     """
@@ -360,6 +369,8 @@ class _TrialRunner:
     def run(self, name: str, k: int, tick: Tick) -> Point | None:
         """Run one trial release and measure it; None if all rows would be withheld.
 
+        ``name`` is that of a method with or without refinement, such as ``mdav+fast``.
+
         Raises
         ------
         TimeLimit : the forecast for all rows exceeds the allowed seconds.
@@ -373,8 +384,9 @@ class _TrialRunner:
         clustering, release = self.make_release(microdata, policy, lambda share: tick(0.6 * share))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
-            released = np.flatnonzero(release.partition.labels >= 0)
-            hierarchies = self.planned.build_trees(take_records(microdata, released))
+            # Withheld records have no part in the hierarchies of a release.
+            released_indices = np.flatnonzero(release.partition.labels >= 0)
+            hierarchies = self.planned.build_trees(take_records(microdata, released_indices))
         pairs = pairs_of(
             microdata, release.partition, release.columns, hierarchies, clustering.column_statistics
         )
@@ -416,6 +428,7 @@ class _TrialRunner:
     def default_methods(self) -> tuple[str, ...]:
         """Return the methods to try if the request names none; only one if time is short."""
         usual_methods = default_methods(self.is_numeric)
+        # The first usual method, if it is fast enough; otherwise the fastest of all methods.
         fastest = fastest_method(
             usual_methods[:1],
             self.n_total,

@@ -28,7 +28,7 @@ def limit_time(
     Parameters
     ----------
     seconds : the limit of wall time; None for no limit.
-    progress : called by the yielded function; None if nothing follows the progress.
+    progress : called by the yielded function; None if no progress is displayed.
 
     Raises
     ------
@@ -38,10 +38,11 @@ def limit_time(
         yield progress
         return
     deadline = time.monotonic() + seconds
+    # For the closure below: type checkers know that this is not None.
     limit_seconds = seconds
     current_phase = ""
 
-    def time_limit_error() -> TimeLimit:
+    def build_time_limit_error() -> TimeLimit:
         is_clustering = current_phase == "cluster"
         return TimeLimit(
             f"The run took longer than {limit_seconds:g} seconds; nothing was published.",
@@ -56,7 +57,7 @@ def limit_time(
         nonlocal current_phase
         current_phase = phase
         if time.monotonic() > deadline and not thread_connections().is_committed:
-            raise time_limit_error()
+            raise build_time_limit_error()
         if progress is not None:
             progress(phase, share)
 
@@ -69,7 +70,7 @@ def limit_time(
                 raise
             except DbanonError:
                 if connections.is_ending and not connections.is_committed:
-                    raise time_limit_error() from None
+                    raise build_time_limit_error() from None
                 raise
         return
     alarm = Alarm()
@@ -84,8 +85,9 @@ def limit_time(
         # The release may have been published.
         raise
     except BaseException:
+        # The alarm interrupted the block with a KeyboardInterrupt.
         if alarm.has_rung:
-            raise time_limit_error() from None
+            raise build_time_limit_error() from None
         raise
     finally:
         signal.signal(signal.SIGALRM, previous_handler)

@@ -14,7 +14,9 @@ from dbanon.recoding import ExactTotals
 
 
 def exact_totals_of(microdata: Microdata) -> ExactTotals:
-    """Return a function that sums attributes per class, as integers in each one's smallest unit.
+    """Return a function that sums attributes per class.
+
+    Sums are Python integers, in the smallest unit of the attribute, such as cents.
 
     The sums of a published release come from the database; these come from the float64 numbers of
     ``microdata``.

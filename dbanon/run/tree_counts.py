@@ -153,6 +153,7 @@ def _count_below(
             nodes, persons = pairs[:, 0], pairs[:, 1]
             rows = np.ones(len(nodes), np.int64)
         np.add.at(totals, nodes, rows)
+        # Continue with the parents. Node 0 is the root.
         has_parent = nodes > 0
         nodes, rows = tree.parents[nodes[has_parent]], rows[has_parent]
         persons = None if persons is None else persons[has_parent]
@@ -172,16 +173,18 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents[1:].tolist(), 1):
         children.setdefault(parent, []).append(node)
+    # By node: its visible children with their bars, and a text about its other children.
     shown_below: dict[int, tuple[list[tuple[int, Bar]], str]] = {}
-    pending, nodes_left = deque([0]), MAX_NODES
-    while pending:
-        node = pending.popleft()
+    pending_nodes, nodes_left = deque([0]), MAX_NODES
+    while pending_nodes:
+        node = pending_nodes.popleft()
         visible_nodes, others_text = _select_visible_nodes(tree, rows, children.get(node, []), k)
+        # Once there are more nodes than allowed, the children of the remaining nodes are left out.
         nodes_left -= len(visible_nodes)
         shown_below[node] = (
             (visible_nodes, others_text) if nodes_left >= 0 else ([], "more below, not shown")
         )
-        pending.extend(child for child, _ in shown_below[node][0])
+        pending_nodes.extend(child for child, _ in shown_below[node][0])
 
     def build_node(node: int, bar: Bar) -> TreeNode:
         visible_nodes, others_text = shown_below[node]

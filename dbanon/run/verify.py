@@ -167,7 +167,18 @@ class Verification:
         /,
         **fields: Any,
     ) -> Verification:
-        """Build the result from a recount of ``relation`` and further ``fields`` of this class."""
+        """Build the result from a recount.
+
+        Parameters
+        ----------
+        display_name : the name of the relation or file for display.
+        relation : the recounted relation, as the SQL for readers names it.
+        names : the quasi-identifiers and strata.
+        k : the requested k.
+        guarantee : the guarantee of the release.
+        recount : the counts of the relation.
+        fields : the other fields of this class.
+        """
         return cls(
             relation=display_name,
             quasi_identifiers=tuple(names),
@@ -244,6 +255,7 @@ def verify(
                 raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add `k`.")
             source = session.find_source(_require_name(relation))
             for name in quasi_identifiers:
+                # Raises ColumnNotFound if there is no such column.
                 source.attribute(name)
             release, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
@@ -269,7 +281,13 @@ def _verify_classes(
 ) -> Verification:
     """Recount the classes of a relation, and compare it with its entry in the ledger, if any.
 
-    ``k`` is the smallest number of rows that a class may have. The errors are those of ``verify``.
+    Raises the errors of ``verify``.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers, and for a release in the ledger the strata.
+    k : the smallest number of rows that a class may have.
+    release : the release with its entry in the ledger; None without an entry.
     """
     entry = release.entry if release else None
     comparison = Comparison(session, relation, entry)

@@ -92,7 +92,7 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
         assert label == "JOINT HISTORIES"
         assert f"{expected[1]} of {expected[0]} persons ({exposure['share']:.1%})" in text
         again = inspect_release(open_store(database.url), parse_relation(RELEASES[count - 1]))
-        assert again.recorded.report.rows()[0] == (label, text)
+        assert again.record.report.rows()[0] == (label, text)
         first = render_page(report).partition('class="guarantee"')[2][:1000]
         assert f"<strong>JOINT HISTORIES</strong> {expected[1]} of {expected[0]} persons" in first
     assert expected[1] > expected[0] / 2

@@ -48,7 +48,7 @@ def test_the_report_of_the_run_can_be_repeated(database: Database) -> None:
         models=[dbanon.Model("distinct_l", "site", 2)],
         evaluate=True,
     )
-    again = counted_columns(database).recorded
+    again = counted_columns(database).record
     repeated, was = again.report.to_dict(), report.to_dict()
     assert was["evaluation"] is not None
     assert {name: repeated[name] for name in repeated if name not in LATER} == {
@@ -76,7 +76,7 @@ def test_a_report_in_persons_can_be_repeated(database: Database) -> None:
         models=[dbanon.Model("distinct_l", "site", 2)],
         evaluate=True,
     )
-    again = counted_columns(database).recorded.report
+    again = counted_columns(database).record.report
     repeated, was = again.to_dict(), report.to_dict()
     assert was["persons"] == 60
     assert was["k_achieved"] < was["smallest_class"]
@@ -90,7 +90,7 @@ def test_a_report_in_persons_can_be_repeated(database: Database) -> None:
 def test_reports_of_other_guarantees_can_be_repeated(database: Database) -> None:
     load_people(database, people())
     persons = database.anonymize(quasi_identifiers=["age"], entity="name", output="persons")
-    again = counted_columns(database, "persons").recorded.report
+    again = counted_columns(database, "persons").record.report
     assert (again.persons, again.entity, again.k_achieved) == (
         persons.persons,
         "name",
@@ -103,7 +103,7 @@ def test_reports_of_other_guarantees_can_be_repeated(database: Database) -> None
             method="individual_ranking",
             guarantee="per_attribute",
         )
-    again = counted_columns(database, "alone").recorded.report
+    again = counted_columns(database, "alone").record.report
     assert (again.k_rows, again.cautions) == (in_frame.k_rows, in_frame.cautions)
 
 
@@ -111,7 +111,7 @@ def test_a_release_that_was_replaced_is_the_new_one(database: Database) -> None:
     load_people(database, people())
     database.anonymize(quasi_identifiers=["age"], output_kind="view")
     new = database.anonymize(quasi_identifiers=["age"], output_kind="view", if_exists="replace")
-    again = counted_columns(database).recorded
+    again = counted_columns(database).record
     assert again.report.release_id == new.release_id
     assert again.report.relation == new.relation
 
@@ -199,7 +199,7 @@ def test_the_command_writes_the_file(database: Database, tmp_path: Path) -> None
         assert not any(person[1] in text for person in people())
         # A page turns the evaluation on, and the ledger holds it for the one that comes later.
         assert "All measures of risk" in text
-    assert counted_columns(database).recorded.report.evaluation is not None
+    assert counted_columns(database).record.report.evaluation is not None
     assert sorted(page.name for page in tmp_path.glob("*.html")) == ["later.html", "release.html"]
     assert not list(tmp_path.glob(".dbanon-*"))
 
@@ -224,7 +224,7 @@ def test_only_a_page_turns_the_evaluation_on(
         str(tmp_path / f"report.{ending}"),
     )
     assert done.exit_code == 0, done.output
-    assert counted_columns(database).recorded.report.evaluation is None
+    assert counted_columns(database).record.report.evaluation is None
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "missing/report.html"])

@@ -94,7 +94,7 @@ def test_without_an_entity_each_run_warns(people: Database) -> None:
         assert "fewer than k" in text
         # A page that is made later says it, too.
         again = inspect_release(open_store(people.url), parse_relation("release.rows"))
-        assert again.recorded.report.cautions == report.cautions != ()
+        assert again.record.report.cautions == report.cautions != ()
     done = invoke("anonymize", people.url, *LINE, "--output", "release.more")
     assert (done.exit_code, done.stderr.count("was released before: 3 earlier")) == (0, 1)
     with warnings.catch_warnings():

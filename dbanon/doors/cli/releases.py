@@ -165,7 +165,7 @@ def report(
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
         synthesis_report = read_private_report(store, name)
         inspection = inspect_release(store, name) if synthesis_report is None else None
-        release_report = synthesis_report if inspection is None else inspection.recorded.report
+        release_report = synthesis_report if inspection is None else inspection.record.report
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)

@@ -54,8 +54,10 @@ def describe_report(
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
         "caveats": guarantee.caveats(report.earlier_releases, has_models=bool(report.models)),
-        "count_queries": inspection.counting if inspection else (),
-        "counts_text": _describe_counts(report, len(inspection.counting) if inspection else 1),
+        "count_queries": inspection.recount_queries if inspection else (),
+        "counts_text": _describe_counts(
+            report, len(inspection.recount_queries) if inspection else 1
+        ),
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "class_sizes": _describe_class_sizes(report, picture_numbers),
@@ -82,8 +84,8 @@ def describe_report(
         "files": _list_files(report),
         "seconds": [(phase, f"{seconds:.2f}") for phase, seconds in report.seconds.items()],
         # What the ledger does not record; the report of the run itself has everything.
-        "missing": inspection.recorded.missing
-        if inspection and report is inspection.recorded.report
+        "missing": inspection.record.missing
+        if inspection and report is inspection.record.report
         else (),
     }
 
@@ -352,7 +354,7 @@ def _describe_roles(
                 if column.name in strata
                 else role_texts[column.role],
             )
-            for column in inspection.recorded.columns
+            for column in inspection.record.columns
         ]
     groups = (
         ("quasi_identifier", report.quasi_identifiers),
@@ -390,7 +392,7 @@ def _list_facts(
         ("digest of the rows", report.digest or "none", False),
     ]
     if inspection is not None:
-        recorded = inspection.recorded
+        recorded = inspection.record
         facts.append(("published by", recorded.published_by or "not known", True))
         is_current = recorded.superseded_at is None
         facts.append(

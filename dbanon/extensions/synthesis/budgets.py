@@ -22,6 +22,9 @@ _SOURCE_KINDS = ("table", "partitioned table", "inherited table", "materialized 
 class BudgetShown:
     """A budget with its spendings.
 
+    Amounts are in the privacy parameter that the budget counts: epsilon or, if the budget has a
+    delta, rho.
+
     Parameters
     ----------
     record : the budget as stored in the ledger.
@@ -59,6 +62,7 @@ class BudgetShown:
             "source": record.source,
             "unit": record.unit,
             "entity": record.entity,
+            # ``epsilon`` or ``rho``, the privacy parameter of all amounts below.
             "counts": record.parameter,
             "delta": record.delta,
             **self._convert_to_epsilons(),
@@ -66,9 +70,11 @@ class BudgetShown:
             "spent": self.spent,
             "left": self.left,
             "state": "closed" if record.closed else "open",
+            # The name of the smaller budget that this one replaced.
             "raises": record.raises,
             "created_at": record.created_at,
             "created_by": record.created_by,
+            # The key ``epsilon`` holds the amount, also if the budget counts rho.
             "spendings": [
                 vars(spending) | {"epsilon": float(spending.epsilon)} for spending in self.spendings
             ],
@@ -147,6 +153,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
         relation = session.find_source(parse_relation(budget.source))
         require_table_rows(relation)
         if budget.entity:
+            # Raises ColumnNotFound if there is no such column.
             relation.attribute(budget.entity)
         try:
             return BudgetShown(budgets.create(session, budget, relation.name))

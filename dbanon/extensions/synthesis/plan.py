@@ -88,6 +88,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     if job.output_kind == "view":
         session.require_names_allowed_in_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
+    # The domains of the columns do not depend on the number of units, so pass 0.
     columns = tuple(
         _build_column(session, attribute, public_column)
         for attribute, public_column in zip(
@@ -162,9 +163,13 @@ def _require_matching_budget(budget: RecordedBudget, job: PrivateJob, relation: 
 
 
 def describe_table(job: PrivateJob, relation: Relation, n: int) -> TypedTable:
-    """Describe the table for the synthesis; an attempt to read a column of it raises an error.
+    """Describe the table for the synthesis by its metadata, without access to its columns.
 
-    ``n`` is the number of protected units, rows or persons.
+    An attempt to read a column raises an error.
+
+    Parameters
+    ----------
+    n : the number of protected units, rows or persons.
     """
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 

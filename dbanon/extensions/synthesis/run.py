@@ -63,6 +63,7 @@ class Spender:
     planned : the planned release, which has passed all checks.
     spend_and_begin : spends and commits; returns the budget and the session of a new transaction.
     budget, session : the results of ``spend_and_begin``; None before ``spend``.
+    _cached_columns : the result of ``_read_all_columns``; None until the rows are read.
     """
 
     planned: PrivatePlan
@@ -87,22 +88,22 @@ class Spender:
         if self.session.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
                 f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
-                " published, and it stays spent.",
+                " published, and the epsilon stays spent.",
                 hint="Release it again while nobody changes the table. That spends again.",
             )
 
     def build_table(self) -> TypedTable:
         """Build the table whose columns are read in the transaction that verified the spending."""
         planned = self.planned
-        unread_table = describe_table(planned.job, planned.relation, planned.n)
+        metadata_table = describe_table(planned.job, planned.relation, planned.n)
         return replace(
-            unread_table,
+            metadata_table,
             read=self._read_column,
             read_persons=self._read_persons if planned.job.entity_columns else None,
         )
 
     def _read_all_columns(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """Read all columns, float64 (p, n), and person codes, int64 (n,) or None, at once.
+        """Read all columns, float64 (p, n), and person numbers, int64 (n,) or None, at once.
 
         Raises
         ------
@@ -114,11 +115,12 @@ class Spender:
             numbers, persons = read_numbers(
                 self.session, planned.relation, planned.columns, job.entity_columns, job.chunk_rows
             )
+            # Persons are numbered from 1, so the largest number is the number of persons.
             n_units = numbers.shape[1] if persons is None else int(persons.max(initial=0))
             if n_units != planned.n:
                 raise SourceChanged(
                     f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
-                    f" {n_units}; nothing was published, and it stays spent.",
+                    f" {n_units} now; nothing was published, and the epsilon stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
             self._cached_columns = numbers, persons
@@ -131,14 +133,16 @@ class Spender:
         is_null = np.isnan(column)
         spec = self.planned.columns[column_index]
         if isinstance(spec, ListedColumn):
+            # The values of a column with a list were read as indexes into the list.
             return spec.values(column), is_null
         dtype = numpy_dtype(spec.source)
+        # Dates and timestamps were read as counts of their unit.
         if dtype.kind == "M":
             return np.where(is_null, 0, column).astype(np.int64).astype(dtype), is_null
         return column, is_null
 
     def _read_persons(self) -> NDArray[np.int64]:
-        """Return the code of each row's person, int64 (n,)."""
+        """Return the number of each row's person, from 1, int64 (n,)."""
         _, persons = self._read_all_columns()
         assert persons is not None
         return persons
@@ -146,6 +150,8 @@ class Spender:
 
 def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
     """Spend from the budget, draw noise, write, recount and publish; the caller commits.
+
+    The synthesis spends through ``spender.spend`` before it draws noise.
 
     Parameters
     ----------
@@ -227,6 +233,7 @@ def _build_report(
         epsilon=synthesis.epsilon,
         delta=job.private_options.delta,
         rho=rho,
+        # Tables are neighbors if they differ in one unit, a row or a person.
         neighbours=job.unit,
         budget=job.budget,
         spent=float(budget.spent),
@@ -271,6 +278,7 @@ def _publish_rows(
         planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
+    # Otherwise the database's function that records the release has done so.
     if session.must_write_ledger_directly():
         budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
@@ -289,6 +297,7 @@ def run_private(
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
+        # Raises InvalidName if this is not the name of a relation.
         parse_relation(name)
     if not store.is_persistent:
         raise InvalidParameter(
@@ -338,6 +347,7 @@ def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
     for attempt in range(MAX_SPEND_ATTEMPTS):
         try:
             with (
+                # This commit publishes nothing, so the time limit and interrupts stay in force.
                 thread_connections().preliminary_commits(),
                 store.session(write=True) as session,
             ):

@@ -27,7 +27,8 @@ class PrivateReleases:
         domains = []
         for name in entry.quasi_identifiers:
             attribute = relation.attribute(name)
-            # Do not rely on the types in the entry: the publisher wrote it.
+            # Do not rely on the types in the entry: the publisher wrote it. An unknown scale is
+            # negative.
             sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
             allowed_values = tuple(entry.listed.get(name, ()))

@@ -113,7 +113,7 @@ def _describe_release(
 ) -> TemplateValues:
     if inspection is None:
         return {"measure": "", "columns": {}, "distributions": {}, "figures": {}}
-    report = inspection.recorded.report
+    report = inspection.record.report
     risks = (report.evaluation or {}).get("risks", {})
     return {
         "measure": report.loss_measure,

@@ -235,7 +235,7 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
         bench.sweep_choice, bench.chosen_trial = choice, None
         bench.record_decision("sweep", task.request.page_id)
     with open_source(arguments) as source:
-        result.advice = advise(request, source, task.report_progress, on_tried=result.add)
+        result.advice = advise(request, source, task.report_progress, on_trial=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
             bench.chosen_trial = result.advice.recommendation.point

@@ -240,7 +240,7 @@ def test_a_release_without_evaluation(full_release: Release) -> None:
 
 
 def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
-    later = render_page(full_release.look.recorded.report, inspection=full_release.look)
+    later = render_page(full_release.look.record.report, inspection=full_release.look)
     assert "Not recorded in the ledger: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
     assert "Not recorded in the ledger" not in render_page(
@@ -251,9 +251,9 @@ def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
 def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
     evaluated = make_release(evaluated=False, evaluate=True)
     assert evaluated.report.evaluation is not None
-    recorded = evaluated.look.recorded.report.evaluation
+    recorded = evaluated.look.record.report.evaluation
     assert recorded == json.loads(json.dumps(evaluated.report.evaluation))
-    text = render_page(evaluated.look.recorded.report, inspection=evaluated.look)
+    text = render_page(evaluated.look.record.report, inspection=evaluated.look)
     assert "All measures of risk" in text
     assert "; an evaluation." not in text
 
@@ -417,7 +417,7 @@ def test_queries_recount_the_reported_figures() -> None:
     strata = make_release(evaluated=False, by=["site"], keep=[])
     visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible
-    [(_, query)] = strata.look.counting
+    [(_, query)] = strata.look.recount_queries
     assert '"site"' in query
     persons = make_release(evaluated=False, entity="site", keep=[], k=2)
     visible = unescape(render_page(persons.report, inspection=persons.look))
@@ -428,7 +428,7 @@ def test_queries_recount_the_reported_figures() -> None:
             evaluated=False, method="individual_ranking", guarantee="per_attribute"
         )
     visible = unescape(render_page(per_attribute.report, inspection=per_attribute.look))
-    assert [query.count("GROUP BY") for _, query in per_attribute.look.counting] == [1] * 4
+    assert [query.count("GROUP BY") for _, query in per_attribute.look.recount_queries] == [1] * 4
     assert "height by itself: k counts these." in visible
     assert f"for whole rows, smallest class {per_attribute.report.k_rows}." in visible
 

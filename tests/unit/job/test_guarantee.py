@@ -12,7 +12,7 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.job.guarantee import Guarantee, PersonGuarantee
-from dbanon.job.guarantee_names import PerAttribute, guarantee_from_ledger
+from dbanon.job.guarantee_names import PerAttributeGuarantee, guarantee_from_ledger
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import ExpectedRelease
@@ -33,7 +33,7 @@ def counted(rows: Recount = ROWS, **more: Any) -> Counts:
 def test_a_policy_says_which_guarantee_it_is() -> None:
     assert type(POLICY.guarantee_for()) is Guarantee
     assert type(POLICY.guarantee_for(entity="who")) is PersonGuarantee
-    assert type(EACH.guarantee_for(["site"])) is PerAttribute
+    assert type(EACH.guarantee_for(["site"])) is PerAttributeGuarantee
 
 
 def test_questions() -> None:
