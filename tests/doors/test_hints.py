@@ -53,10 +53,11 @@ OF_ONE_DOOR = (
     "doors/install.py",
     "doors/plpython",
     "doors/python_path.py",
+    "extensions/chains/commands.py",
+    "extensions/synthesis/",
     "extensions/workbench/program.py",
     "job/synthesis.py",
     "stores/frame/microdata.py",
-    "synthesis/",
 )
 
 
