@@ -126,7 +126,7 @@ COMMANDS = (
         [new_chain("--mode measure"), new_chain("--max-rows-per-person 2")],
     ),
     Steps(
-        "Raise max_exposed, or make the release",
+        "Raise max_exposed, or release in a chain",
         second_release(MOVED, "--max-exposed 0", "--mode measure"),
         [
             second_release(MOVED, "--max-exposed 1", "--mode measure"),
