@@ -74,7 +74,13 @@ ALLOWED: dict[str, frozenset[str]] = {
         "found": ("extensions/attacks/results",),
         "held": ("advice/forecast",),
         "kept": (
-            *("job/chain", "job/job", "release/report", "extensions/synthesis/budgets", "run/outlook"),
+            *(
+                "job/chain",
+                "job/job",
+                "release/report",
+                "extensions/synthesis/budgets",
+                "run/outlook",
+            ),
             "tests/reference/chain_rules",
         ),
         "known": ("extensions/chains/joint_measure", "data/counts"),

@@ -122,7 +122,9 @@ IN_WORKBENCH = (
         [lambda c: decide_roles(c, note="keep"), lambda c: decide_roles(c, note="drop")],
     ),
     FormSteps(
-        "Leave out the schema: the release is written", sent("job", output="a.b"), [save(output="b")]
+        "Leave out the schema: the release is written",
+        sent("job", output="a.b"),
+        [save(output="b")],
     ),
     FormSteps(
         "Write a name such as people{}.", sent("job", file="../a.yaml"), [save(file="people.yaml")]

@@ -197,3 +197,15 @@ def test_a_chain_says_it_once_it_is_published(database: Database, tmp_path: Path
     [expected] = by_definition(rows, ("ill",))
     assert report.homogeneity == (replace(expected, of_rows=report.rows_out),)
     assert expected.classes
+
+
+def test_a_chain_that_is_released_into_another_database_says_it(
+    duckdb_file: DuckdbDatabase, tmp_path: Path
+) -> None:
+    persons = {
+        person: (*row[:3], "flu", row[4]) for person, row in chain_cases.Months().now.items()
+    }
+    chain_cases.load(duckdb_file, persons)
+    chained = chain_cases.Chained.create(duckdb_file, tmp_path)
+    with pytest.warns(HomogeneousClasses, match='"ill" has one value'):
+        chained.release(target=f"duckdb:///{tmp_path / 'elsewhere.duckdb'}")

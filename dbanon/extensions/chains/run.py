@@ -195,9 +195,15 @@ def run_chained(
     clock = Clock(progress)
     with chain_database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):
-            return _run_in_one_transaction(job, chain_database, file_store, key, clock)
-        release_store = cast(ClientStore, target) if is_other_database else chain_database
-        return _run_in_two_transactions(job, chain_database, file_store, release_store, key, clock)
+            report = _run_in_one_transaction(job, chain_database, file_store, key, clock)
+        else:
+            release_store = cast(ClientStore, target) if is_other_database else chain_database
+            report = _run_in_two_transactions(
+                job, chain_database, file_store, release_store, key, clock
+            )
+        # Warn only after publishing: sensitive values may not decide whether a release is published.
+        warn_of_homogeneity(report)
+        return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
 def _writes_only_local_files(job: Job) -> bool:
@@ -225,9 +231,7 @@ def _run_in_one_transaction(
                 exporter.is_committing = True
         is_recorded = _record_published(job, update)
     _warn_not_recorded(job, is_recorded)
-    # Warn only after publishing: sensitive values may not decide whether a release is published.
-    warn_of_homogeneity(report)
-    return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
+    return report
 
 
 def _run_in_two_transactions(
@@ -276,7 +280,7 @@ def _run_in_two_transactions(
                 state = update.state
                 chain_state.confirm_release(session, state.chain, state.release_number)
     _warn_not_recorded(job, is_recorded)
-    return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
+    return report
 
 
 def _record_published(job: Job, update: ChainUpdate) -> bool:
