@@ -104,6 +104,7 @@ def classes(
         session = PlpySession(plpy, int(call["source"]))
         job = _build_job(plpy, call_options, table=str(session.source_name()), output="")
         results.append(_label_rows(job, StableSource(session), progress))
+        progress.restore()
         return {}
 
     error_json = _run_guarded(plpy, sql_version, work, writes=False, spelling=spell_classes_option)

@@ -259,8 +259,9 @@ class Reading:
         """Check that no CSV option is set; raises InvalidParameter."""
         for name in self.non_default_options:
             if name != "foreign_files":
+                kind = ".xlsx" if name == "sheet" else "CSV"
                 raise InvalidParameter(
-                    f"{name} only applies to CSV files.",
+                    f"{name} only applies to {kind} files.",
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 

@@ -393,7 +393,11 @@ def _warn_pending(
             f" next run checks whether it contains the file {path}."
         )
     else:
-        reason = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
+        reason = (
+            error.strerror or type(error).__name__
+            if isinstance(error, OSError)
+            else error.message.rstrip(".")
+        )
         message = (
             f"The release was published, but its file {path} could not be moved to {destination}"
             f" ({reason})."

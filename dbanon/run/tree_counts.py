@@ -181,9 +181,9 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
         visible_nodes, others_text = _select_visible_nodes(tree, rows, children.get(node, []), k)
         # Once there are more nodes than allowed, the children of the remaining nodes are left out.
         nodes_left -= len(visible_nodes)
-        shown_below[node] = (
-            (visible_nodes, others_text) if nodes_left >= 0 else ([], "more below, not shown")
-        )
+        if nodes_left < 0 and visible_nodes:
+            visible_nodes, others_text = [], "more below, not shown"
+        shown_below[node] = (visible_nodes, others_text)
         pending_nodes.extend(child for child, _ in shown_below[node][0])
 
     def build_node(node: int, bar: Bar) -> TreeNode:

@@ -447,6 +447,26 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
 
 
+def test_an_option_of_spreadsheets_is_refused_by_its_kind(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"sheet only applies to .xlsx files"):
+        dbanon.plan(
+            f"duckdb:///{tmp_path / 'a.duckdb'}",
+            table="t",
+            quasi_identifiers=["a"],
+            k=3,
+            output="o",
+            sheet="people",
+        )
+
+
+def test_a_replacement_character_in_a_header_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("age,na\ufffdme\n" + "".join(f"{age},x\n" for age in range(9)), "utf-8")
+    columns = {"table": "people", "quasi_identifiers": ["age"], "k": 3, "output": "o"}
+    plan = dbanon.plan(f"file:{path}", target=f"duckdb:///{tmp_path / 'a.duckdb'}", **columns)
+    assert plan.rows == 9
+
+
 @pytest.mark.parametrize("option", ["dates", "decimal", "encoding", "null_words"])
 def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> None:
     value = {**GERMAN, "encoding": "latin-1"}[option]

@@ -378,7 +378,7 @@ def _directory_lock(directory: Path) -> Iterator[None]:
 def _replace_file(path: Path, text: str) -> None:
     """Replace a file's contents atomically."""
     # The collector would read a temporary file that ends in .prom. It runs under another account,
-    # so the file must be readable by all.
+    # so the file is readable by all, unless the umask forbids it.
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:

@@ -35,6 +35,7 @@ _LINE_PATTERN = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _SINGLE_BYTE_ENCODINGS = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What undecodable bytes are decoded to: lone surrogates, or the replacement character in UTF-16.
+# In other encodings the replacement character is text.
 _UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
 _CSV_RULES = (
     "A CSV file needs a header, quotes as in RFC 4180, and as many values in each row as in the"
@@ -114,9 +115,17 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
             )
     _require_names(names, path, header_line=n_skipped_lines + 1)
     header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
-    if any(map(_UNDECODABLE.search, names)):
+    if any(_is_undecodable(name, reading) for name in names):
         raise malformed_file_error(file, path, reading, header)
     return header
+
+
+def _is_undecodable(text: str, reading: Reading) -> bool:
+    """True if a text has bytes that are not characters of the file's encoding."""
+    return any(
+        character != "\ufffd" or reading.encoding == "utf-16"
+        for character in _UNDECODABLE.findall(text)
+    )
 
 
 def _codec(reading: Reading) -> str:
@@ -313,12 +322,9 @@ def _find_problems(
     try:
         for line, row in read_records(file, reading, csv_header, includes_header=True):
             for position, cell in enumerate(row):
-                # Only UTF-16 is decoded with replacement characters; elsewhere they are text.
-                if _UNDECODABLE.search(cell) and (
-                    "\ufffd" not in cell or reading.encoding == "utf-16"
-                ):
-                    has_readable_name = position < n_columns and not _UNDECODABLE.search(
-                        csv_header.names[position]
+                if _is_undecodable(cell, reading):
+                    has_readable_name = position < n_columns and not _is_undecodable(
+                        csv_header.names[position], reading
                     )
                     description = f", column {position + 1}" + (
                         f" ({csv_header.names[position]})" if has_readable_name else ""
