@@ -34,7 +34,8 @@ def exact_totals_of(microdata: Microdata) -> ExactTotals:
                 values = np.where(valid, values, 0.0)
             # Timestamps are stored in microseconds, other numbers unscaled.
             decimals = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
-            scaled = (values * 10.0**decimals)[partition.members]
+            # Multiples of the unit, but for the rounding error of floats: 0.29 * 100 is below 29.
+            scaled = np.rint(values * 10.0**decimals)[partition.members]
             integers = np.array([int(value) for value in scaled.tolist()], object)
             sums[attribute.name] = np.asarray(np.add.reduceat(integers, partition.starts), object)
         return sums

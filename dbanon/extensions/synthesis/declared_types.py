@@ -152,7 +152,8 @@ def _read_booleans(column: Any) -> ValuesAndNulls:
     boolean_numbers = {True: 1.0, False: 0.0}
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
-        values = np.asarray(column, np.float64)
+        # A copy: the column may be the caller's.
+        values = np.array(column, np.float64)
         values[(values != 0) & (values != 1)] = np.nan
     else:
         booleans = [

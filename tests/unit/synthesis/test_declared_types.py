@@ -152,3 +152,13 @@ def test_types_that_are_not_said_are_refused():
             types="number",
             guarantee="as_published",
         )
+
+
+@pytest.mark.parametrize("to_column", [np.array, pd.Series])
+def test_numbers_that_are_no_booleans_are_null_and_stay_the_callers(to_column):
+    column = to_column([0.0, 1.0, 7.0])
+    _, nulls = wrap_data(pd.DataFrame({"x": column}, copy=False), None, "boolean").read(0)
+    assert nulls.tolist() == [False, False, True]
+    data = np.array([[0.0], [1.0], [7.0]])
+    wrap_data(data, None, "boolean").read(0)
+    assert data[:, 0].tolist() == list(column) == [0.0, 1.0, 7.0]
