@@ -50,7 +50,9 @@ class _CuttableSocket:
         self._socket = socket.socket(fileno=os.dup(wire.fileno()))
         self.wire = wire
         self._lock = threading.Lock()
+        # Cuts the socket at this time of the monotonic clock.
         self._timer: threading.Timer | None = None
+        self._cut_at = 0.0
         self._is_open = True
         self._shutdown_mode = socket.SHUT_RDWR
         self.was_cut = False
@@ -64,11 +66,16 @@ class _CuttableSocket:
                     self._socket.shutdown(self._shutdown_mode)
 
     def cut_after(self, seconds: float) -> None:
-        """Cut the socket after this many seconds unless it is closed first."""
-        if self._timer is None:
-            self._timer = threading.Timer(max(seconds, MIN_SECONDS), self.cut)
-            self._timer.daemon = True
-            self._timer.start()
+        """Cut the socket after this many seconds unless it is closed or cut before."""
+        cut_at = time.monotonic() + max(seconds, MIN_SECONDS)
+        if self._timer is not None:
+            if self._cut_at <= cut_at:
+                return
+            self._timer.cancel()
+        self._cut_at = cut_at
+        self._timer = threading.Timer(cut_at - time.monotonic(), self.cut)
+        self._timer.daemon = True
+        self._timer.start()
 
     def close(self) -> None:
         """Close the duplicate of the socket, and stop the timer; the driver's own stays open."""

@@ -38,6 +38,11 @@ def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
     file = write(tmp_path, job(schedule='"0 3 1 * *"'))
     assert planned(file)["schedule"] == "0 3 1 * *"
     assert "0 3 1 * *" in call("plan", file).stdout
+    # The value of an option that stands first is no file.
+    assert (
+        call("plan", "--format", "json", file).stdout
+        == call("plan", file, "--format", "json").stdout
+    )
     assert call("run", file).exit_code == 0
 
 

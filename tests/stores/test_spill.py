@@ -31,6 +31,7 @@ from dbanon.errors import (
     MemoryLimit,
 )
 from dbanon.stores import scratch
+from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.scratch import open_scratch
 from tests.stores.databases import Database, SqliteDatabase
 
@@ -422,3 +423,14 @@ def test_signals_to_the_command_take_it_away(
     run.communicate(timeout=120)
     assert run.returncode not in (0, -signal.SIGKILL)
     assert not folder.exists()
+
+
+def test_settings_that_fail_leave_no_connection_open(tmp_path: Path) -> None:
+    path = tmp_path / "people.duckdb"
+    duckdb.connect(str(path)).close()
+    store = DuckdbStore(str(path))
+    store._limit_statements = ["SET no_such_setting = 1"]
+    with pytest.raises(DbanonError), store.session(write=True):
+        pass
+    # DuckDB refuses another mode while a connection of this process is open.
+    duckdb.connect(str(path), read_only=True).close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -300,10 +301,9 @@ def choose_by_ending(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Make the context of the command that the arguments select."""
-        positional_words = [word for word in args if not word.startswith("-")]
-        is_file = any(
+        word = _find_first_argument(args, (*command.params, *file_command.params))
+        is_file = (
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
-            for word in positional_words[:1]
         )
         has_option = bool(option) and any(word.partition("=")[0] == option for word in args)
         make_selected_context = (
@@ -313,6 +313,25 @@ def choose_by_ending(
 
     command.make_context = make_context  # type: ignore[assignment,method-assign]
     return command
+
+
+def _find_first_argument(args: Sequence[str], parameters: Iterable[click.Parameter]) -> str:
+    """Return the first word that is neither an option nor the value of one; empty if none is."""
+    value_options = {
+        name
+        for parameter in parameters
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+        for name in parameter.opts
+    }
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            return next(words, "")
+        if not word.startswith("-"):
+            return word
+        if word in value_options:
+            next(words, None)
+    return ""
 
 
 plan_table_or_file = choose_by_ending(plan, plan_file, (".yaml", ".yml"))

@@ -117,7 +117,8 @@ def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
     if len(descriptions) == 1:
         message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'
     else:
-        message = f'Column "{name}" can be read in {_NUMBER_WORDS.get(len(descriptions), "several")} ways:'
+        n_ways = _NUMBER_WORDS.get(len(descriptions), "several")
+        message = f'Column "{name}" can be read in {n_ways} ways:'
         message += f" {'; or '.join(descriptions)}."
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
     return UntypedColumn(name, message, hint, is_ambiguous=True)

@@ -95,21 +95,22 @@ class DuckdbStore(FileDatabase):
         previous_values: dict[str, str] = {}
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
-            with translate_errors():
-                if self._limit_statements or self._spill_statements:
-                    # These settings are shared with other connections of this process to the file.
-                    previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
-                    # DuckDB displays the limit truncated to one decimal. Append the digit 5, so
-                    # that the restored limit is displayed in the same way.
-                    previous_values["memory_limit"] = re.sub(
-                        r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
-                    )
-                for setting in (*self._limit_statements, *self._spill_statements):
-                    connection.execute(setting)
         else:
             connection = self._database
             _require_idle(connection)
         try:
+            if isinstance(self._database, str):
+                with translate_errors():
+                    if self._limit_statements or self._spill_statements:
+                        # Other connections of this process to the file share these settings.
+                        previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
+                        # DuckDB displays the limit truncated to one decimal. Append the digit 5,
+                        # so that the restored limit is displayed in the same way.
+                        previous_values["memory_limit"] = re.sub(
+                            r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
+                        )
+                    for setting in (*self._limit_statements, *self._spill_statements):
+                        connection.execute(setting)
             previous_values |= _pin_settings(connection)
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
