@@ -425,12 +425,15 @@ def test_signals_to_the_command_take_it_away(
     assert not folder.exists()
 
 
-def test_settings_that_fail_leave_no_connection_open(tmp_path: Path) -> None:
-    path = tmp_path / "people.duckdb"
-    duckdb.connect(str(path)).close()
-    store = DuckdbStore(str(path))
+def test_settings_that_fail_leave_no_connection_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "people.duckdb")
+    connection = duckdb.connect(path)
+    monkeypatch.setattr("dbanon.stores.duckdb.store._connect", lambda *args: connection)
+    store = DuckdbStore(path)
     store._limit_statements = ["SET no_such_setting = 1"]
     with pytest.raises(DbanonError), store.session(write=True):
         pass
-    # DuckDB refuses another mode while a connection of this process is open.
-    duckdb.connect(str(path), read_only=True).close()
+    with pytest.raises(duckdb.ConnectionException):
+        connection.execute("SELECT 1")
