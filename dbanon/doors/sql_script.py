@@ -41,9 +41,9 @@ from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.sessions.names import RelationName, literal
 from dbanon.stores.postgresql import digest
+from dbanon.stores.postgresql.catalog import STATE
 from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
 from dbanon.stores.postgresql.foreign import FOREIGN_CODE_HINT, foreign_code_query
-from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
 from dbanon.version import share_path, version
 

@@ -63,7 +63,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
     if not _has_rules(session):
         return []
     # None if the database has no roles, so that only names identify tables.
-    rows_with_state = session.rules_with_state(source)
+    rows_with_state = session.rules.list_with_state(source)
     if rows_with_state is not None:
         return [_stored_rule(row) for row in rows_with_state]
     where, parameters = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
@@ -182,12 +182,12 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     """
     _prepare_ledger(session, source)
     # False if the database has no function that writes with the ledger owner's rights.
-    if session.write_rules_as_owner(source, {"set": dict(rules.by_column)}):
+    if session.rules.write_as_owner(source, {"set": dict(rules.by_column)}):
         return
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
-    session.update_rule_oids(source)
-    identity_columns = session.rule_identity_columns(source)
+    session.rules.update_oids(source)
+    identity_columns = session.rules.identity_columns(source)
     declared_at = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *identity_columns)
     rows = [
@@ -210,9 +210,9 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
     """
     _prepare_ledger(session, source)
     removed_columns = None if columns is None else list(columns)
-    if not session.write_rules_as_owner(source, {"remove": removed_columns}):
+    if not session.rules.write_as_owner(source, {"remove": removed_columns}):
         _delete(session, source, removed_columns)
-        session.update_rule_oids(source)
+        session.rules.update_oids(source)
 
 
 def _prepare_ledger(session: Session, source: RelationName) -> None:
@@ -222,7 +222,7 @@ def _prepare_ledger(session: Session, source: RelationName) -> None:
     session.require_trusted_ledger()
     session.ensure_ledger()
     session.require_trusted_ledger()
-    session.require_owner(source)
+    session.rules.require_owner(source)
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:

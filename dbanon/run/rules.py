@@ -219,7 +219,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
             # The owner chose this table, but it is read with the rights of the releasing role. So
             # require that the owner may read it, too.
             tree_table = session.find_source(parse_relation(spec.value)).name
-            session.require_owner_reads(relation.name, tree_table)
+            session.rules.require_owner_reads(relation.name, tree_table)
     return ruled_job
 
 

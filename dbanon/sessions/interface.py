@@ -582,3 +582,17 @@ class SessionInterface(PassthroughInterface, ABC):
     def drop_table(self, relation: RelationName) -> None:
         """Drop a released table."""
         self.run(f"DROP TABLE {relation.quoted}")
+
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
+        """Summarize a table's state without reading its rows, to let later runs detect changes.
+
+        The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
+        rows inserted, updated and deleted; ``since``, when the database began to count these; and
+        ``file``, which changes if the table is emptied or rewritten. Empty if the database does not
+        count writes.
+        """
+        return {}
+
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
+        """Return the comments on a table's columns, by column; empty if there are none."""
+        return {}

@@ -28,7 +28,7 @@ from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
-from dbanon.sessions.rules_session import RulesSession
+from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
@@ -234,7 +234,7 @@ class RecountSession(SessionInterface):
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
 
-class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
+class Session(PseudonymSession, PersonsSession, RecountSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -245,6 +245,11 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
+
+    @property
+    def rules(self) -> RuleCatalog:
+        """The declared rules of the database."""
+        return RuleCatalog(self)
 
     def report_sql(self, sql: str) -> None:
         """Pass a statement to the function that the caller passed as ``on_sql``, if any."""

@@ -352,3 +352,34 @@ def missing_relation_error(
         hint=nearest_names(name.name, relation_names)
         or (None if name.schema else "Name its schema, as in app.people."),
     )
+
+
+# Parameters: schema and name of a relation. Returns the columns that have a comment, with it.
+COLUMN_COMMENTS = """
+SELECT a.attname::text, col_description(c.oid, a.attnum)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
+ORDER BY a.attnum"""
+
+# The server's counters for a relation and its children, as JSON; no rows are read. ``{oid}`` is
+# SQL of the relation's oid. Views and foreign tables have no counters. Counters lag by some
+# seconds, and are lost in a crash.
+STATE = """
+WITH RECURSIVE parts(oid) AS (
+    SELECT ({oid})
+    UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN parts AS p ON p.oid = i.inhparent
+)
+SELECT jsonb_strip_nulls(jsonb_build_object(
+    'oid', ({oid})::bigint,
+    'writes', CASE WHEN bool_and(c.relkind IN ('r', 'p', 'm')) THEN
+        sum(pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid)
+            + pg_stat_get_tuples_deleted(c.oid)) END,
+    'file', md5(string_agg(pg_relation_filenode(c.oid)::text, ',' ORDER BY c.oid)),
+    'since', (SELECT pg_stat_get_db_stat_reset_time(d.oid)::text FROM pg_database AS d
+              WHERE d.datname = current_database())))
+FROM parts AS p JOIN pg_class AS c ON c.oid = p.oid"""
+STATE_BY_NAME = STATE.format(
+    oid="SELECT s.oid FROM pg_class AS s JOIN pg_namespace AS n ON n.oid = s.relnamespace"
+    " WHERE n.nspname = ?::name AND s.relname = ?::name"
+)

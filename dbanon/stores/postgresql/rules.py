@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
+from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.rules_session import RulesSession
+from dbanon.sessions.rule_catalog import RuleCatalog
 
 # Parameters: schema and name of a relation. Returns its oid, its owner, and whether the caller has
 # the owner's rights.
@@ -60,52 +59,24 @@ CROSS JOIN pg_class AS t JOIN pg_namespace AS m ON m.oid = t.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name AND m.nspname = ?::name
   AND t.relname = ?::name"""
 
-# Parameters: schema and name of a relation. Returns the columns that have a comment, with it.
-_COMMENTS = """
-SELECT a.attname::text, col_description(c.oid, a.attnum)
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
-ORDER BY a.attnum"""
 
-# The server's counters for a relation and its children, as JSON; no rows are read. ``{oid}`` is
-# SQL of the relation's oid. Views and foreign tables have no counters. Counters lag by some
-# seconds, and are lost in a crash.
-STATE = """
-WITH RECURSIVE parts(oid) AS (
-    SELECT ({oid})
-    UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN parts AS p ON p.oid = i.inhparent
-)
-SELECT jsonb_strip_nulls(jsonb_build_object(
-    'oid', ({oid})::bigint,
-    'writes', CASE WHEN bool_and(c.relkind IN ('r', 'p', 'm')) THEN
-        sum(pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid)
-            + pg_stat_get_tuples_deleted(c.oid)) END,
-    'file', md5(string_agg(pg_relation_filenode(c.oid)::text, ',' ORDER BY c.oid)),
-    'since', (SELECT pg_stat_get_db_stat_reset_time(d.oid)::text FROM pg_database AS d
-              WHERE d.datname = current_database())))
-FROM parts AS p JOIN pg_class AS c ON c.oid = p.oid"""
-_STATE_BY_NAME = STATE.format(
-    oid="SELECT s.oid FROM pg_class AS s JOIN pg_namespace AS n ON n.oid = s.relnamespace"
-    " WHERE n.nspname = ?::name AND s.relname = ?::name"
-)
+class PostgresqlRuleCatalog(RuleCatalog):
+    """The declared rules of a PostgreSQL database.
 
+    Parameters
+    ----------
+    call : calls a dbanon function with JSON that must not be logged; returns its result as text.
+        Its arguments are the function's qualified name, and one JSON text per argument.
+    """
 
-class PostgresqlRules(RulesSession):
-    """Session methods for the rules of tables."""
-
-    @abstractmethod
-    def call(self, function: str, arguments: Sequence[str]) -> str:
-        """Call a dbanon function with JSON that must not be logged; return its result as text.
-
-        Parameters
-        ----------
-        function : the function's qualified name.
-        arguments : one JSON text per argument.
-        """
+    def __init__(
+        self, session: SessionInterface, call: Callable[[str, Sequence[str]], str]
+    ) -> None:
+        super().__init__(session)
+        self._call = call
 
     def require_owner(self, source: RelationName) -> None:
-        rows = self.rows(_OWNER, (source.schema, source.name))
+        rows = self._session.rows(_OWNER, (source.schema, source.name))
         if not rows:
             return
         [(_, owner, has_owner_rights)] = rows
@@ -117,9 +88,9 @@ class PostgresqlRules(RulesSession):
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
-        rows = self.rows(_OWNER_READS, names)
+        rows = self._session.rows(_OWNER_READS, names)
         if rows != [(True,)]:
-            [(_, owner, _)] = self.rows(_OWNER, (source.schema, source.name))
+            [(_, owner, _)] = self._session.rows(_OWNER, (source.schema, source.name))
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
@@ -128,27 +99,27 @@ class PostgresqlRules(RulesSession):
                 " `quasi_identifiers`, `hierarchies` and all other roles in the call.",
             )
 
-    def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         oid = self._lookup_oid(source)
-        if oid is None or not self.rows(ledger.FIND_RULES_WRITER):
+        if oid is None or not self._session.rows(ledger.FIND_RULES_WRITER):
             return False
-        self.call("dbanon._declare", [json_text({"source": oid, **change})])
+        self._call("dbanon._declare", [json_text({"source": oid, **change})])
         return True
 
-    def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
+    def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
         if source is None:
             query = _SELECT_RULES.format(rules=rules_with_state(), condition=_ALL_TABLES)
         else:
             rules = rules_with_state(self._table_condition(source))
             query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
-        return self.rows(query)
+        return self._session.rows(query)
 
-    def rule_identity_columns(self, source: RelationName) -> dict[str, Any]:
-        [author] = self.rows(_AUTHOR, (source.schema, source.name))
+    def identity_columns(self, source: RelationName) -> dict[str, Any]:
+        [author] = self._session.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
-    def update_rule_oids(self, source: RelationName) -> None:
-        self.run(tie_rules(self._table_condition(source)))
+    def update_oids(self, source: RelationName) -> None:
+        self._session.run(tie_rules(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:
         """SQL condition: the row ``c`` of pg_class is this table."""
@@ -156,15 +127,5 @@ class PostgresqlRules(RulesSession):
         return "false" if oid is None else f"c.oid = {oid}::oid"
 
     def _lookup_oid(self, name: RelationName) -> int | None:
-        rows = self.rows(_OWNER, (name.schema, name.name))
+        rows = self._session.rows(_OWNER, (name.schema, name.name))
         return int(rows[0][0]) if rows else None
-
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        name = (source.schema, source.name)
-        rows = self.rows(f"SELECT state::text FROM ({_STATE_BY_NAME}) AS s(state)", (*name, *name))
-        [(state_json,)] = rows
-        state: dict[str, Any] = json.loads(state_json) if state_json else {}
-        return state
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        return dict(self.rows(_COMMENTS, (source.schema, source.name)))

@@ -42,6 +42,7 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, require_length
+from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
@@ -51,7 +52,7 @@ from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPr
 from dbanon.stores.postgresql.display import expressions_as_displayed
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
-from dbanon.stores.postgresql.rules import PostgresqlRules
+from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
 from dbanon.stores.postgresql.settings import (
     CLIENT_STATEMENTS,
     LOCK_SECONDS,
@@ -161,7 +162,6 @@ class PostgresqlSession(
     PostgresqlPrivateSession,
     PostgresqlPieces,
     PostgresqlPublication,
-    PostgresqlRules,
     PostgresqlPersons,
 ):
     """One transaction on PostgreSQL."""
@@ -182,6 +182,11 @@ class PostgresqlSession(
         self._publication_statements: list[str] = []
         self._is_ledger_trusted = False
 
+    @property
+    def rules(self) -> RuleCatalog:
+        """The declared rules of the database."""
+        return PostgresqlRuleCatalog(self, self.call)
+
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
         self._search_path = self.read_search_path()
@@ -194,6 +199,18 @@ class PostgresqlSession(
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog; subclasses may cache its plan."""
         return self.rows(sql, parameters)
+
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
+        name = (source.schema, source.name)
+        rows = self.rows(
+            f"SELECT state::text FROM ({catalog.STATE_BY_NAME}) AS s(state)", (*name, *name)
+        )
+        [(state_json,)] = rows
+        state: dict[str, Any] = json.loads(state_json) if state_json else {}
+        return state
+
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
+        return dict(self.rows(catalog.COLUMN_COMMENTS, (source.schema, source.name)))
 
     def read_search_path(self) -> list[str]:
         """Return the schemas in which unqualified names are looked up."""

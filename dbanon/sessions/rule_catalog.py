@@ -1,4 +1,4 @@
-"""The part of a session that declared rules need: a table's owner, and comments on its columns.
+"""The declared rules of a database, and who may declare them.
 
 A rule declares how releases treat a column of a table, for example as a quasi-identifier. Only the
 owner of the table may declare rules.
@@ -13,8 +13,16 @@ from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName
 
 
-class RulesSession(SessionInterface):
-    """The part of a session that declared rules need."""
+class RuleCatalog:
+    """The declared rules of a database without roles; PostgreSQL has a subclass.
+
+    Parameters
+    ----------
+    session : the session that reads and writes the rules.
+    """
+
+    def __init__(self, session: SessionInterface) -> None:
+        self._session = session
 
     def require_owner(self, source: RelationName) -> None:
         """Check that this role owns a table, or is a member of the owning role.
@@ -36,7 +44,7 @@ class RulesSession(SessionInterface):
         InsufficientRights : the owner may not read it, so rules must not release its values.
         """
 
-    def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         """Change a table's rules with the ledger owner's rights; False if not supported.
 
         Parameters
@@ -46,7 +54,7 @@ class RulesSession(SessionInterface):
         """
         return False
 
-    def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
+    def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
         """Return the rules of a table, or of all tables, and whether they apply.
 
         Each row has these items:
@@ -60,26 +68,12 @@ class RulesSession(SessionInterface):
         """
         return None
 
-    def rule_identity_columns(self, source: RelationName) -> dict[str, Any]:
+    def identity_columns(self, source: RelationName) -> dict[str, Any]:
         """Return ledger columns of a new rule: the oids of the table and its owner, and the author.
 
         Without oids, these are 0. The author is the role that declares the rule.
         """
-        return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
+        return {"relation_oid": 0, "owner_oid": 0, "declared_by": self._session.current_user()}
 
-    def update_rule_oids(self, source: RelationName) -> None:
+    def update_oids(self, source: RelationName) -> None:
         """Update the oids in a table's rules to the current ones, if the database has oids."""
-
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        """Summarize a table's state without reading its rows, to let later runs detect changes.
-
-        The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
-        rows inserted, updated and deleted; ``since``, when the database began to count these; and
-        ``file``, which changes if the table is emptied or rewritten. Empty if the database does not
-        count writes.
-        """
-        return {}
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        """Return the comments on a table's columns, by column; empty if there are none."""
-        return {}
