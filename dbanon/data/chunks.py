@@ -160,7 +160,7 @@ def microdata_from_chunks(
         )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
-    # Ascending keys are distinct; only others need a comparison of neighbors.
+    # Strictly ascending keys are distinct; only others need a comparison of neighbors.
     if not records.is_ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys_error()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
@@ -312,6 +312,7 @@ class _MemoryRecords:
         codes.add(_codes_or_empty(chunk))
         if chunk.valid is not None and not self._has_nulls:
             self._has_nulls = True
+            # No value of the earlier chunks is NULL.
             valid.add(np.ones((self._n, self._n_attributes), bool))
         if self._has_nulls:
             valid.add(_validity_or_all_true(chunk, self._n_attributes))
@@ -407,7 +408,7 @@ def _require_finite(
 
     Parameters
     ----------
-    numbers : float64 (n, p), the numeric attributes.
+    numbers : float64 (n, p), the numeric attributes, with ordinal ones as ranks.
     valid : bool (n, d), which values of all attributes are not NULL; None if no value is NULL.
     """
     if valid is None and all(
@@ -436,6 +437,7 @@ def duplicate_keys_error() -> DuplicateKeys:
 
 def non_finite_error(attribute: Attribute, n_non_finite: int, n_rows: int) -> NonFiniteValue:
     """Build the error for a column with NaN or infinity in ``n_non_finite`` of ``n_rows`` rows."""
+    # Databases have infinite dates and timestamps, but none that are NaN.
     value_description = (
         "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
     )

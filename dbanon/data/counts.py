@@ -36,8 +36,8 @@ class Recount:
 
         Parameters
         ----------
-        size_counts : triples of a class size in rows, whether a value of the classes is NULL, and
-            the number of such classes.
+        size_counts : triples of a class size in rows, whether the classes have NULL in a
+            quasi-identifier, and the number of such classes.
         """
         histogram: dict[int, int] = {}
         null_rows = rows = 0

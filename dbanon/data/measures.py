@@ -184,8 +184,8 @@ class ColumnStatistics:
         Parameters
         ----------
         covariance : True to compute ``whitenings``.
-        parallel_map : ``on_all_cores`` to process columns in parallel, or ``map``; the result is
-            the same.
+        parallel_map : ``data.pieces.on_all_cores`` to process columns in parallel, or ``map``; the
+            result is the same.
         """
         valid = microdata.numeric_valid()
         columns = {

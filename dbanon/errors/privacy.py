@@ -168,7 +168,10 @@ class ReleaseChanged(DbanonError):
 
 
 class RefreshRefused(DbanonError):
-    """Something that the release depends on has changed, or is missing from the ledger."""
+    """Something that the release depends on has changed, or is missing from the ledger.
+
+    A refresh repeats a release with the options that the ledger has recorded.
+    """
 
     code = "refresh_refused"
     exit_code = 6
@@ -224,7 +227,10 @@ class RuleWithoutColumn(DbanonError):
 
 
 class TellingColumnRefused(DbanonError):
-    """A column that is released unchanged reveals too much, and strict was requested."""
+    """A column that is released unchanged reveals too much, and strict was requested.
+
+    It is nearly unique, or it determines a quasi-identifier: ``KeptColumnTells`` as an error.
+    """
 
     code = "telling_column"
     exit_code = 6
@@ -232,7 +238,11 @@ class TellingColumnRefused(DbanonError):
 
 
 class LinkingColumnRefused(DbanonError):
-    """A column that is released unchanged singles out rows, and strict was requested."""
+    """A column that is released unchanged singles out rows, and strict was requested.
+
+    It is another coding of a quasi-identifier, or identifies small groups such as households:
+    ``KeptColumnLinks`` as an error.
+    """
 
     code = "linking_column"
     exit_code = 6

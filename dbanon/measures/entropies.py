@@ -72,6 +72,7 @@ def entropy(codes: Codes) -> float:
     """Return the entropy of a nominal column: -sum of p log2 p over the shares p of its values."""
     counts = np.unique(codes, return_counts=True)[1]
     shares = counts / max(int(counts.sum()), 1)
+    # Adding 0.0 turns -0.0 into 0.0.
     return float(-(shares * np.log2(shares)).sum()) + 0.0
 
 
@@ -93,4 +94,5 @@ def ordinal_entropy(codes: Codes, levels: Codes) -> float:
     for shares in (shares_below, 1 - shares_below):
         logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
         total -= float((shares * logs).sum())
+    # Adding 0.0 turns -0.0 into 0.0.
     return total / (len(levels) - 1) + 0.0

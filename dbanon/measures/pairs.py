@@ -197,6 +197,7 @@ class Pairs:
         ]
         if self.strata is not None:
             codes.append(self.strata[first_records])
+        # The property ``row_ids`` depends on the groups, which are computed from this result.
         row_ids = combine_codes(codes, self.n_classes)
         first_of_row = np.full(self.n_classes, self.n, np.int64)
         np.minimum.at(first_of_row, row_ids, first_records)

@@ -28,8 +28,8 @@ INTERVALS = ("text", "bounds", "midpoint", RANGE)
 GENERALIZED = "text"
 
 # A function that returns the exact class sums of some wide attributes (those with values that
-# float64 cannot represent): by attribute, Python integers (n_classes,) in units of 10**-scale. NULL
-# counts as 0.
+# float64 cannot represent): by attribute, Python integers (n_classes,) in units of the column's
+# last digit, 10**-scale. NULL counts as 0.
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
@@ -145,11 +145,11 @@ class ReleasedColumn:
 
     def as_float(self) -> NDArray[np.float64]:
         """Convert the released values to the units of ``Microdata``, float64 (n_classes,)."""
-        unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
+        divisor = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
         if self.values.dtype == object:
             # Python divides long integers with a single rounding.
-            return np.array([(value or 0) / unit for value in self.values], np.float64)
-        return np.asarray(self.values / float(unit))
+            return np.array([(value or 0) / divisor for value in self.values], np.float64)
+        return np.asarray(self.values / float(divisor))
 
 
 @dataclass(frozen=True)
