@@ -63,10 +63,11 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     distinct_share : number of distinct records as a share of all records; only used if there are
         coded columns.
     """
-    copies_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
-    copies_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else copies_if_distinct
+    # Numbers to hold for each distinct record, and those of them that every record needs itself.
+    n_held = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
+    n_held_per_record = _COPIES_PER_ROW * n_columns if n_coded else n_held
     return _BYTES_PER_RECORD + round(
-        8 * (copies_if_repeated + distinct_share * (copies_if_distinct - copies_if_repeated))
+        8 * (n_held_per_record + distinct_share * (n_held - n_held_per_record))
     )
 
 

@@ -30,7 +30,8 @@ class Database:
     ----------
     url_names : the SQLAlchemy dialect names that select it.
     open_store : location of a function that takes a SQLAlchemy engine or ``URL``, and ``on_sql``, a
-        function that is called with each SQL statement, or None. It returns a ``ClientStore``.
+        function that is called with each SQL statement, or None. It returns a ``ClientStore`` of
+        ``dbanon.sessions.store``.
     label : its name in messages, such as "MariaDB".
     extra : the extra of dbanon that installs its driver; empty for databases of other packages.
     has_views : True if a release may be a view.
@@ -69,10 +70,12 @@ class TableFormat:
     label : its name in messages, such as "Iceberg".
     open_origin : location of a function that takes the text after the prefix, and the option
         ``foreign_files``, which says whether to read files of other accounts (see
-        ``dbanon.data.files``). It returns an ``Origin``.
+        ``dbanon.data.files``). It returns an ``Origin`` of ``dbanon.stores.origins``, the interface
+        for reading such a table.
     reads_folders : True if the text after the prefix can be a folder on this machine.
     parse_destination : location of a function that takes the text after the prefix of an export's
-        path. It returns a ``TableDestination``. Empty if such tables cannot be written.
+        path. It returns a ``TableDestination`` of ``dbanon.stores.exports.destinations``. Empty if
+        such tables cannot be written.
     """
 
     prefix: str

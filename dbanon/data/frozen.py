@@ -64,6 +64,7 @@ else:
         for name, method in methods.items():
             if name not in vars(decorated):
                 setattr(decorated, name, _set_method_names(decorated, name, method))
+        # A constructor that the class itself defines has its own signature.
         if decorated.__init__ is methods["__init__"]:
             decorated.__signature__ = _Signature(decorated.__init__)
         return decorated

@@ -188,6 +188,7 @@ def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Gr
         return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
+    # Neighboring ranks differ by 1. For them ``value_spacing`` is 0: their intervals are closed.
     spacing = 1.0 if attribute.kind is Kind.ORDINAL else value_spacing(attribute, scale)
     if scale.spread <= _MAX_SPACING_CELLS * spacing:
         return Grid(GridCells(spacing or 1.0))
@@ -244,10 +245,11 @@ def _date_grid(spread: float, day_length: int) -> Grid:
 
 
 def value_spacing(attribute: Attribute, scale: Scale) -> float:
-    """Return the distance between neighboring values of the column's type; 0 if there is none.
+    """Return the distance between neighboring values of the column's type.
 
-    Floats that are all whole numbers count as integers: a data frame stores integers as floats if
-    one of them is NULL, and that must change neither the grid nor the loss.
+    It is 0 for ranks, and for floats with fractions. Floats that are all whole numbers count as
+    integers: a data frame stores integers as floats if one of them is NULL, and that must change
+    neither the grid nor the loss.
     """
     spacings = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:

@@ -277,9 +277,9 @@ def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> ND
     if ordered_keys.shape[1] == 1:
         column, keys_to_find = ordered_keys[:, 0], keys[:, 0]
     else:
-        # Pack the two columns of a key into one integer, with the second column, which must be
-        # below 2**48, in the lower 48 bits. The first column has few values, so its values are
-        # replaced by their index.
+        # A key of two columns identifies a row of a partitioned table: the partition, which has few
+        # values, and the row's address, which is below 2**48. Pack them into one integer: the index
+        # of the partition above the 48 bits of the address.
         first_values = np.unique(ordered_keys[:, 0])
         column, keys_to_find = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]

@@ -19,7 +19,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 # The suffix of timestamps in columns with a time zone, which are all written in UTC.
 UTC = "+00:00"
 
-# The label of a completely generalized value.
+# The label of a completely generalized value, and of the root of flat hierarchies.
 ANY = "*"
 
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]

@@ -23,7 +23,8 @@ class CategoricalColumn:
     name : the name of the column.
     before, after : int64 (r,), codes of original and released values. If the column is ordinal,
         codes have the order of the values.
-    original_levels : int64 (l,), the distinct codes of originals, ascending.
+    original_levels : int64 (l,), the distinct codes of originals, ascending: the levels of a
+        factor, not of a hierarchy.
     is_ordinal : True if the column is ordinal.
     """
 

@@ -33,8 +33,8 @@ class Pairs:
     Parameters
     ----------
     columns : the quasi-identifiers.
-    partition : classes of the n records, none of which is suppressed; n classes if a perturbation
-        gives every record its own values.
+    partition : classes of the n records, none of which is suppressed; n classes if the release was
+        perturbed, such as by noise, so that every record has its own values.
     n_suppressed : number of suppressed records, which are not among the n.
     strata : int32 (n,), the stratum of each record; None if there is only one.
     entities : int32 (n,), the person of each record; None if every record is a person.

@@ -34,7 +34,8 @@ def security_ratio(task: EvaluationTask) -> Figure:
             continue
         is_valid = pairs.valid_cells_of(column)
         exponent = -column.scale.exponent
-        # ``scale.deviation`` is that of the values times this power of two.
+        # ``scale.deviation`` is that of the values times this power of two. Such scaling is exact,
+        # so values that the recoding ``secure`` accepts are safe here, too.
         distances = np.abs(
             np.ldexp(column.original, exponent) - np.ldexp(column.released, exponent)[labels]
         )
