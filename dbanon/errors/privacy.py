@@ -314,7 +314,7 @@ class ChainTurnover(PrivacyRefusal):
 class ChainExposed(PrivacyRefusal):
     """More persons than allowed would have a joint history that fewer than k share.
 
-    Chains whose mode does not guarantee k for histories may limit the share of such persons instead.
+    Chains that do not guarantee k for histories may limit the share of such persons instead.
     """
 
     code = "chain_exposed"
