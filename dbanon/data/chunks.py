@@ -63,10 +63,11 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     distinct_share : number of distinct records as a share of all records; only used if there are
         coded columns.
     """
-    copies_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
-    copies_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else copies_if_distinct
+    # Numbers to hold for each distinct record, and those of them that every record needs itself.
+    n_held = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
+    n_held_per_record = _COPIES_PER_ROW * n_columns if n_coded else n_held
     return _BYTES_PER_RECORD + round(
-        8 * (copies_if_repeated + distinct_share * (copies_if_distinct - copies_if_repeated))
+        8 * (n_held_per_record + distinct_share * (n_held - n_held_per_record))
     )
 
 
@@ -160,7 +161,7 @@ def microdata_from_chunks(
         )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
-    # Ascending keys are distinct; only others need a comparison of neighbors.
+    # Strictly ascending keys are distinct; only others need a comparison of neighbors.
     if not records.is_ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys_error()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
@@ -312,6 +313,7 @@ class _MemoryRecords:
         codes.add(_codes_or_empty(chunk))
         if chunk.valid is not None and not self._has_nulls:
             self._has_nulls = True
+            # No value of the earlier chunks is NULL.
             valid.add(np.ones((self._n, self._n_attributes), bool))
         if self._has_nulls:
             valid.add(_validity_or_all_true(chunk, self._n_attributes))
@@ -407,7 +409,7 @@ def _require_finite(
 
     Parameters
     ----------
-    numbers : float64 (n, p), the numeric attributes.
+    numbers : float64 (n, p), the numeric attributes, with ordinal ones as ranks.
     valid : bool (n, d), which values of all attributes are not NULL; None if no value is NULL.
     """
     if valid is None and all(
@@ -436,6 +438,7 @@ def duplicate_keys_error() -> DuplicateKeys:
 
 def non_finite_error(attribute: Attribute, n_non_finite: int, n_rows: int) -> NonFiniteValue:
     """Build the error for a column with NaN or infinity in ``n_non_finite`` of ``n_rows`` rows."""
+    # Databases have infinite dates and timestamps, but none that are NaN.
     value_description = (
         "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
     )

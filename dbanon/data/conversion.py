@@ -2,6 +2,8 @@
 
 Values that the unit cannot represent become NaT. For such values, numpy 2.4 silently returns wrong
 dates, and numpy 2.5 raises OverflowError.
+
+``is_numeric_text`` recognizes columns of decimal numbers that a database driver returns as text.
 """
 
 from __future__ import annotations
@@ -49,13 +51,14 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
 
     Raises
     ------
-    TypeError, ValueError : the value is none of these.
+    TypeError, ValueError : the value is not a text, a date or a time.
     """
     # The type stubs list every unit, so a variable unit needs Any.
     datetime64: Any = np.datetime64
     not_a_time: np.datetime64 = datetime64("NaT", unit)
     try:
-        # Parse with the unit first: a number, and NaT given as a number, can be parsed only so.
+        # Test for NaT with the unit: without one, numpy refuses all numbers, also the one that
+        # stands for NaT.
         if not np.isnat(datetime64(value, unit)):
             moment = datetime64(value)
             converted: np.datetime64 = moment.astype(f"datetime64[{unit}]")

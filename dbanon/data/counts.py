@@ -36,8 +36,8 @@ class Recount:
 
         Parameters
         ----------
-        size_counts : triples of a class size in rows, whether a value of the classes is NULL, and
-            the number of such classes.
+        size_counts : triples of a class size in rows, whether the classes have NULL in a
+            quasi-identifier, and the number of such classes.
         """
         histogram: dict[int, int] = {}
         null_rows = rows = 0
@@ -243,7 +243,8 @@ class ChainCounts:
         values in the joined tables that fewer than k persons share.
     further_counts : further counts of classes and persons, by name.
     levels : by index of the privacy model in the guarantee, the level that all released classes
-        reach. Only for models that compare classes with the first release.
+        reach, such as the largest distance for t-closeness. Only for models that compare classes
+        with the first release of the chain.
     """
 
     sequence: int

@@ -30,7 +30,8 @@ class Database:
     ----------
     url_names : the SQLAlchemy dialect names that select it.
     open_store : location of a function that takes a SQLAlchemy engine or ``URL``, and ``on_sql``, a
-        function that is called with each SQL statement, or None. It returns a ``ClientStore``.
+        function that is called with each SQL statement, or None. It returns a ``ClientStore`` of
+        ``dbanon.sessions.store``.
     label : its name in messages, such as "MariaDB".
     extra : the extra of dbanon that installs its driver; empty for databases of other packages.
     has_views : True if a release may be a view.
@@ -67,11 +68,14 @@ class TableFormat:
     ----------
     prefix : what sources and exports of this kind begin with, such as ``iceberg:``.
     label : its name in messages, such as "Iceberg".
-    open_origin : location of a function that takes the text after the prefix, and the policy for
-        files of other accounts (see ``dbanon.data.files``). It returns an ``Origin``.
+    open_origin : location of a function that takes the text after the prefix, and the option
+        ``foreign_files``, which says whether to read files of other accounts (see
+        ``dbanon.data.files``). It returns an ``Origin`` of ``dbanon.stores.origins``, the interface
+        for reading such a table.
     reads_folders : True if the text after the prefix can be a folder on this machine.
     parse_destination : location of a function that takes the text after the prefix of an export's
-        path. It returns a ``TableDestination``. Empty if such tables cannot be written.
+        path. It returns a ``TableDestination`` of ``dbanon.stores.exports.destinations``. Empty if
+        such tables cannot be written.
     """
 
     prefix: str
@@ -92,15 +96,19 @@ class Extension:
     table_formats : the kinds of tables outside of databases that it reads or writes.
     commands : its commands, by name.
     engines : by the name that jobs give in ``engine``, the location of a function that runs a job
-        on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``; its
-        arguments are as for ``doors.engines.Engine``. Only extensions of dbanon have any.
-    runners : the locations of what runs jobs of other kinds. ``chain`` is a ``JobRunner``, for the
-        jobs that set this option of ``Job``. ``private`` is a ``PrivateRunner`` (both are in
+        on a cluster: ``run(job, source, target, master, tasks, conf)`` returns the ``Report``.
+        ``source`` and ``target`` are URLs or directories, ``master`` is the URL of the cluster,
+        ``tasks`` the number of parallel tasks (None to choose it), and ``conf`` the settings of the
+        cluster by name. Only extensions of dbanon have any.
+    runners : by one of three keys, the location of what runs jobs of another kind. ``chain`` is a
+        ``JobRunner``, for jobs that belong to a chain (``Job.chain``). ``private`` is a
+        ``PrivateRunner``, for differentially private releases (both classes are in
         ``dbanon.run.job_runner``). ``private_procedure`` is the function that SQL procedures
-        call. Only extensions of dbanon have any.
+        call for the latter. Only extensions of dbanon have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
-        tick)`` returns JSON values. Only extensions of dbanon have any.
+        tick)`` returns JSON values. ``planned`` is the run's plan, and ``tick`` is called with the
+        completed share, 0 to 1. Only extensions of dbanon have any.
     """
 
     name: str
@@ -192,6 +200,7 @@ def find_table_format(location: str, *, writable_only: bool = False) -> TableFor
     writable_only : True to find only kinds of tables that exports can write.
     """
     prefix, colon, name = location.partition(":")
+    # In a URL, such as s3://bucket/file, the scheme is not the prefix of a table.
     if not colon or name.startswith("//"):
         return None
     for extension in all_extensions():
@@ -210,7 +219,7 @@ def load_evaluation(option: str) -> Callable[..., dict[str, Any]]:
 
 
 def load_runner(kind: str) -> Any:
-    """Import what runs the jobs of a kind; see ``Extension.runners``."""
+    """Import what runs the jobs of a kind, which is a key of ``Extension.runners``."""
     runners = ChainMap(*(dict(extension.runners) for extension in built_in_extensions()))
     return load(runners[kind])
 

@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from dbanon.errors import ForeignFile
 
-# Policies for files below a folder that the user named: refuse files of other accounts and links;
-# allow files of other accounts; or follow links, too.
+# Values of the option ``foreign_files``, for files below a folder that the user named: refuse files
+# of other accounts and links; allow files of other accounts; or follow links, too.
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
@@ -39,7 +39,7 @@ _OWNER_HINT = (
 
 @contextmanager
 def open_regular_file(
-    path: Path, root: Path | None = None, policy: str = REFUSE
+    path: Path, root: Path | None = None, foreign_files: str = REFUSE
 ) -> Iterator[BinaryIO]:
     """Open the regular file with this name for reading.
 
@@ -49,8 +49,8 @@ def open_regular_file(
     ----------
     root : the folder that the user named, which contains the file; None if the user named the file
         itself. Below the folder, links are not followed, and files of other accounts are refused.
-    policy : ``refuse`` for these rules; ``allow`` to permit files of other accounts below the
-        folder; ``links`` to follow links there, too.
+    foreign_files : ``refuse`` for these rules; ``allow`` to permit files of other accounts below
+        the folder; ``links`` to follow links there, too.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def open_regular_file(
     """
     named_path = path if root is None else root
     components_below = () if root is None else _components_below(root, path)
-    descriptor = _open_step_by_step(named_path, components_below, policy, path)
+    descriptor = _open_step_by_step(named_path, components_below, foreign_files, path)
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
@@ -76,13 +76,13 @@ def is_trusted(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
-def is_link_refused(path: Path, policy: str) -> bool:
-    """True if a path below a folder is a link, and the policy does not allow following links."""
-    return policy != LINKS and path.is_symlink()
+def is_link_refused(path: Path, foreign_files: str) -> bool:
+    """True if a path below a folder is a link that ``foreign_files`` does not allow to follow."""
+    return foreign_files != LINKS and path.is_symlink()
 
 
 def _open_step_by_step(
-    named_path: Path, components_below: tuple[str, ...], policy: str, path: Path
+    named_path: Path, components_below: tuple[str, ...], foreign_files: str, path: Path
 ) -> int:
     """Open a file directory by directory, and return its descriptor.
 
@@ -107,15 +107,17 @@ def _open_step_by_step(
                 n_links += 1
                 if n_links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                _require_link(status, path, is_below, policy)
+                _require_link_may_be_followed(status, path, is_below, foreign_files)
                 components.extendleft((name, is_below) for name in reversed(Path(target).parts))
                 if target.startswith("/"):
+                    # The link leads back to the root: remove its first component, which is "/".
                     components.popleft()
                     directory = _change_directory(directory, "/")
             elif components:
                 directory = _change_directory(directory, name)
             else:
-                return _open_file(directory, name, path, is_below, policy)
+                return _open_file(directory, name, path, is_below, foreign_files)
+        # Nothing is left to open: the path, or the link at its end, is the root itself.
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     finally:
         os.close(directory)
@@ -144,9 +146,11 @@ def _change_directory(directory: int, name: str) -> int:
     return next_directory
 
 
-def _require_link(status: os.stat_result, path: Path, is_below: bool, policy: str) -> None:
+def _require_link_may_be_followed(
+    status: os.stat_result, path: Path, is_below: bool, foreign_files: str
+) -> None:
     """Check that a link may be followed; raises ForeignFile."""
-    if policy == LINKS or (not is_below and is_trusted(status)):
+    if foreign_files == LINKS or (not is_below and is_trusted(status)):
         return
     raise _link_error(path)
 
@@ -155,7 +159,7 @@ def _link_error(path: Path) -> ForeignFile:
     return ForeignFile(f"{path} is behind a link, which is not followed.", hint=_LINK_HINT)
 
 
-def _open_file(directory: int, name: str, path: Path, is_below: bool, policy: str) -> int:
+def _open_file(directory: int, name: str, path: Path, is_below: bool, foreign_files: str) -> int:
     """Open a regular file in a directory, and return its descriptor; raises ForeignFile."""
     try:
         descriptor = os.open(name, _READ_FLAGS, dir_fd=directory)
@@ -168,9 +172,13 @@ def _open_file(directory: int, name: str, path: Path, is_below: bool, policy: st
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ForeignFile(f"{path} is not a regular file.", hint="Move it out of the folder.")
-        if is_below and policy == REFUSE and not is_trusted(status):
+        if is_below and foreign_files == REFUSE and not is_trusted(status):
             raise ForeignFile(f"The file {path} belongs to another account.", hint=_OWNER_HINT)
-        if status.st_nlink > 1 and policy != LINKS and _is_shared(os.stat(".", dir_fd=directory)):
+        if (
+            status.st_nlink > 1
+            and foreign_files != LINKS
+            and _is_shared(os.stat(".", dir_fd=directory))
+        ):
             raise ForeignFile(
                 f"The file {path} has other names (hard links), and others may write to its"
                 " directory.",

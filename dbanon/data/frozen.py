@@ -44,6 +44,7 @@ else:
         decorated = dataclasses.dataclass(
             init=False, repr=False, eq=False, frozen=has_dataclass_base, kw_only=kw_only
         )(cls)
+        # The methods below make the class frozen, so declare it so.
         decorated.__dataclass_params__.frozen = True
         fields = dataclasses.fields(decorated)
         if not frozen or not all(field.init for field in fields):
@@ -55,13 +56,15 @@ else:
             compared_names = tuple(field.name for field in fields if field.compare)
             methods["__eq__"] = _make_eq(compared_names)
             if not has_hash:
-                # Defining __eq__ has set __hash__ to None.
+                # If the class body defines __eq__, Python has set __hash__ to None. The loop below
+                # skips names that the class has, so set it here.
                 decorated.__hash__ = _set_method_names(
                     decorated, "__hash__", _make_hash(compared_names)
                 )
         for name, method in methods.items():
             if name not in vars(decorated):
                 setattr(decorated, name, _set_method_names(decorated, name, method))
+        # A constructor that the class itself defines has its own signature.
         if decorated.__init__ is methods["__init__"]:
             decorated.__signature__ = _Signature(decorated.__init__)
         return decorated

@@ -2,7 +2,7 @@
 
 A class's values are released as an interval (its *label*) between two borders of a grid. A grid has
 one or more steps. Each step divides the number line into *cells* of a different width: half-open
-intervals between neighbouring borders. Which step is used depends only on the coarse cells that
+intervals between neighboring borders. Which step is used depends only on the coarse cells that
 contain the smallest and the largest value of the class. Coarse cells are unions of finer ones, so a
 label reveals nothing but the cells of these two values: for any other pair of values in the same
 cells, the label is the same. Choosing the step by the exact width of the class would reveal more.
@@ -21,7 +21,7 @@ from dbanon.errors import RangeUnsuitable
 
 # The finest cells divide the column's range into at most this many.
 _MAX_CELLS = 50
-# The spacing of a column is the distance between neighbouring values of its type: 1 for integers, a
+# The spacing of a column is the distance between neighboring values of its type: 1 for integers, a
 # day for dates. If the range has at most this many spacings, the finest cells are one spacing wide;
 # otherwise two or more.
 _MAX_SPACING_CELLS = 20
@@ -35,7 +35,7 @@ _MIN_MONTH_CELLS = 5
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Largest absolute value and smallest range for which float64 can represent all steps and borders.
 _MAX_VALUE, _MIN_SPREAD = 1e307, 1e-300
-# Significant digits of a border; steps are wide enough for neighbouring borders to differ.
+# Significant digits of a border; steps are wide enough for neighboring borders to differ.
 _DIGITS = 15
 
 
@@ -46,7 +46,7 @@ class GridCells:
     Parameters
     ----------
     width : the width of each cell, in the column's unit; unused with months.
-    months : number of months between neighbouring borders; 0 for borders at multiples of ``width``.
+    months : number of months between neighboring borders; 0 for borders at multiples of ``width``.
     day_length : length of a day in the column's unit; only used with months.
     """
 
@@ -188,6 +188,7 @@ def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Gr
         return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
+    # Neighboring ranks differ by 1. For them ``value_spacing`` is 0: their intervals are closed.
     spacing = 1.0 if attribute.kind is Kind.ORDINAL else value_spacing(attribute, scale)
     if scale.spread <= _MAX_SPACING_CELLS * spacing:
         return Grid(GridCells(spacing or 1.0))
@@ -197,6 +198,7 @@ def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Gr
     power = int(np.floor(np.log10(min_width)))
     # Decimal literals are converted to float without the rounding errors of a product.
     widths = (float(f"{factor}e{power}") for factor in (1, 2, 5, 10))
+    # Accept a width that is too small only by a rounding error.
     finest_width = next(width for width in widths if width >= min_width * (1 - 1e-12))
     top_power = int(np.ceil(np.log10(scale.spread)))
     steps = [
@@ -221,12 +223,14 @@ def _date_grid(spread: float, day_length: int) -> Grid:
     spread : the width of the range of values, in the column's unit.
     day_length : the length of a day, in the column's unit.
     """
+    # Up to 20 fortnights: cells are days, or weeks if there would be too many days.
     if spread < 14 * day_length * _MAX_SPACING_CELLS:
         return Grid(
             GridCells(
                 float(7 * day_length if spread > _MAX_SPACING_CELLS * day_length else day_length)
             )
         )
+    # A month has about 30.5 days.
     months = [
         months for months in _WIDTHS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
     ]
@@ -241,10 +245,11 @@ def _date_grid(spread: float, day_length: int) -> Grid:
 
 
 def value_spacing(attribute: Attribute, scale: Scale) -> float:
-    """Return the distance between neighbouring values of the column's type; 0 if there is none.
+    """Return the distance between neighboring values of the column's type.
 
-    Floats that are all whole numbers count as integers: a data frame stores integers as floats if
-    one of them is NULL, and that must change neither the grid nor the loss.
+    It is 0 for ranks, and for floats with fractions. Floats that are all whole numbers count as
+    integers: a data frame stores integers as floats if one of them is NULL, and that must change
+    neither the grid nor the loss.
     """
     spacings = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
@@ -289,7 +294,7 @@ def width_share(
     Parameters
     ----------
     low, high : the ends of the intervals, float64 (c,).
-    spacing : the distance between neighbouring values, which is subtracted from the width because
+    spacing : the distance between neighboring values, which is subtracted from the width because
         ``high`` is exclusive; 0 if it is inclusive.
     """
     if scale.is_constant:

@@ -100,7 +100,7 @@ class ValueFrequencies:
 
     @property
     def occurring_positions(self) -> NDArray[np.int32]:
-        """The index of each value among the values that occur, int32 (s,)."""
+        """The index of each value among those that occur, int32 (s,); arbitrary for others."""
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
     def occurring_values(self) -> ValueFrequencies:
@@ -184,8 +184,8 @@ class ColumnStatistics:
         Parameters
         ----------
         covariance : True to compute ``whitenings``.
-        parallel_map : ``on_all_cores`` to process columns in parallel, or ``map``; the result is
-            the same.
+        parallel_map : ``data.pieces.on_all_cores`` to process columns in parallel, or ``map``; the
+            result is the same.
         """
         valid = microdata.numeric_valid()
         columns = {

@@ -25,8 +25,8 @@ EXACT_INTEGER = 2.0**53
 # The names of the array fields of ``Microdata``.
 _ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
 
-# Powers of ten with a larger exponent may overflow float64.
-_MAX_SCALE = 300
+# A power of ten with a larger exponent, multiplied by a value, may overflow float64.
+_MAX_DECIMAL_DIGITS = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +267,7 @@ def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> ND
 
     Parameters
     ----------
-    ordered_keys : int64 (n, m), ascending.
+    ordered_keys : int64 (n, m), ascending; m is 1 or 2.
     keys : int64 (c, m), the keys to find.
 
     Raises
@@ -277,9 +277,9 @@ def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> ND
     if ordered_keys.shape[1] == 1:
         column, keys_to_find = ordered_keys[:, 0], keys[:, 0]
     else:
-        # Pack the two columns of a key into one integer, with the second column, which must be
-        # below 2**48, in the lower 48 bits. The first column has few values, so its values are
-        # replaced by their index.
+        # A key of two columns identifies a row of a partitioned table: the partition, which has few
+        # values, and the row's address, which is below 2**48. Pack them into one integer: the index
+        # of the partition above the 48 bits of the address.
         first_values = np.unique(ordered_keys[:, 0])
         column, keys_to_find = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
@@ -319,15 +319,16 @@ def widen_to_unrounded(
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
     """Mark the values that float64 may have rounded, bool (c,), such as large integers."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
-        last_digits_per_one = 1.0
+        # Multiplying by it turns values into integers of their last digit.
+        integer_factor = 1.0
     elif attribute.kind is Kind.DECIMAL:
-        if attribute.scale > _MAX_SCALE:
+        if attribute.scale > _MAX_DECIMAL_DIGITS:
             return np.ones(len(values), bool)
-        last_digits_per_one = 10.0**attribute.scale
+        integer_factor = 10.0**attribute.scale
     else:
         return np.zeros(len(values), bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.abs(values) * last_digits_per_one >= EXACT_INTEGER)
+        return np.asarray(np.abs(values) * integer_factor >= EXACT_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -355,7 +356,7 @@ class ColumnRoles:
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
-        """All columns, each once."""
+        """All columns that are read into the microdata, so all except ``passthrough``."""
         return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.entity_columns)
 
     def entities(

@@ -59,5 +59,6 @@ class NotebookPlot(NotebookCard):
         ------
         MissingDependency : matplotlib is not installed.
         """
+        # Callers get results with a plot from a door, and importing the doors registers the module.
         assert _load_drawing is not None
         return _load_drawing().plot(self, axes)

@@ -27,7 +27,7 @@ _MAX_UNIONS = 16
 
 @dataclass(frozen=True)
 class Level:
-    """One level, whose cells are unions of neighbouring cells of a grid.
+    """One level, whose cells are unions of neighboring cells of a grid.
 
     Parameters
     ----------
@@ -82,6 +82,7 @@ class NumberLevels:
         finest = grid.finest
         levels = [Level(finest)]
         if finest.months:
+            # Compare with the range in the column's unit; a month has about 30.5 days.
             wider_cells = [grid_step.cells for grid_step in reversed(grid.coarser)]
             levels += [
                 Level(cells)

@@ -109,7 +109,7 @@ class Parameter:
         return get_origin(self._type_without_none) or self._type_without_none
 
     @property
-    def item(self) -> Any:
+    def item_type(self) -> Any:
         """The type of the items of a list or mapping; None for other types."""
         return _item_type(self._type_without_none) if self.kind in (tuple, Mapping) else None
 
@@ -233,7 +233,8 @@ class _SignatureOfTypes:
     def __get__(self, instance: object, owner: type[Any]) -> Any:
         signature, hints = self._signature.__get__(instance, owner), get_type_hints(owner)
         typed_parameters = [
-            field.replace(annotation=hints[name]) for name, field in signature.parameters.items()
+            parameter.replace(annotation=hints[name])
+            for name, parameter in signature.parameters.items()
         ]
         return signature.replace(parameters=typed_parameters)
 
@@ -241,6 +242,7 @@ class _SignatureOfTypes:
 def document_options(options_class: type[OptionsT]) -> type[OptionsT]:
     """Append the options of a dataclass to its docstring, for ``help()``."""
     options_class.__doc__ = _DocWithOptions(options_class.__doc__ or "")  # type: ignore[assignment]
+    # The descriptor of ``data.frozen``, which builds the signature when it is read.
     signature = vars(options_class)["__signature__"]
     options_class.__signature__ = _SignatureOfTypes(signature)  # type: ignore[attr-defined]
     return options_class
@@ -360,7 +362,8 @@ def _normalize(kind: Any, value: Any, option: Option) -> Any:
         )
     if kind in (int, float):
         return _normalize_number(kind, value, option)
-    # Classes such as ``Model`` build themselves from plain values, as in JSON.
+    # Classes such as ``Model`` (privacy models) build themselves from plain values, as in JSON;
+    # ``plain_types`` are the types of these values, if not only mappings.
     plain_types = getattr(kind, "plain_types", Mapping)
     if hasattr(kind, "from_plain") and isinstance(value, plain_types):
         return kind.from_plain(value)

@@ -68,7 +68,7 @@ class Synthesis:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The former name of ``method_notes``."""
+        """The former name of ``method_notes``, which works until version 1.0."""
         return self.method_notes
 
     @property
@@ -129,7 +129,7 @@ class Partition(NotebookCard):
 
     @property
     def told(self) -> Mapping[str, int]:
-        """The former name of ``method_counts``."""
+        """The former name of ``method_counts``, which works until version 1.0."""
         return self.method_counts
 
     @classmethod
@@ -337,7 +337,10 @@ class Levels(Partition):
 
     @classmethod
     def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
-        """Extend the only result, which is for some of n records in any order, to all n records."""
+        """Extend the only result, which is for some of n records in any order, to all n records.
+
+        There is only one, because the method gets all strata in one call (``sees_all_strata``).
+        """
         [(records, result)] = results
         levels: Levels = result.take(positions_among(records, n))
         return levels
@@ -392,8 +395,8 @@ def combine_partitions(
     ----------
     results : for each set, the indices of its records, int64 (m,), and the partition of the set.
         Records outside all sets are suppressed.
-    parallel_map : ``on_all_cores`` to process the sets in parallel, or ``map``; the result is the
-        same.
+    parallel_map : ``data.pieces.on_all_cores`` to process the sets in parallel, or ``map``; the
+        result is the same.
     """
     method_counts: dict[str, int] = {}
     for _, partition in results:

@@ -22,8 +22,9 @@ from dbanon.kernels import exact_sums, standardized
 # Every float64 is an integer multiple of 2**-1074.
 _UNIT_EXPONENT = 1074
 
-# Bits of a variance. Its square root then has 64 bits before it is rounded to the 53 of a float64.
-_ROOT_BITS = 2 * 64
+# Bits with which a variance is computed. Its square root then has 64 bits, which are rounded to the
+# 53 bits of a float64.
+_VARIANCE_BITS = 2 * 64
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Sums:
         """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
-        # By exponent, the kernel returns the sum of mantissas as two 64-bit words, and the sum of
-        # their squares as three.
+        # By exponent, counted from -1074, the kernel returns the sum of mantissas as two 64-bit
+        # words, and the sum of their squares as three.
         least, most, all_integers, sums_by_exponent = exact_sums(values)
         total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
         squares = sum(
@@ -90,7 +91,8 @@ class Sums:
         denominator = self.count * (self.count - 1)
         if not numerator:
             return 0.0
-        shift = _ROOT_BITS - (numerator.bit_length() - denominator.bit_length())
+        shift = _VARIANCE_BITS - (numerator.bit_length() - denominator.bit_length())
+        # The root halves the shift, so it must be even.
         shift += shift % 2
         # An additional last bit says whether the root is inexact, for correct rounding.
         variance, remainder = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))

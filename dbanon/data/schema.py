@@ -94,18 +94,19 @@ class Attribute:
     kind : the family of its type.
     role : its role in the release.
     sql_type : the name of its type in the database; empty for a data frame.
-    bits : the width of an INTEGER (16, 32 or 64) or FLOAT (32 or 64) in bits.
+    bits : the width of an INTEGER (16, 32, 64, or more if the database has wider ones) or FLOAT
+        (32 or 64) in bits.
     precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
     scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
     has_time_zone : True for a TIMESTAMP with time zone, whose values are instants.
     nullable : False if the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, if the type or the caller states them.
-    enum_type : the enumerated type of released values, if casting text to it is unsafe; released
-        texts are then looked up among its values.
+    enum_type : the enumerated type of released values, if a cast of text to it could run another
+        user's code; released texts are then looked up among the type's values. Otherwise empty.
     uses_output_function : True to convert values to text by the type's output function instead of a
         cast, because any database user can define a cast.
     type_of_other_role : a type that another database user owns and that the column's type is based
-        on; empty if there is none.
+        on, so that its code could run with the rights of this user; empty if there is none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
@@ -152,6 +153,7 @@ def require_lists(**lists: object) -> None:
     """
     for name, value in lists.items():
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            # Privacy models are objects, so they get no hint with texts.
             raise InvalidParameter(
                 f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
                 hint=f'Write `{name}=["…"]`, even for a single value.'

@@ -145,7 +145,7 @@ def check_advice_options(call_options: Any) -> dict[str, Any]:
 def describe_option(parameter: Parameter) -> str:
     """Describe a key: the form of its value, its default and its effect."""
     default = f" ({parameter.default_text} by default)" if parameter.default_text else ""
-    model_help = _MODEL_HELP if parameter.item is Model else ""
+    model_help = _MODEL_HELP if parameter.item_type is Model else ""
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
 
@@ -271,7 +271,7 @@ def _check_value(parameter: Parameter, value: Any) -> Any:
     # NULL often comes from a wrong expression, so it is accepted only if it is the default.
     if value is None and parameter.default is not None:
         raise parameter.refusal_error()
-    if parameter.item is Model and isinstance(value, list):
+    if parameter.item_type is Model and isinstance(value, list):
         value = [_build_model(model) for model in value]
     return parameter.check(value)
 

@@ -16,7 +16,7 @@ from dbanon.errors.redaction import redact
 # A name that ends in () is not an option, but a feature that interfaces offer in different ways.
 Notation = Callable[[str, Any], str]
 
-# An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
+# Matches an option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
 # `declare_again()="app.person"`, with a table's name.
 _OPTION = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 

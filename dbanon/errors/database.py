@@ -129,7 +129,10 @@ class LedgerNotTrusted(InsufficientRights):
 
 
 class RulesNotTrusted(InsufficientRights):
-    """Rules of the table were not declared by its present owner, so they do not count."""
+    """Rules of the table were not declared by its present owner, so they do not count.
+
+    A rule says how releases treat a column: its role, hierarchy and so on.
+    """
 
     code = "rules_not_trusted"
 

@@ -84,6 +84,8 @@ class MissingDependency(UsageError):
         Parameters
         ----------
         feature : what needs the package; the start of the message.
+        package : the package's usual spelling.
+        extra : the extra that installs it, a key of ``REQUIREMENTS``.
         """
         return cls(
             f"{feature} needs the package {package}, which is not installed.",

@@ -3,6 +3,9 @@
 A guarantee that was not reached has exit code 3. Something that changed since an earlier release
 or declaration has exit code 6, and so has a warning that ``strict`` turns into an error. Names that
 do not exist and keys that cannot be read have exit code 2 (``UsageError``).
+
+A *rule* says how releases treat a column of a table; the table's owner declares it. ``strict`` is
+the option that refuses releases with certain warnings.
 """
 
 from __future__ import annotations
@@ -160,7 +163,10 @@ class SecondRelease(PrivacyRefusal):
 
 
 class ReleaseChanged(DbanonError):
-    """The published relation changed since it was verified."""
+    """The published relation changed since it was verified.
+
+    Its columns, types, rows or class sizes differ from those that were recorded.
+    """
 
     code = "release_changed"
     exit_code = 6
@@ -168,7 +174,10 @@ class ReleaseChanged(DbanonError):
 
 
 class RefreshRefused(DbanonError):
-    """Something that the release depends on has changed, or is missing from the ledger."""
+    """Something that the release depends on has changed, or is missing from the ledger.
+
+    A refresh repeats a release with the options that the ledger has recorded.
+    """
 
     code = "refresh_refused"
     exit_code = 6
@@ -224,7 +233,10 @@ class RuleWithoutColumn(DbanonError):
 
 
 class TellingColumnRefused(DbanonError):
-    """A column that is released unchanged reveals too much, and strict was requested."""
+    """A column that is released unchanged reveals too much, and strict was requested.
+
+    It is nearly unique, or it determines a quasi-identifier: ``KeptColumnTells`` as an error.
+    """
 
     code = "telling_column"
     exit_code = 6
@@ -232,7 +244,11 @@ class TellingColumnRefused(DbanonError):
 
 
 class LinkingColumnRefused(DbanonError):
-    """A column that is released unchanged singles out rows, and strict was requested."""
+    """A column that is released unchanged singles out rows, and strict was requested.
+
+    It is another coding of a quasi-identifier, or identifies small groups such as households:
+    ``KeptColumnLinks`` as an error.
+    """
 
     code = "linking_column"
     exit_code = 6
@@ -272,7 +288,10 @@ class EntitySpellingsRefused(DbanonError):
 
 
 class TraceTooSmall(PrivacyRefusal):
-    """Fewer than k persons would share a history over the releases of a chain."""
+    """Fewer than k persons would share a history over the releases of a chain.
+
+    This is the last check of a chain that guarantees k for histories. It should never fail.
+    """
 
     code = "trace_too_small"
     sqlstate = "ZK006"
@@ -293,7 +312,10 @@ class ChainTurnover(PrivacyRefusal):
 
 
 class ChainExposed(PrivacyRefusal):
-    """More persons than allowed would have a joint history that fewer than k share."""
+    """More persons than allowed would have a joint history that fewer than k share.
+
+    Chains that do not guarantee k for histories may limit the share of such persons instead.
+    """
 
     code = "chain_exposed"
     sqlstate = "ZK006"
@@ -308,7 +330,10 @@ class ChainChanged(DbanonError):
 
 
 class ChainBehind(DbanonError):
-    """A release of the chain is missing from its state, which was restored or copied."""
+    """A release of the chain is missing from its state, which was restored or copied.
+
+    The state is what the database stores of a chain: its cells, and the persons in them.
+    """
 
     code = "chain_behind"
     exit_code = 6

@@ -16,6 +16,7 @@ _SECRET_WORDS = re.compile(
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"
 )
+# These are too short to be found within other names, so they must be the entire name.
 _SECRET_NAMES = frozenset(("sig", "auth", "sas"))
 # These names have secret values only in the query of a URL; elsewhere, `key="id"` names a column.
 _SECRET_ARGUMENTS = frozenset(("key", "hexkey", "textkey", "accessid", "googleaccessid"))
@@ -35,6 +36,7 @@ _CLAUSE = re.compile(
     r"'(?:''|[^'])*'"
 )
 _SCHEME = r"(?<![\w.+\-])[A-Za-z][A-Za-z0-9+.\-]*:"
+# The colons of an IPv6 address in brackets do not begin a password, so it is skipped.
 _AUTHORITY = re.compile(rf"{_SCHEME}//(?:\[[0-9A-Fa-f:.%]*\])?")
 # URLs without slashes, and user/password@host of Oracle's thin driver.
 _OPAQUE = re.compile(rf"({_SCHEME}(?:[^\s:/@'\"]+:|thin:[^\s/@]+/))[^\s@/]\S*(?=@)")

@@ -35,7 +35,11 @@ class RowsNotAligned(UsageError):
 
 
 class BoundsRequired(UsageError):
-    """A column has no public bounds, or no public list of values."""
+    """A column has no public bounds, or no public list of values.
+
+    Differentially private releases need them from the caller: taken from the rows, they would
+    reveal values.
+    """
 
     code = "bounds_required"
 
@@ -95,7 +99,10 @@ class TableNotFound(UsageError):
 
 
 class RulesNotFound(UsageError):
-    """No rules are declared for the table."""
+    """No rules are declared for the table.
+
+    A rule says how releases treat a column: its role, hierarchy and so on.
+    """
 
     code = "rules_not_found"
     sqlstate = "42704"
@@ -345,7 +352,10 @@ class NotADatabase(UsageError):
 
 
 class NotBuilt(UsageError):
-    """This is not available yet."""
+    """This is not available yet.
+
+    It is not implemented yet, or not in this interface.
+    """
 
     code = "not_built"
     sqlstate = "0A000"
@@ -359,7 +369,11 @@ class ReadOnly(UsageError):
 
 
 class EngineUnsuitable(UsageError):
-    """A table's storage engine has no snapshots, or the server's binary log repeats statements."""
+    """A table's storage engine has no snapshots, or the server's binary log repeats statements.
+
+    Only for MariaDB. Without snapshots, rows can change while they are read. A log of statements
+    would show which row is in which class, and replicas would not get the same release.
+    """
 
     code = "engine_unsuitable"
     sqlstate = "0A000"

@@ -8,11 +8,17 @@ class PrivacyWarning(UserWarning):
 
 
 class KeptColumnTells(PrivacyWarning):
-    """A column released unchanged distinguishes rows, or reveals what a quasi-identifier was."""
+    """A column released unchanged distinguishes rows, or reveals what a quasi-identifier was.
+
+    It is nearly unique, or its value determines the original value of a quasi-identifier.
+    """
 
 
 class KeptColumnLinks(PrivacyWarning):
-    """A column released unchanged singles out rows within classes, as a quasi-identifier would."""
+    """A column released unchanged singles out rows within classes, as a quasi-identifier would.
+
+    It is another coding of a quasi-identifier, or identifies small groups such as households.
+    """
 
 
 class KeptColumnIdentifies(PrivacyWarning):
@@ -80,7 +86,11 @@ class ExportPending(UserWarning):
 
 
 class ReleaseNotNoted(UserWarning):
-    """A chain's last release was not recorded next to its key, so a restore may go unnoticed."""
+    """A chain's last release was not recorded next to its key, so a restore may go unnoticed.
+
+    A file beside the key file holds the number of the last release, to detect that the database was
+    restored from an older backup.
+    """
 
 
 class ReleaseNotPublished(UserWarning):
@@ -88,7 +98,10 @@ class ReleaseNotPublished(UserWarning):
 
 
 class RulesOfAnotherTable(UserWarning):
-    """Rules belong to another table that had this name before, or to one that was restored."""
+    """Rules belong to another table that had this name before, or to one that was restored.
+
+    A rule says how releases treat a column: its role, hierarchy and so on.
+    """
 
 
 class SchemaCreated(UserWarning):

@@ -161,7 +161,7 @@ def prefixes(
 
 
 def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pulses) -> Hierarchy:
-    """Group ordered values (an enum, grades) level by level: ``fanout`` neighbours form a node.
+    """Group ordered values (an enum, grades) level by level: ``fanout`` neighbors form a node.
 
     Parameters
     ----------
@@ -182,6 +182,7 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pul
         for index, row in enumerate(with_pulses(rows, pulse)):
             group_start = index // group_size * group_size
             group_end = min(group_start + group_size, len(values)) - 1
+            # A single value at the end keeps its label.
             row.append(
                 row[-1]
                 if group_start == group_end
@@ -409,6 +410,7 @@ def _select_codes(values: Sequence[str]) -> list[str]:
     values_with_digits = [
         value for value in code_like_values if any(char.isdigit() for char in value)
     ]
+    # If most values have no digits, the column has words, not codes.
     if 2 * len(values_with_digits) < len(values):
         return []
     beginnings = {value[:2] for value in values_with_digits} | {

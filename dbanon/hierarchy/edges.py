@@ -115,6 +115,7 @@ def build_nodes(
             # The edge only marks the label as a value, which ``values`` says already.
             continue
         if (child == "" and "" in inner_labels) or parent == "":
+            # A line has several edges: report its empty label once.
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
                 problems.append(
                     HierarchyProblem("empty label", line, "a label above a leaf is empty", "")

@@ -19,7 +19,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 # The suffix of timestamps in columns with a time zone, which are all written in UTC.
 UTC = "+00:00"
 
-# The label of a completely generalized value.
+# The label of a completely generalized value, and of the root of flat hierarchies.
 ANY = "*"
 
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
@@ -181,8 +181,8 @@ TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
     """Select records, int64 (m,), in the given order, without a trace of the other records.
 
-    The categories contain only values of these records, and only these records decide which columns
-    are wide (``Microdata.wide``).
+    The categories contain only values of these records. Only these records decide which columns are
+    ``Microdata.wide``: have a value that float64 may be unable to represent exactly.
     """
     numbers = np.ascontiguousarray(microdata.numbers[records])
     codes = microdata.codes[records]
@@ -210,6 +210,7 @@ def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
         entities=None if microdata.entities is None else microdata.entities[records],
         layers=None if microdata.layers is None else microdata.layers[records],
         suppressed=None if microdata.suppressed is None else microdata.suppressed[records],
+        # Only evaluations of the complete table use the values before suppression.
         before_suppression=None,
         sensitive={name: column.take(records) for name, column in microdata.sensitive.items()},
     )

@@ -230,6 +230,7 @@ def build_all(
                 hint="Give hierarchies to quasi-identifiers only.",
             )
         order = attributes[column].order
+        # The order of a column of an enumerated type consists of the type's labels.
         if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == ENUM and order:
             trees[column] = build_enum_hierarchy(hierarchy, order)
         elif isinstance(hierarchy, HierarchySpec):

@@ -358,6 +358,7 @@ class Hierarchy:
             ]
             parents = [*path[1:], None] if path else []
             edges += [(child, parent, line) for child, parent in zip(path, parents, strict=True)]
+            # Mark the leaf as a value, because it may be an inner label of other rows.
             edges += [(label, label, line) for label in path[:1]]
         return cls(*build_nodes(edges, pulse=pulse))
 

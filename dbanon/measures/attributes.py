@@ -92,7 +92,7 @@ class ColumnPair(ABC):
 
     @abstractmethod
     def originals_for_kernel(self, records: Index) -> NDArray[Any]:
-        """Return originals in the form that kernels compare; arbitrary for NULL.
+        """Return originals in the form that the compiled kernels compare; arbitrary for NULL.
 
         They are nodes of a hierarchy, int32 (r,), or intervals, float64 (r, 2).
 

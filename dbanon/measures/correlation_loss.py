@@ -1,4 +1,6 @@
-"""correlation_loss: the mean change of pairwise correlations, B of ``structure_loss``.
+"""correlation_loss: the mean change of pairwise correlations.
+
+It is also the second part, B, of ``structure_loss`` (IL_3 of Chen and Han 2010).
 
 Pairs with an originally constant column are left out: they have no correlation to lose, and many
 such pairs would hide changes. If only the released column is constant, its correlations become 0.
@@ -18,10 +20,11 @@ def change_of_correlations(moments: Moments) -> float | None:
 
     Here r and r' are the correlations before and after release.
     """
-    pairs = np.triu(moments.is_defined, 1)
-    if not pairs.any():
+    is_counted = np.triu(moments.is_defined, 1)
+    if not is_counted.any():
         return None
-    return float(np.mean(np.abs(moments.correlations_before - moments.correlations_after)[pairs]))
+    changes = np.abs(moments.correlations_before - moments.correlations_after)
+    return float(np.mean(changes[is_counted]))
 
 
 def describe_constant_columns(moments: Moments) -> str:

@@ -56,6 +56,7 @@ def compute_moments(
     is_valid : bool (n, p), False for NULL before or after release; None if there are no NULLs.
     """
     n, p = points.shape
+    # Indexed by columns i and j: the number of records with both values.
     n_records = np.zeros((p, p))
     # Indexed by side (0 before, 1 after release), i and j: sums of column i over records that also
     # have column j.
@@ -85,6 +86,7 @@ def compute_moments(
     results = []
     for side in range(2):
         if is_valid is None:
+            # Without NULLs, the records with column j are all records.
             squares[side] = np.diagonal(products[side])[:, None]
         covariances = (products[side] - sums[side] * sums[side].T / divisors) / degrees_of_freedom
         variances = (squares[side] - np.square(sums[side]) / divisors) / degrees_of_freedom

@@ -23,7 +23,8 @@ class CategoricalColumn:
     name : the name of the column.
     before, after : int64 (r,), codes of original and released values. If the column is ordinal,
         codes have the order of the values.
-    original_levels : int64 (l,), the distinct codes of originals, ascending.
+    original_levels : int64 (l,), the distinct codes of originals, ascending: the levels of a
+        factor, not of a hierarchy.
     is_ordinal : True if the column is ordinal.
     """
 
@@ -72,6 +73,7 @@ def entropy(codes: Codes) -> float:
     """Return the entropy of a nominal column: -sum of p log2 p over the shares p of its values."""
     counts = np.unique(codes, return_counts=True)[1]
     shares = counts / max(int(counts.sum()), 1)
+    # Adding 0.0 turns -0.0 into 0.0.
     return float(-(shares * np.log2(shares)).sum()) + 0.0
 
 
@@ -93,4 +95,5 @@ def ordinal_entropy(codes: Codes, levels: Codes) -> float:
     for shares in (shares_below, 1 - shares_below):
         logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
         total -= float((shares * logs).sum())
+    # Adding 0.0 turns -0.0 into 0.0.
     return total / (len(levels) - 1) + 0.0

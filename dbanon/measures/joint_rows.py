@@ -156,6 +156,7 @@ class _ClassIntersections:
         return is_below
 
     def _compute(self, classes: frozenset[int]) -> bool:
+        # The persons of each class, ascending; the smallest class first.
         members = sorted((self._members_by_class[class_id] for class_id in classes), key=len)
         common = members[0]
         for class_members in members[1:]:

@@ -24,8 +24,8 @@ def label_loss(task: EvaluationTask) -> Figure:
             losses = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            # A label of another tool may not cover the value; if it is deeper, the loss would be
-            # negative.
+            # A label of another tool may not cover the value. If the label is deeper in the tree
+            # than the value, its loss would be negative.
             losses = np.maximum(
                 column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0
             )

@@ -116,6 +116,7 @@ class Model:
         values, is_higher_stricter = self._levels(counts, table_shares, persons)
         level = self.level
         if self.kind == "recursive_cl":
+            # Its definition excludes the level itself, so there is no tolerance.
             return values < level
         return (
             values >= level - _ROUNDING_TOLERANCE
@@ -139,6 +140,7 @@ class Model:
         self, counts: Counts, table_shares: Values, persons: PersonCounts | None
     ) -> tuple[Values, bool]:
         """Return the level of each class, float64 (m,), and True if a higher level is stricter."""
+        # Persons may have several values: the model must hold whichever of them is counted.
         if persons is not None and not self.compares_with_table:
             counts = sensitive.least_diverse_counts(counts, persons)
         return _LEVEL_FUNCTIONS[self.kind](self, counts, table_shares, persons)

@@ -33,8 +33,8 @@ class Pairs:
     Parameters
     ----------
     columns : the quasi-identifiers.
-    partition : classes of the n records, none of which is suppressed; n classes if a perturbation
-        gives every record its own values.
+    partition : classes of the n records, none of which is suppressed; n classes if the release was
+        perturbed, such as by noise, so that every record has its own values.
     n_suppressed : number of suppressed records, which are not among the n.
     strata : int32 (n,), the stratum of each record; None if there is only one.
     entities : int32 (n,), the person of each record; None if every record is a person.
@@ -197,6 +197,7 @@ class Pairs:
         ]
         if self.strata is not None:
             codes.append(self.strata[first_records])
+        # The property ``row_ids`` depends on the groups, which are computed from this result.
         row_ids = combine_codes(codes, self.n_classes)
         first_of_row = np.full(self.n_classes, self.n, np.int64)
         np.minimum.at(first_of_row, row_ids, first_records)

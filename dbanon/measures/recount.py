@@ -38,6 +38,7 @@ def value_positions(
     column: CodedColumn, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
     """Return the position of each record's value among the values or leaves, int32 (n,)."""
+    # Index -1, the code of NULL, selects the last position, which is that of NULL.
     positions: NDArray[np.int32] = positions_of_codes(
         ValueFrequencies.of_column(column), attribute, models
     )[column.codes]
@@ -52,6 +53,7 @@ def positions_of_codes(
     The position is the value's leaf if a model has a hierarchy for the column; otherwise it is the
     value's index among the values that occur.
     """
+    # The last count is that of NULL.
     occurs = frequencies.counts[:-1] > 0
     positions = np.zeros(len(frequencies.counts), np.int32)
     tree = trees_of_models(models).get(attribute.name)

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
 
+# Counts by class and value, (n_classes, s).
 Counts: TypeAlias = NDArray[np.int64]
+# Numbers per class (n_classes,), shares by value (s,), or shares by class and value.
 Values: TypeAlias = NDArray[np.float64]
 
 

@@ -28,8 +28,8 @@ INTERVALS = ("text", "bounds", "midpoint", RANGE)
 GENERALIZED = "text"
 
 # A function that returns the exact class sums of some wide attributes (those with values that
-# float64 cannot represent): by attribute, Python integers (n_classes,) in units of 10**-scale. NULL
-# counts as 0.
+# float64 cannot represent): by attribute, Python integers (n_classes,) in units of the column's
+# last digit, 10**-scale. NULL counts as 0.
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
@@ -73,7 +73,8 @@ class ReleasedColumn:
     missing : bool (n_classes,), True if NULL is released; None if it never is.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
     losses : float64 (n_classes,), the loss of each class in this attribute: the sum of the losses
-        of its records, 0 to 1 each. None if the recoding's measure does not use it.
+        of its records, 0 to 1 each. None if the recoding's loss measure (``Recoding.measure``) does
+        not use it.
     interval_ranges : float64 (n_classes, 2), the smallest and largest value in each interval; None
         for other labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
@@ -145,11 +146,11 @@ class ReleasedColumn:
 
     def as_float(self) -> NDArray[np.float64]:
         """Convert the released values to the units of ``Microdata``, float64 (n_classes,)."""
-        unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
+        divisor = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
         if self.values.dtype == object:
             # Python divides long integers with a single rounding.
-            return np.array([(value or 0) / unit for value in self.values], np.float64)
-        return np.asarray(self.values / float(unit))
+            return np.array([(value or 0) / divisor for value in self.values], np.float64)
+        return np.asarray(self.values / float(divisor))
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ class Recoding:
     run : a function that returns the released columns, ``(microdata, column_statistics, partition,
         exact_totals, settings, **parameters)``. The statistics are those of the whole table.
     summary : a description for users, in one line.
-    measure : the loss measure: ``sse``, ``iloss`` or ``gower``.
+    measure : the loss measure: ``sse`` (squared errors of numbers), ``iloss`` (generality of
+        labels) or ``gower`` (mean distance from the originals, for mixed columns).
     takes_categories : True if attributes may be text and have hierarchies.
     takes_ranks : True if attributes may be ordinal, that is, ranks.
     standardize : the default standardization of columns; None for that of the method.

@@ -65,7 +65,7 @@ def generalize(
         requested for numbers that float64 cannot hold exactly.
     UnsupportedType : a border or midpoint does not fit into the column's type.
     """
-    del exact_totals
+    del exact_totals  # a parameter of all recodings, which only means need
     trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, column_statistics)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
@@ -179,6 +179,7 @@ def _release_intervals(
     losses = _set_zero_if_missing(width * partition.sizes, missing)
     interval_ranges = np.column_stack((low, np.maximum(high - spacing, low)))
     fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
+    # Databases have no range type for ranks.
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)
         return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]

@@ -103,7 +103,7 @@ def release_means(
     ------
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
-    del column_statistics, settings
+    del column_statistics, settings  # parameters of all recodings, which others need
     wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
     totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
     exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
@@ -147,6 +147,7 @@ def _release_column(
     if attribute.name not in exact_means:
         released = round_means(attribute, values, unrounded, partition)
     elif attribute.kind is Kind.TIMESTAMP:
+        # Exact means are in units of the column's last digit, such as milliseconds.
         released = _to_timestamps(
             attribute, exact_means[attribute.name] * microseconds_per_digit(attribute)
         )

@@ -47,14 +47,14 @@ def release_medoids(
         scale = column_statistics.scales[attribute.name]
         if scale.is_constant:
             continue
-        deviation = values[members] - compute_class_means(values, partition)[labels]
-        deviation /= compute_sample_deviation(scale)
+        offsets = values[members] - compute_class_means(values, partition)[labels]
+        offsets /= compute_sample_deviation(scale)
         # If a column is NULL for a record, it is NULL for the whole class, so it does not
         # distinguish records.
         distances += (
-            np.square(deviation)
+            np.square(offsets)
             if valid is None
-            else np.where(valid[members], deviation * deviation, 0.0)
+            else np.where(valid[members], offsets * offsets, 0.0)
         )
     medoid_records = members[np.lexsort((members, distances, labels))[starts]]
     return tuple(

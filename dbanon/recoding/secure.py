@@ -9,7 +9,10 @@ sum of all shifts so far smaller. The published method always moves down; choosi
 worse.
 
 Values are rounded away from the mean before they are checked, so the ratio applies to the released
-values. Source: see ``dbanon/methods/secure_kward.py``.
+values.
+
+Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
+2002, LNCS 2284.
 """
 
 from __future__ import annotations
@@ -75,7 +78,8 @@ def find_secure_value(
             value = float(np.nextafter(value, side * np.inf))
         if compute_security_ratio(values, value, epsilon) >= gamma0:
             return value
-    # Rounding may invalidate even the farthest limit; one step beyond it is always valid.
+    # Rounding may invalidate even the farthest limit; one step beyond it is always valid. Floats
+    # have no step, but four times their spacing outweighs the rounding errors.
     farthest = float(side * (side * limits).max())
     margin = step or 4 * max(float(np.spacing(abs(farthest))), float(np.spacing(epsilon)))
     return farthest + side * margin

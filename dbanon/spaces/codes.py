@@ -27,7 +27,7 @@ from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
 
 KernelT = TypeVar("KernelT")
 
-# Integers are encoded in equal steps only if the codes of neighbouring integers then differ by at
+# Integers are encoded in equal steps only if the codes of neighboring integers then differ by at
 # least this much. Otherwise rounding the step would distort the column's range, so they are encoded
 # like decimals.
 _MIN_CODES_PER_STEP = 1 << 8
@@ -74,6 +74,7 @@ class AttributeMetric:
         factor : the multiplier of the attribute's distances: the root of its weight.
         """
         if scale is None:
+            # Distances in a tree are shares of its height, at most 1.
             return cls(tree, None, factor)
         with np.errstate(over="ignore", invalid="ignore"):
             [[least], [most]] = Standardization.of([scale], standardize).apply(
@@ -107,6 +108,7 @@ class Metric:
         # Distances are multiplied by 2**bits before they are rounded to integers.
         bits = 0
         if (largest := float(spreads.max())) > 0:
+            # Bits of the largest squared distance, computed without overflow.
             square_bits = np.log2(np.square(spreads / largest).sum()) + 2 * np.log2(largest)
             bits = int(
                 np.floor(

@@ -56,9 +56,11 @@ class LevelSpace:
         tree, levels = self.mixed.trees[attribute], self.number_levels[attribute]
         if tree is not None:
             codes = self.mixed.codes[:, attribute].astype(np.int64)
-            nodes = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
-            losses = [np.rint(root_cost * tree.loss(codes, on_level)).sum() for on_level in nodes]
-            return [on_level.astype(np.int64) for on_level in nodes], np.array(losses, np.int64)
+            nodes_by_level = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
+            losses = [
+                np.rint(root_cost * tree.loss(codes, nodes)).sum() for nodes in nodes_by_level
+            ]
+            return [nodes.astype(np.int64) for nodes in nodes_by_level], np.array(losses, np.int64)
         assert levels is not None
         values = self.values[:, attribute]
         valid = ~np.isnan(values)

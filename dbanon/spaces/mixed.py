@@ -25,7 +25,9 @@ from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, resolve_hierarch
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
 
-# Integer columns of at most this range are scaled exactly, so equal distances stay equal.
+# Integer columns of at most this range get a whole number of codes per step of 1, so equal
+# distances stay equal. At the largest weight there are over 5000 codes per step, so rounding their
+# number down hardly changes costs.
 _MAX_EXACT_RANGE = 1 << 17
 
 
@@ -34,7 +36,9 @@ def encode_numbers(
 ) -> NDArray[np.int32]:
     """Encode numbers as integers, int32 (n,): the minimum as 0, the maximum as ``largest_code``.
 
-    NULL becomes 0. Numbers outside the range are clipped to it.
+    If integers have a whole number of codes per step of 1, the code of the maximum may be smaller:
+    the largest multiple of the range up to ``largest_code``. NULL becomes 0. Numbers outside the
+    range are clipped to it.
 
     Parameters
     ----------
@@ -60,7 +64,7 @@ def encode_numbers(
     return np.clip(codes, 0, largest_code).astype(np.int32)
 
 
-# Number labels are intervals between borders of a grid; two neighbouring borders enclose a piece.
+# Number labels are intervals between borders of a grid; two neighboring borders enclose a piece.
 # With more pieces than this, labels are so narrow that the range of a class's values is a good
 # estimate of its label's loss.
 MAX_PIECES = 256
@@ -361,6 +365,8 @@ def _compute_root_costs(names: tuple[str, ...], weights: Mapping[str, float]) ->
     factors = np.array([weights.get(name, 1.0) for name in names])
     if not factors.any():
         return np.zeros(len(names), np.int64)
-    shares = np.maximum(np.rint(factors / factors.max() * (ROOT_COST // _COST_STEP)), factors > 0)
-    root_costs: NDArray[np.int64] = shares.astype(np.int64) * _COST_STEP
+    multiples = np.maximum(
+        np.rint(factors / factors.max() * (ROOT_COST // _COST_STEP)), factors > 0
+    )
+    root_costs: NDArray[np.int64] = multiples.astype(np.int64) * _COST_STEP
     return root_costs

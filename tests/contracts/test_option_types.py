@@ -39,14 +39,14 @@ def test_the_typed_options_are_the_fields() -> None:
         if option.name not in job:
             continue
         expected = option.type
-        if option.item is Model:
+        if option.item_type is Model:
             expected = Sequence[Model | Mapping[str, Any]]
-        elif option.item is ColumnSet:
+        elif option.item_type is ColumnSet:
             expected = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
-        elif option.item is Export:
+        elif option.item_type is Export:
             expected = Sequence[Export | str | Mapping[str, Any]]
         elif option.kind is tuple:
-            expected = Sequence[option.item]  # type: ignore[name-defined]
+            expected = Sequence[option.item_type]  # type: ignore[name-defined]
         elif option.kind is Mapping or option.name == "chunk_rows":
             expected = expected | None
         words = METHODS if option.name == "method" else option.option.choices

@@ -75,9 +75,9 @@ def wrong(parameter: Parameter) -> Iterator[Any]:
         yield from ("age", {"age": 1}, 7, [1])
     elif parameter.kind is Mapping:
         yield from (["age"], 7, "age")
-        if parameter.item is float:
+        if parameter.item_type is float:
             yield from ({"age": bad} for bad in ("1", True, None, np.nan, -1.0))
-        elif get_origin(parameter.item) is Sequence:
+        elif get_origin(parameter.item_type) is Sequence:
             yield from ({"age": bad} for bad in ("low", [1], 7))
     elif parameter.kind in (int, float):
         yield from ("1", True, [1], np.inf, np.nan, 10**400)
@@ -119,7 +119,7 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Para
                 lambda value=value: dbanon.partition(FRAME, **{"k": 3, parameter.name: value})
             )
         of_rules = value is None and parameter.name == "quasi_identifiers"
-        if parameter.option.available_in_sql and parameter.item is not Model and not of_rules:
+        if parameter.option.available_in_sql and parameter.item_type is not Model and not of_rules:
             calls.append(
                 lambda value=value: parse_call_options(
                     sql_call(**{parameter.name: value}), writes=True
@@ -160,7 +160,7 @@ def test_a_wrong_text_on_the_command_line_ends_with_code_2(parameter: Parameter)
         texts = ["one", *([str(int(low) - 1)] if low is not None else [])]
     elif parameter.option.choices:
         texts = ["no such word"]
-    elif parameter.kind is Mapping or parameter.item is Model:
+    elif parameter.kind is Mapping or parameter.item_type is Model:
         texts = ["age", "=1"]
     else:
         return

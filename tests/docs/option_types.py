@@ -127,7 +127,7 @@ def _annotation(parameter: Parameter) -> str:
         words = ", ".join(f'"{word}"' for word in parameter.option.choices)
         annotation = f"Literal[{words}]"
     elif parameter.kind is tuple:
-        annotation = f"Sequence[{_ACCEPTED.get(parameter.item) or _name(parameter.item)}]"
+        annotation = f"Sequence[{_ACCEPTED.get(parameter.item_type) or _name(parameter.item_type)}]"
     else:
         annotation = _name(parameter.type)
     optional = parameter.nullable or parameter.kind is Mapping or parameter.name in _OR_NONE

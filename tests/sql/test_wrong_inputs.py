@@ -182,9 +182,9 @@ def in_words(parameter: Parameter, value: Any) -> list[str]:
     name = flag(parameter)
     if value is None:
         return []
-    if parameter.item is ColumnSet:
+    if parameter.item_type is ColumnSet:
         return [part for columns in value for part in (name, ",".join(columns))]
-    if parameter.item is Model:
+    if parameter.item_type is Model:
         texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
         return [part for text in texts for part in (name, text)]
     if isinstance(value, dict):

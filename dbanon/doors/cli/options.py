@@ -110,20 +110,20 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     # Only repeatable options have an explicit flag.
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
-    if parameter.item is Model:
+    if parameter.item_type is Model:
         return tuple(parse_model(text) for text in raw_value)
-    if parameter.item is str and parameter.kind is tuple:
+    if parameter.item_type is str and parameter.kind is tuple:
         return tuple(raw_value)
-    if parameter.item is ColumnSet:
+    if parameter.item_type is ColumnSet:
         return tuple(map(parse_column_set, raw_value))
-    if parameter.item is Export:
+    if parameter.item_type is Export:
         return tuple(map(Export, raw_value))
     pairs = dict(map(split_pair, raw_value))
     if parameter.option.form == "NAME=LOW:HIGH":
         return {name: parse_bounds(text) for name, text in pairs.items()}
-    if parameter.item is float:
+    if parameter.item_type is float:
         return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
-    if get_origin(parameter.item) is Sequence:
+    if get_origin(parameter.item_type) is Sequence:
         return {name: parse_order(text) for name, text in pairs.items()}
     return pairs
 

@@ -38,6 +38,7 @@ def interval_risk(task: EvaluationTask) -> Figure:
     pairs, percents = task.pairs, task.parameters.interval_percents
     if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
+    # p/100 n/2, rounded down.
     half_widths = [int(percent * pairs.n / 200) for percent in percents]
     is_inside_all = np.ones((len(half_widths), pairs.n), bool)
     has_values = np.zeros(pairs.n, bool)

@@ -60,12 +60,15 @@ def _attack(task: EvaluationTask) -> Figure:
     for group in comparison_groups(pairs):
         if is_sampled is not None:
             in_sample = is_sampled[group.records]
-            group = ComparisonGroup(group.records[in_sample], group.rows, group.own_rows[in_sample])
+            group = ComparisonGroup(
+                group.records[in_sample], group.row_classes, group.own_rows[in_sample]
+            )
         n_done += len(group.records)
-        if not len(group.records) or not len(group.rows):
+        if not len(group.records) or not len(group.row_classes):
             continue
         # The attacker guesses among all records, or persons, that are released as a nearest row.
-        weights = pairs.sizes[pairs.row_ids[group.rows]]
+        # ``sizes`` counts them by id of the released row, and ``row_ids`` has the id of each class.
+        weights = pairs.sizes[pairs.row_ids[group.row_classes]]
         find_nearest = _nearest_by_squared_distance if pairs.is_all_numeric else _nearest_by_sum
         own_distances, nearest = find_nearest(task, group, weights)
         is_hit = (group.own_rows >= 0) & (own_distances <= nearest.distances * TIE_FACTOR)
@@ -90,7 +93,7 @@ def _nearest_by_squared_distance(
     weights : int64 (c,), how many released rows, or persons, have each distinct row of the group.
     """
     points, released = task.pairs.points
-    queries, rows = points[group.records], released[group.rows]
+    queries, rows = points[group.records], released[group.row_classes]
     own_distances = squared_distances(queries, rows[np.maximum(group.own_rows, 0)])
     return own_distances, nearest_points(
         queries, rows, task.tick, limits=own_distances, weights=weights
@@ -102,11 +105,13 @@ def _nearest_by_sum(
 ) -> tuple[Floats, NearestPoints]:
     """Do the same as ``_nearest_by_squared_distance``, with the sum of distances in all columns."""
     pairs, records = task.pairs, group.records
-    own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_rows, 0)])
+    own_distances = paired_distances(
+        pairs, records, group.row_classes[np.maximum(group.own_rows, 0)]
+    )
     return own_distances, nearest_by_sum(
         pairs,
         records,
-        group.rows,
+        group.row_classes,
         task.tick,
         points_are_released=True,
         limits=own_distances,

@@ -1,4 +1,4 @@
-"""Nearest-neighbour search shared by measures of record linkage.
+"""Nearest-neighbor search shared by measures of record linkage.
 
 A *record* is an original with all its columns; a *row* is what a class is released as.
 
@@ -61,13 +61,14 @@ class ComparisonGroup:
     Parameters
     ----------
     records : int64 (r,), the records, in the order of their classes.
-    rows : int64 (c,), for each distinct released row, one of the classes that are released as it.
-    own_rows : int64 (r,), for each record, the index in ``rows`` of its released row; -1 if that
-        row is in another group.
+    row_classes : int64 (c,), for each distinct released row, one of the classes that are released
+        as it.
+    own_rows : int64 (r,), for each record, the index in ``row_classes`` of its released row; -1 if
+        that row is in another group.
     """
 
     records: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    row_classes: NDArray[np.int64]
     own_rows: NDArray[np.int64]
 
 
@@ -75,20 +76,20 @@ def comparison_groups(pairs: Pairs) -> Iterator[ComparisonGroup]:
     """Yield all groups that have records."""
     row_ids = pairs.row_ids
     # The first class of each distinct row.
-    row_classes = np.unique(row_ids, return_index=True)[1]
+    first_classes = np.unique(row_ids, return_index=True)[1]
     members = pairs.partition.members
     if pairs.groups is None:
-        yield ComparisonGroup(members, row_classes, row_ids[pairs.partition.labels[members]])
+        yield ComparisonGroup(members, first_classes, row_ids[pairs.partition.labels[members]])
         return
     record_groups, class_groups = pairs.groups
-    row_groups = class_groups[row_classes]
+    row_groups = class_groups[first_classes]
     rows_by_group = np.argsort(row_groups, kind="stable")
     n_groups = int(row_groups.max(initial=-1)) + 1
     row_starts = np.searchsorted(row_groups[rows_by_group], np.arange(n_groups + 1))
     # The index of each row in its group.
-    index_in_group = np.empty(len(row_classes), np.int64)
+    index_in_group = np.empty(len(first_classes), np.int64)
     index_in_group[rows_by_group] = (
-        np.arange(len(row_classes)) - row_starts[row_groups[rows_by_group]]
+        np.arange(len(first_classes)) - row_starts[row_groups[rows_by_group]]
     )
     records_by_group = members[np.argsort(record_groups[members], kind="stable")]
     group_ids, record_starts = np.unique(record_groups[records_by_group], return_index=True)
@@ -99,7 +100,7 @@ def comparison_groups(pairs: Pairs) -> Iterator[ComparisonGroup]:
         own_rows = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
         # Groups without rows have ids after those of all rows.
         row_start, row_end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
-        yield ComparisonGroup(records, row_classes[rows_by_group[row_start:row_end]], own_rows)
+        yield ComparisonGroup(records, first_classes[rows_by_group[row_start:row_end]], own_rows)
 
 
 def nearest_points(
@@ -117,8 +118,8 @@ def nearest_points(
     ----------
     queries : float64 (q, p), the query points.
     points : float64 (m, p), the points to search.
-    limits : float64 (q,), upper bounds of the distances searched for, which speed up the search;
-        None if unknown.
+    limits : float64 (q,), upper bounds of the distances searched for (of the second distances if
+        they are needed), which speed up the search; None if unknown.
     weights : int64 (m,), weights of the points; None if all are 1.
     needs_second : True to search the second distances, too.
     """
@@ -159,7 +160,7 @@ def nearest_by_sum(
 
     Parameters
     ----------
-    queries : int64 (q,), the records or the released rows to find neighbours of.
+    queries : int64 (q,), the records or the released rows to find neighbors of.
     points : int64 (m,), the released rows or the records to search.
     points_are_released : True if ``points`` are released rows; False if they are records.
     limits : float64 (q,), upper bounds of the distances searched for; of the second distances if
@@ -184,7 +185,8 @@ def nearest_by_sum(
     ]
     parents = [column.parents for column in columns]
     if pairs.suppressed_cells:
-        # An additional column adds the distance of suppressed cells. It is 0 for originals.
+        # An additional column adds the distance of suppressed cells, as an interval of width 0. It
+        # is 0 for originals.
         values[0].append(np.zeros((len(records), 2)))
         values[1].append(np.repeat(pairs.suppressed_distance[rows][:, None], 2, axis=1))
         parents.append(None)

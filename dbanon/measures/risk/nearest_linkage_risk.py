@@ -64,9 +64,9 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
             has_own_row &= is_sampled[group.records]
         if not has_own_row.any():
             continue
-        records, rows = group.records[has_own_row], group.own_rows[has_own_row]
+        records, own_rows = group.records[has_own_row], group.own_rows[has_own_row]
         link = _link_by_squared_distance if pairs.is_all_numeric else _link_by_sum
-        links = link(task, group, records, rows)
+        links = link(task, group, records, own_rows)
         nearest, row_index = links.nearest, links.row_index
         nearest_distances = nearest.distances[row_index]
         second_distances = nearest.second_distances[row_index]
@@ -86,26 +86,26 @@ def _link_by_squared_distance(
     task: EvaluationTask,
     group: ComparisonGroup,
     records: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    own_rows: NDArray[np.int64],
 ) -> _RowLinks:
     """Link by squared Euclidean distances of z-scores; equal records count as one.
 
     Parameters
     ----------
     records : int64 (r,), the records to link.
-    rows : int64 (r,), the index in ``group.rows`` of each record's released row.
+    own_rows : int64 (r,), the index in ``group.row_classes`` of each record's released row.
     """
     points, released = task.pairs.points
-    row_ids, row_index = _distinct_rows(rows, len(group.rows))
-    own_distances = squared_distances(released[group.rows][rows], points[records])
+    distinct_rows, row_index = _distinct_rows(own_rows, len(group.row_classes))
+    own_distances = squared_distances(released[group.row_classes][own_rows], points[records])
     is_all = len(group.records) == len(points)
     record_points = _distinct_points(points if is_all else points[group.records])
     nearest = nearest_points(
-        released[group.rows[row_ids]],
+        released[group.row_classes[distinct_rows]],
         record_points,
         task.tick,
         # The second distance among all records is at most that among the row's own records.
-        limits=_second_own_distance(own_distances, row_index, len(row_ids)),
+        limits=_second_own_distance(own_distances, row_index, len(distinct_rows)),
         needs_second=True,
     )
     return _RowLinks(own_distances, row_index, nearest)
@@ -167,28 +167,28 @@ def _link_by_sum(
     task: EvaluationTask,
     group: ComparisonGroup,
     records: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    own_rows: NDArray[np.int64],
 ) -> _RowLinks:
     """Link by the sum of distances in all columns (``nearest_by_sum``).
 
     Parameters
     ----------
     records : int64 (r,), the records to link.
-    rows : int64 (r,), the index in ``group.rows`` of each record's released row.
+    own_rows : int64 (r,), the index in ``group.row_classes`` of each record's released row.
     """
     pairs = task.pairs
-    own_distances = paired_distances(pairs, records, group.rows[rows])
-    row_ids, row_index = _distinct_rows(rows, len(group.rows))
+    own_distances = paired_distances(pairs, records, group.row_classes[own_rows])
+    distinct_rows, row_index = _distinct_rows(own_rows, len(group.row_classes))
     # A row at distance 0 from all of its records needs no search.
-    is_far = np.zeros(len(row_ids), bool)
+    is_far = np.zeros(len(distinct_rows), bool)
     is_far[row_index[own_distances > 0]] = True
-    zeros = np.zeros(len(row_ids))
-    nearest = NearestPoints(zeros, zeros.copy(), np.zeros(len(row_ids), np.int64))
+    zeros = np.zeros(len(distinct_rows))
+    nearest = NearestPoints(zeros, zeros.copy(), np.zeros(len(distinct_rows), np.int64))
     if is_far.any():
-        limits = _second_own_distance(own_distances, row_index, len(row_ids))[is_far]
+        limits = _second_own_distance(own_distances, row_index, len(distinct_rows))[is_far]
         farther = nearest_by_sum(
             pairs,
-            group.rows[row_ids[is_far]],
+            group.row_classes[distinct_rows[is_far]],
             group.records,
             task.tick,
             points_are_released=False,

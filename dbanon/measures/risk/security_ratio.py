@@ -22,8 +22,8 @@ _ROUNDING_TOLERANCE = 1e-15
 def security_ratio(task: EvaluationTask) -> Figure:
     """Compute the minimum over classes and numeric columns.
 
-    The part ``below half`` is the share of all pairs of a class and a column whose ratio is below
-    1/2.
+    The part ``below half`` is the share of all combinations of a class and a column whose ratio is
+    below 1/2.
     """
     pairs, labels = task.pairs, task.pairs.labels
     if not pairs.numeric_columns:
@@ -34,7 +34,8 @@ def security_ratio(task: EvaluationTask) -> Figure:
             continue
         is_valid = pairs.valid_cells_of(column)
         exponent = -column.scale.exponent
-        # The recoding ``secure`` scales in the same way, so that its results are safe here, too.
+        # ``scale.deviation`` is that of the values times this power of two. Such scaling is exact,
+        # so values that the recoding ``secure`` accepts are safe here, too.
         distances = np.abs(
             np.ldexp(column.original, exponent) - np.ldexp(column.released, exponent)[labels]
         )

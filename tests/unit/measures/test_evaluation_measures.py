@@ -87,7 +87,7 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
     """Equal to the last bit."""
     case_pairs = pairs(case)
     for group in links.comparison_groups(case_pairs):
-        questions, points = group.records, group.rows
+        questions, points = group.records, group.row_classes
         if not released:
             questions, points = points, questions
         if not len(questions) or not len(points):
