@@ -130,6 +130,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     return {
         parameter.name: parameter
         for parameter in (*request_options, _PROGRESS_OPTION)
+        # An argument of the SQL function, so it is not a key.
         if parameter.name != "quasi_identifiers"
     }
 
@@ -145,6 +146,7 @@ def check_advice_options(call_options: Any) -> dict[str, Any]:
 def describe_option(parameter: Parameter) -> str:
     """Describe a key: the form of its value, its default and its effect."""
     default = f" ({parameter.default_text} by default)" if parameter.default_text else ""
+    # ``item`` is the type of the elements, if the value is a list.
     model_help = _MODEL_HELP if parameter.item is Model else ""
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
@@ -183,7 +185,8 @@ def parse_call_options(
         for parameter in all_parameters(job)
         if parameter.name in call and parameter.name != "options"
     ]
-    # Without quasi-identifiers, the rules that the table's owner declared define the roles.
+    # Without quasi-identifiers, the rules that the table's owner declared define the roles. The run
+    # reads them.
     uses_table_rules = writes and call["quasi_identifiers"] is None
     values = {
         parameter.name: _check_value(parameter, call[parameter.name])
