@@ -288,8 +288,8 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         if needs_grant:
             connection.execute(f"GRANT {LEDGER_OWNER} TO CURRENT_USER")
         if _has_extension(connection, "dbanon"):
-            # The extension of version 0.1.0 includes the ledger's tables. Take them out of it first,
-            # so that they are not dropped with it.
+            # The extension of version 0.1.0 includes the ledger's tables. Take them out of it, or
+            # they would be dropped with it.
             for table in _extension_tables(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")

@@ -158,7 +158,8 @@ class Routes:
         error = None if state is None else view.describe_form_errors(state.errors)
         if state is None:
             state = _restore_form(bench.tasks.current)
-        # A refused form keeps the id and revision of the page that it was submitted from.
+        # A refused form keeps the id and revision of the page that it was submitted from. After a
+        # conflict it gets new ones, so that it can be sent again.
         sent_fields = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
             content = (
@@ -301,6 +302,7 @@ class Routes:
         task = self._begin_task(
             "Build the hierarchies", "trees", database.build_trees, choices, request=request
         )
+        # A quick task has ended already; then the button "next" leads to the next page.
         return (
             "sweep" if task.state == "done" and get_first_value(request.fields, "next") else "trees"
         )
@@ -366,7 +368,7 @@ class Routes:
 
     def _submit_listing(self, request: FormRequest) -> str:
         self._require_current(request)
-        # Read the releases again, too.
+        # Compared releases are read again, too.
         self.bench.inspections.clear()
         self._begin_task("List the releases", "compare", database.list_releases)
         return "compare"

@@ -1,7 +1,7 @@
 """The decisions and results of a workbench, which are kept in memory only.
 
-A sweep makes trial releases; a ``Point`` is one of them, with its loss and risk. A tree is the
-hierarchy of a column.
+A sweep makes trial releases; a ``Point`` is one of them, with its loss and risk. Its curve is the
+method with its refinement, such as ``mdav+fast``. A tree is the hierarchy of a column.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ class ColumnTree:
 
     def is_outgrown(self, k: int) -> bool:
         """Whether the counts are for a smaller k, so that they show labels with too few rows."""
+        # ``bound`` is the smallest count that the tree shows.
         return self.counts.bound < least_displayed_rows(k)
 
 
