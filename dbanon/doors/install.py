@@ -153,8 +153,8 @@ def repair(
     if not _is_postgresql(url):
         raise InstallRefused(
             "Only a ledger on PostgreSQL is repaired.",
-            hint="In other databases a ledger entry finds its relation by name and mark, and needs"
-            " no repair.",
+            hint="In other databases a ledger entry finds its relation by the name and by a comment"
+            " on it, and needs no repair.",
         )
     with _connect(url) as connection:
         if fetch_rows(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
@@ -469,7 +469,10 @@ def check_lock_timeout(lock_timeout: float) -> None:
 
 
 def needs_owner_role(connection: Any) -> bool:
-    """Return True if the ledger's owner role exists and the current role is not a superuser."""
+    """Return True if the ledger's owner role exists and the current role is not a superuser.
+
+    The current role must then become a member of the owner role to lock or change the ledger.
+    """
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
         fetch_rows(connection, query)

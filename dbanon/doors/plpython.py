@@ -427,6 +427,7 @@ def _run_guarded(
     lock_timeout = None
     try:
         require_version(sql_version)
+        # The caller's own setting, which is restored below.
         lock_timeout = limit_locks(plpy)
         # The subtransaction is rolled back even if the caller ignores the returned error.
         if not writes:

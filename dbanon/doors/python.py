@@ -232,6 +232,7 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
     options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
     job = job_of(options | arguments["options"])
     on_sql, target = arguments["on_sql"], arguments["target"]
+    # A source of another kind than a store is fetched into this program, with progress.
     source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
     return (
         job,

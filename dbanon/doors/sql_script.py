@@ -243,6 +243,7 @@ def method_manual(method: Method, job: type[Any] = Job) -> str:
         "Keys of options:",
         *(f"  {name}: {describe_option(option)}" for name, option in allowed_options.items()),
     ]
+    # ``takes_points``: text can become points with several coordinates, which this method clusters.
     if not method.takes_categories and method.takes_points:
         lines.append(
             'Text and hierarchies: with {"recoding": "representative"} or "generalization".'

@@ -281,6 +281,7 @@ def _sums_of(microdata: Microdata) -> TableSums:
     ):
         counts = ValueFrequencies.of(codes, texts).counts.tolist()
         sums.category_counts[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
+    # The number of each record's person. Persons are needed only to count sensitive values.
     units = microdata.person_units if microdata.sensitive else None
     for name, column in microdata.sensitive.items():
         # The last count is that of NULL.

@@ -2,7 +2,7 @@
 
 Workers read ranges of pages of a PostgreSQL table with COPY, in the snapshot that the driver's
 transaction exports, so a repeated task reads the same rows. If the driver's connection is lost,
-the workers fail, because the snapshot no longer exists.
+the workers fail, because the snapshot no longer exists. The rows of one range are called a piece.
 """
 
 from __future__ import annotations

@@ -191,8 +191,8 @@ class ClusterStages:
         Parameters
         ----------
         cut_forest : the cuts of each stratum.
-        leaf_counts : the number of units (what k counts) by stratum number and leaf; of records,
-            if classes are merged for privacy models.
+        leaf_counts : the number of units (records or persons) by stratum number and leaf; if
+            classes are merged for privacy models, the number of records.
         sensitive_counts : the counts of sensitive values, int64 (s,), by stratum number and leaf;
             None if no privacy models apply.
         """

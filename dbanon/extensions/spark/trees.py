@@ -37,7 +37,7 @@ class Stratum:
         ``TableContext.combination_numbers``.
     null_pattern : which quasi-identifiers are present in the records.
     n_rows : number of records.
-    n_units : number of what k counts: records, or persons. These are also what is clustered.
+    n_units : number of units: the records or persons that k counts, and that methods cluster.
     """
 
     combination_number: int

@@ -102,7 +102,7 @@ class SampleRecords:
 
     Parameters
     ----------
-    context : what is known of the whole table.
+    context : the policy, and the statistics of the whole table.
     forest : the strata; their cuts are not used.
     hash_limits : by stratum number, the largest key hash to sample.
     """
@@ -226,7 +226,8 @@ class ClusterBlocks:
 
     Parameters
     ----------
-    context, forest : what is known of the whole table, and the blocks of this stage.
+    context : the policy, and the statistics of the whole table.
+    forest : the blocks of this stage.
     schema : the schema of the released rows; None if another stage follows.
     refinement_step : the step of refinement; None in other stages.
     released_column_indices : the names of the quasi-identifiers' columns in ``schema``, each with

@@ -392,10 +392,11 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
         _job_file_path(bench, saved_file)
     ).select_jobs([saved_file.choice.name])
     preview = plan_file_job(job)
+    # Unlike the command, the page masks small counts. The saved file and the page may differ in k;
+    # the larger one masks more.
     rows = f"{preview.rows:,}"
     if preview.withheld:
         rows += f", {mask_small_count(preview.withheld, max(preview.k, bench.k))} with a NULL"
-    # The page masks small counts of rows, which the command line shows.
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
         saved_file.plan = pairs

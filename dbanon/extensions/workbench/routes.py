@@ -89,6 +89,7 @@ class Routes:
         try:
             return self._answer(request)
         except Exception as error:
+            # The message has the location of the error, and nothing of the request or the data.
             return HttpResponse(500, f"Unexpected: {convert_unexpected(error).message}")
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
@@ -302,7 +303,7 @@ class Routes:
         task = self._begin_task(
             "Build the hierarchies", "trees", database.build_trees, choices, request=request
         )
-        # A quick task has ended already; then the button "next" leads to the next page.
+        # If the task was quick, it has ended already, and the form may go on to the next page.
         return (
             "sweep" if task.state == "done" and get_first_value(request.fields, "next") else "trees"
         )

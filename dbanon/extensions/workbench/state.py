@@ -93,7 +93,7 @@ class WorkbenchArguments:
     table : the name of the table.
     job_file_functions : the command line's functions for job files.
     key : columns whose values identify a row; needed if the source is a view.
-    reading : the format of a CSV file.
+    reading : how to read a file of rows, such as the format of a CSV file.
     target : URL of the database for releases; None for the source's.
     directory : the directory of the job file.
     memory_bytes : memory limit of trial releases.

@@ -206,6 +206,7 @@ def _describe_counts(bench: Workbench, name: str) -> tuple[str, str]:
     """Return the numbers of NULLs and of distinct values of a column, rounded as in advice."""
     assert bench.role_proposals is not None
     profile = bench.role_proposals.profile
+    # Counts below SMALL_COUNT are shown only as a range.
     advice = ColumnAdvice(
         profile.column(name), bench.role_proposals.roles[name], profile.rows, SMALL_COUNT
     )
