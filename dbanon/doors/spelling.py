@@ -47,8 +47,14 @@ _DECLARE_AGAIN = "declare_again()"
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
 _COMMAND_OPTIONS = (
-    *(_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_loss", "max_risk"),
-    *("max_seconds", "skip_unchanged"),
+    _ACCEPT,
+    "accept_counts",
+    "accept_types",
+    "changed_source",
+    "max_loss",
+    "max_risk",
+    "max_seconds",
+    "skip_unchanged",
 )
 
 

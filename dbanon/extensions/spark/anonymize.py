@@ -141,6 +141,7 @@ def anonymize(
         translate_spark_errors("computing the release"),
         restoring_shuffle_partitions(session),
     ):
+        # The cache of the rows stays, because the caller reads them later.
         rows, report, _ = release_frame(job, frame, tasks)
     return rows, report
 
