@@ -68,7 +68,8 @@ def advise(
     quasi_identifiers : columns that together could re-identify a person; proposed if empty.
     sensitive : columns that are sensitive and not quasi-identifiers.
     k : class sizes to try.
-    methods : methods to try, such as ``mdav`` or ``mdav+fast``.
+    methods : methods to try, such as ``mdav``, or ``mdav+fast`` for mdav with the refinement
+        ``fast``.
     max_risk, max_loss : highest linkage risk (0 to 1) and highest loss of the recommended release;
         None for no limit.
     max_seconds : skip methods that are forecast to need more CPU seconds than this to find the
@@ -79,7 +80,7 @@ def advise(
     kinds : by quasi-identifier, ``nominal`` or ``numeric``; a column that probably holds codes is
         nominal by default.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
-    key : columns that are unique for each row, for views.
+    key : columns that together identify a row; needed for views.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     memory_limit : bytes of memory to use.
@@ -103,6 +104,7 @@ def advise(
             hint="Give a database with a table, or a data frame alone.",
         )
     request_options = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
+    # ``files`` allows paths of files, since the caller may read them.
     request_options["hierarchies"] = parse_all(hierarchies, files=True)
     read_options = build_options(Reading, reading)
     if is_in_memory:
@@ -116,6 +118,7 @@ def advise(
     # ``staging`` allows temporary tables, to which some databases copy the source.
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
+    # ``anonymize`` must read the file as advice did.
     return replace(advice, start={**advice.start, **read_options.to_dict()})
 
 

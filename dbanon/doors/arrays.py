@@ -103,11 +103,11 @@ def partition(
     policy_options = {name: options.pop(name) for name in policy_names & set(options)}
     policy = build_options(Policy, {"k": k, "options": options, **policy_options})
     data = as_table(data)
-    candidates, candidate_index = _select_candidates(data, policy.nulls)
+    candidates, candidate_positions = _select_candidates(data, policy.nulls)
     microdata = microdata_of(candidates, policy.orders, policy.kinds)
-    if candidate_index is not None:
+    if candidate_positions is not None:
         # Records with NULLs that are no candidates count as withheld.
-        microdata = replace(microdata, n_withheld=len(candidate_index) - microdata.n_records)
+        microdata = replace(microdata, n_withheld=len(candidate_positions) - microdata.n_records)
     # Only with ``nulls="merge"``; other policies leave the records as they are.
     microdata = merge_nulls(microdata, policy)
     tree_sources = parse_all(hierarchies, files=True)
@@ -116,8 +116,10 @@ def partition(
         return build_all(tree_sources, microdata)
 
     policy = replace(policy, hierarchies=build_trees(microdata))
+    # ``partition_for`` builds the trees again if it leaves out some of the records.
     result = partition_for(microdata, policy, trees=build_trees).classes
-    return result if candidate_index is None else result.take(candidate_index)
+    # Records that are no candidates have the position -1, and become suppressed.
+    return result if candidate_positions is None else result.take(candidate_positions)
 
 
 def information_loss(
@@ -226,6 +228,8 @@ def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | 
         return data, None
     from dbanon.stores.frame.microdata import releasable_rows
 
+    # Only with ``nulls="suppress"`` are records with NULLs left out. If nothing is left out, the
+    # result is ``data`` itself.
     complete_records = releasable_rows(data, list(data.columns), nulls)
     if complete_records is data:
         return data, None
@@ -315,6 +319,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
 def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy numbers to float64 in C order, large arrays on all cores."""
     if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= PIECE_RECORDS:
+        # One core is enough. Values other than numbers are converted here, if that is possible.
         return np.array(array, dtype=np.float64, order="C")
     numbers = np.empty(array.shape, np.float64)
 

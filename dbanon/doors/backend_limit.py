@@ -50,7 +50,8 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
     ------
     InvalidParameter : the call asks for more than the limit, or a setting is invalid.
     """
-    allowed_values: dict[str, list[int]] = {MEMORY_SETTING: [], THREADS_SETTING: []}
+    # Up to two limits of administrators per setting: for all databases, and for this one.
+    administrator_limits: dict[str, list[int]] = {MEMORY_SETTING: [], THREADS_SETTING: []}
     session_settings: dict[str, int] = {}
     for row in plpy.execute(_SETTINGS_QUERY):
         name, value = row["name"], row["value"]
@@ -59,15 +60,15 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
                 setting = name.removeprefix("session ")
                 session_settings[setting] = _parse_setting(setting, value)
         else:
-            allowed_values[name].append(_parse_setting(name, value))
+            administrator_limits[name].append(_parse_setting(name, value))
     # One thread unless administrators allow more, since other backends need cores, too.
-    max_threads = min(allowed_values[THREADS_SETTING], default=1)
+    max_threads = min(administrator_limits[THREADS_SETTING], default=1)
     limit_threads(min(max_threads, session_settings.get(THREADS_SETTING, max_threads)))
-    allowed_bytes = min(allowed_values[MEMORY_SETTING], default=None)
+    allowed_bytes = min(administrator_limits[MEMORY_SETTING], default=None)
     requested_bytes: int | None = call_options.get("memory_limit")
     if requested_bytes is None:
         session_bytes = session_settings.get(MEMORY_SETTING, half_of_memory())
-        return min([*allowed_values[MEMORY_SETTING], session_bytes])
+        return min([*administrator_limits[MEMORY_SETTING], session_bytes])
     if allowed_bytes is not None and requested_bytes > allowed_bytes:
         raise InvalidParameter(
             f"memory_limit is {requested_bytes} bytes, and a call in this database may use"

@@ -120,7 +120,8 @@ def evaluate(
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
     if report is not None:
-        # The report's arguments have the form in which the ledger stores them.
+        # The report's arguments have the form in which the ledger stores them. ``by`` names the
+        # strata columns.
         guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
         microdata = with_strata_and_persons(
             original_frame, microdata, guarantee.by, guarantee.entity_columns
@@ -174,7 +175,8 @@ def _pair_rows(
     stars_are_suppressed : whether rows that are ``*`` in every column count as suppressed.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    # Suppressed originals are paired with row 0, and then marked in ``is_suppressed``.
+    # From here on, row i of ``released_frame`` belongs to original i. Suppressed originals are
+    # paired with row 0, and then marked in ``is_suppressed``.
     released_frame = (
         released_frame[names].iloc[np.maximum(released_index, 0)]
         if len(released_frame)
@@ -370,6 +372,7 @@ class ReleasedValues:
             return cls(Attribute(name, Kind.FLOAT), np.zeros(len(series)), missing)
         if is_number and has_same_kind:
             numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
+            # Dates and timestamps keep their kind, so that their values are displayed as such.
             kind = attribute.kind if attribute.kind not in _NUMBER_KINDS else Kind.FLOAT
             return cls(
                 Attribute(name, kind, has_time_zone=attribute.has_time_zone),

@@ -66,7 +66,10 @@ def write_extension(directory: Path, python_paths: Sequence[str]) -> list[Path]:
     }
     control_files["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
     scripts = {
+        # Upgrades of this extension run without the ledger's script, so its own script creates the
+        # database roles and checks who owns the schema.
         "dbanon": functions_script(python_paths, with_roles=True),
+        # ``extension`` makes the ledger's tables members of the PostgreSQL extension.
         LEDGER_EXTENSION: ledger_script(extension=True),
     }
     files: dict[str, str] = {}

@@ -177,12 +177,14 @@ def anonymize_frame(
     # A hint to change something in a view would not help here: it names a data frame instead.
     with progress_callback(progress) as callback, hints_without_views(IN_DATA_FRAME):
         report = run(job, FrameSource(table), target, callback)
+    # ``run`` has set both.
     assert target.released is not None
     assert target.source_positions is not None
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{INPUT_ORDER_CAUTION.warning}; {INPUT_ORDER_CAUTION.reason}."))
     released = to_input_type(target.released)
+    # Records which row became which, for ``FrameReport.evaluate``.
     alignment = alignment_of(
         table, released, job.quasi_identifiers, target.source_positions, tree_sources
     )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
         classes: Partition | ArrayLike | None
         hierarchies: Mapping[str, HierarchySource] | None
+        # Weights of the losses in IL_s, of the risks in DR, and of loss and risk in the score.
         lambdas: Sequence[float]
         taus: Sequence[float]
         gammas: Sequence[float]

@@ -153,8 +153,8 @@ def repair(
     if not _is_postgresql(url):
         raise InstallRefused(
             "Only a ledger on PostgreSQL is repaired.",
-            hint="In other databases a ledger entry finds its relation by name and mark, and needs"
-            " no repair.",
+            hint="In other databases a ledger entry finds its relation by the name and by a comment"
+            " on it, and needs no repair.",
         )
     with _connect(url) as connection:
         if fetch_rows(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
@@ -221,6 +221,7 @@ def _upgrade_functions(
     paths = _choose_import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
         require_python(connection, paths, trusted_owners)
+    # Keep the locks until the end of the transaction.
     lock_ledger(connection, lock_timeout)
     if _has_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))
@@ -247,6 +248,7 @@ def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
     Returns pairs of item and value: the ledger's revision, and the repairs.
     """
     repairs = _upgrade_and_repair_ledger(url, lock_timeout)
+    # HEAD is the newest revision, to which the ledger was just upgraded.
     return [("ledger", HEAD), ("sql functions", "not installed"), *_to_check_rows(repairs)]
 
 
@@ -286,7 +288,8 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         if needs_grant:
             connection.execute(f"GRANT {LEDGER_OWNER} TO CURRENT_USER")
         if _has_extension(connection, "dbanon"):
-            # The extension of version 0.1.0 includes the ledger.
+            # The extension of version 0.1.0 includes the ledger's tables. Take them out of it, or
+            # they would be dropped with it.
             for table in _extension_tables(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")
@@ -301,6 +304,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
         if ledger:
             connection.execute(f"DROP EXTENSION IF EXISTS {LEDGER_EXTENSION}")
+            # The table alembic_version holds the ledger's revision.
             for table in (*TABLES, "alembic_version"):
                 connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
             connection.execute("DROP SCHEMA dbanon")
@@ -320,12 +324,14 @@ def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
         try:
             with _connect(url) as connection:
                 python = server_python_version(connection)
+                # Undo the extension plpython3u, which may have been created to run Python.
                 connection.rollback()
         except MissingDependency:
             raise
         except DbanonError:
             # Without a connection, the hint cannot name the server's Python.
             raise error from None
+        # ``checkout`` is the directory of the editable install.
         error.hint = install_hint(python, error.checkout)
         raise
 
@@ -391,6 +397,7 @@ def _connect(url: str) -> Iterator[Any]:
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
+            # A pooler, such as pgbouncer, may have refused the statement instead of the server.
             if refusal := translate_pooler_error(error):
                 # The traceback refers to this frame; without ``del`` the frame would refer to the
                 # error.
@@ -462,7 +469,10 @@ def check_lock_timeout(lock_timeout: float) -> None:
 
 
 def needs_owner_role(connection: Any) -> bool:
-    """Return True if the ledger's owner role exists and the current role is not a superuser."""
+    """Return True if the ledger's owner role exists and the current role is not a superuser.
+
+    The current role must then become a member of the owner role to lock or change the ledger.
+    """
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
         fetch_rows(connection, query)

@@ -18,7 +18,7 @@ from typing import Any
 
 from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
-from dbanon.doors import plpython_options as options
+from dbanon.doors import plpython_options
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     error_to_json,
@@ -99,7 +99,7 @@ def classes(
 
     def work() -> dict[str, Any]:
         call = _parse_call(arguments)
-        call_options = options.parse_call_options(call, writes=False)
+        call_options = plpython_options.parse_call_options(call, writes=False)
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         job = _build_job(plpy, call_options, table=str(session.source_name()), output="")
@@ -124,6 +124,7 @@ def _label_rows(
     # ``pulse`` is called regularly while hierarchies are read, to check for cancellation.
     run_plan = plan(job, source, pulse=lambda: clock.report_progress("read", 0.0))
     microdata, _, result = read_and_cluster(run_plan, source, clock)
+    # Methods that group each attribute separately need an option that this call does not have.
     assert isinstance(result.classes, Partition)
     return list(source.label_rows(run_plan.relation, microdata, result.classes))
 
@@ -136,7 +137,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
         from dbanon.run.advise import advise as run_advise
 
         call = _parse_call(arguments)
-        call_options = options.check_advice_options(call["options"])
+        call_options = plpython_options.check_advice_options(call["options"])
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         trees = call_options.get("hierarchies", {})
@@ -244,7 +245,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
             door="sql",
             memory_limit=apply_backend_limits(plpy, {}),
         )
-        options.require_repeatable_in_sql(job)
+        plpython_options.require_repeatable_in_sql(job)
         source = session.find_existing(parse_relation(job.table))
         # build_refresh_job has already read from the source, so it exists.
         assert source is not None
@@ -268,7 +269,7 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     """Run the job of a call, and return its ``dbanon.release_info`` row."""
-    call_options = options.parse_call_options(call, writes=True)
+    call_options = plpython_options.parse_call_options(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
     progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
     return _release(
@@ -310,6 +311,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         warned_findings = (*report.kept_identifiers, *report.linking)
         send = plpy.warning if finding in warned_findings else plpy.notice
         send(f"dbanon: column {finding.describe(report.k_requested)}")
+    # Classes in which all rows have one sensitive value; columns with the same label in all rows.
     for description in (*report.homogeneous, *report.describe_lost_columns()):
         plpy.notice(f"dbanon: column {description}")
     for description in report.describe_averaged_columns():
@@ -335,7 +337,10 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
 
 
 def _parse_call(arguments: str) -> dict[str, Any]:
-    """Parse the JSON object with the arguments of a call."""
+    """Parse the JSON object with the arguments of a call.
+
+    Its values are the arguments by name; ``source`` is the OID of the source relation.
+    """
 
     def parse_int(digits: str) -> int:
         if len(digits) > _MAX_DIGITS:
@@ -356,14 +361,15 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) ->
     ----------
     fixed_options : options that the call does not choose; they override ``call_options``.
     """
-    hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
+    # Without ``files`` a path is refused: the server's account would read the file.
+    tree_sources = parse_all(call_options.pop("hierarchies", {}), files=False)
     memory_bytes = apply_backend_limits(plpy, call_options)
     call_options.pop("memory_limit", None)
     return build_options(
         Job,
         {
             **call_options,
-            "hierarchies": hierarchies,
+            "hierarchies": tree_sources,
             "memory_limit": memory_bytes,
             "door": "sql",
             **fixed_options,
@@ -421,6 +427,7 @@ def _run_guarded(
     lock_timeout = None
     try:
         require_version(sql_version)
+        # The caller's own setting, which is restored below.
         lock_timeout = limit_locks(plpy)
         # The subtransaction is rolled back even if the caller ignores the returned error.
         if not writes:

@@ -130,6 +130,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     return {
         parameter.name: parameter
         for parameter in (*request_options, _PROGRESS_OPTION)
+        # An argument of the SQL function, so it is not a key.
         if parameter.name != "quasi_identifiers"
     }
 
@@ -183,7 +184,8 @@ def parse_call_options(
         for parameter in all_parameters(job)
         if parameter.name in call and parameter.name != "options"
     ]
-    # Without quasi-identifiers, the rules that the table's owner declared define the roles.
+    # Without quasi-identifiers, the rules that the table's owner declared define the roles. The run
+    # reads them.
     uses_table_rules = writes and call["quasi_identifiers"] is None
     values = {
         parameter.name: _check_value(parameter, call[parameter.name])

@@ -212,6 +212,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     from dbanon.run.open import open_store
 
     options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
+    # ``target`` is among them only to be refused: the release is made in the source database.
     options |= arguments["options"] | {"target": arguments["target"]}
     if options.pop("declared"):
         raise build_option_refusal("declared")
@@ -231,6 +232,7 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
     options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
     job = job_of(options | arguments["options"])
     on_sql, target = arguments["on_sql"], arguments["target"]
+    # A source of another kind than a store is fetched into this program, with progress.
     source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
     return (
         job,
@@ -253,7 +255,8 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     options = {name: value for name, value in arguments.items() if name not in private_names}
     for name, default in (("chunk_rows", 0), ("run_id", "")):
         if options.get(name, default) is None:
-            # Callers may pass None for the default of these options.
+            # Callers may pass None for the default of these options. The defaults in this loop only
+            # stand for a missing option.
             del options[name]
     options["declared"] = RULES_NOT_READ if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):

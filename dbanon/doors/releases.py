@@ -1,4 +1,8 @@
-"""The Python API for the contents of a database: releases and named hierarchies."""
+"""The Python API for the contents of a database: releases and named hierarchies.
+
+A ``Listed`` is an entry of the list of releases, an ``Attempt`` a recorded run of a job, and a
+``Stored`` an entry of the list of stored hierarchies.
+"""
 
 from __future__ import annotations
 
@@ -201,8 +205,9 @@ def evaluate_release(
 
 
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:
-    """Drop a release by the name of its output: view, table and summary. Returns their names.
+    """Drop a release by the name of its output; returns the names of the dropped relations.
 
+    These are its view, its table, and its summary, a table of one row that describes the release.
     Drops only relations that the ledger lists and that carry the release's mark (a comment on the
     relation). The ledger entry stays, with the state ``dropped``.
 

@@ -1,4 +1,8 @@
-"""The Python API for rules of tables, and for repeating releases from their ledger entries."""
+"""The Python API for rules of tables, and for repeating releases from their ledger entries.
+
+A rule declares the role of a column, and settings such as its hierarchy. A ``Declared`` is a rule
+as the database stores it, with its state.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +52,7 @@ def declare(
     """
     store = open_store(database, on_sql)
     if rules is not None and not isinstance(rules, Mapping):
+        # Convert a list of stored rules to the mapping that ``declare`` takes.
         rules = run_rules.rules_to_declare(rules)
     return run_rules.declare(store, table, rules, from_comments=from_comments)
 

@@ -66,6 +66,7 @@ def find_import_paths() -> list[str]:
 
     module_directory = Path(kernels.__file__).parent
     core_directory = Path(_kernels.__file__).parent
+    # An editable install has its modules in the checkout, and the compiled core elsewhere.
     if module_directory != core_directory:
         error = PythonNotUsable(
             "dbanon is an editable install here, so there is no single directory from which a"
@@ -80,6 +81,7 @@ def find_import_paths() -> list[str]:
             raise error
         finally:
             del error
+    # The core is in dbanon/kernels, two levels below the directory to import from.
     import_directories = [core_directory.parents[1], Path(np.__file__).parents[1]]
     return list(dict.fromkeys(str(directory) for directory in import_directories))
 

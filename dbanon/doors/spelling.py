@@ -47,8 +47,14 @@ _DECLARE_AGAIN = "declare_again()"
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
 _COMMAND_OPTIONS = (
-    *(_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_loss", "max_risk"),
-    *("max_seconds", "skip_unchanged"),
+    _ACCEPT,
+    "accept_counts",
+    "accept_types",
+    "changed_source",
+    "max_loss",
+    "max_risk",
+    "max_seconds",
+    "skip_unchanged",
 )
 
 
@@ -132,6 +138,7 @@ def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS)
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
+        # Rules that another role declared have the state "not trusted".
         table = _text_literal(parse_relation(value).quoted)
         return (
             f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"
@@ -142,6 +149,7 @@ def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS)
     parameter = _options_by_name().get(name)
     if parameter is not None and name in arguments:
         return name if value is None else f"{name} => {_hint_literal(value)}"
+    # In SQL each method is a function.
     if name == "method" and value is not None:
         return f"dbanon.{value}"
     if parameter is None or not parameter.option.available_in_sql:
@@ -262,9 +270,11 @@ def _option_words(name: str, value: Any) -> list[str]:
 def _format_item(value: Any) -> str:
     """Render one value of a repeatable option for the command line."""
     if isinstance(value, Model):
+        # COLUMN=KIND:LEVEL, and for two kinds a further parameter.
         suffixes = {"recursive_cl": f":l={value.l}", "t_closeness": f":distance={value.distance}"}
         return f"{value.attribute}={value.kind}:{value.level:g}{suffixes.get(value.kind, '')}"
     if isinstance(value, ColumnSet):
+        # A set of columns that is to be k-anonymous by itself, with its own k if it has one.
         return ",".join(map(_quote_list_item, value.columns)) + (f"={value.k}" if value.k else "")
     if isinstance(value, (tuple, list)):
         return ",".join(map(_quote_list_item, map(str, value)))

@@ -63,14 +63,19 @@ DP_ARGUMENT_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, t
 # ``@TIE_RULES(…)@``, is a placeholder in the files of ``sql/``; the text in parentheses is the
 # builder's arguments.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
+    # The rules, and whether they apply.
     "RULES_WITH_STATE": rules_with_state,
+    # Updates the OIDs and names of tables in rules, after a dump was restored or a table renamed.
     "TIE_RULES": tie_rules,
+    # The condition that one role has the rights of another.
     "MAY_ACT_AS": may_act_as,
 }
 
 # Builders of SQL about releases, by mark.
 RELEASE_QUERIES: dict[str, Callable[..., str]] = {
+    # The ledger entry of the output with an OID.
     "RELEASE_OF": entry_of_output,
+    # The ledger entry of a released table with an OID, even if a newer release has replaced it.
     "RELEASE_OF_TABLE": entry_of_table,
 }
 
@@ -115,7 +120,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     Parameters
     ----------
     paths : directories from which the server imports dbanon; None leaves out Python functions.
-    with_roles : also create the roles, if no ledger script has done so.
+    with_roles : also create dbanon's database roles and check who owns the schema, unless a ledger
+        script has just done so.
     """
     sql = share_path("sql")
     scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
@@ -144,9 +150,11 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
         "@FOREIGN_HINT@", FOREIGN_CODE_HINT.replace("'", "''")
     )
     text = text.replace("@TYPES@", METHOD_ARGUMENT_TYPES)
+    # The server's counters of changes to a relation, by which a changed source is noticed.
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_ARGUMENT_TYPES)
+    # SET clauses of functions: those of functions written in Python, and those of all others.
     text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
     text = text.replace("@PINS@", set_clauses(PINNED_SETTINGS))
     # Functions return the error as JSON text; those that return rows, as the only row.
@@ -181,9 +189,11 @@ def _build_digest_marks() -> dict[str, str]:
     name_variables = ("relation_schema", "relation_name")
     return {
         "@DIGEST_METHOD@": digest.DIGEST_METHOD,
+        # Detects hash functions that differ from those of the recorded digest.
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
         "@DIGEST_STATEMENT@": fill(digest.DIGEST_STATEMENT_QUERY, "relation_salt", *name_variables),
+        # SQL templates of the displayed values of columns.
         "@DISPLAY_TEMPLATES@": fill(
             DISPLAY_TEMPLATES, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
@@ -233,6 +243,7 @@ def method_manual(method: Method, job: type[Any] = Job) -> str:
         "Keys of options:",
         *(f"  {name}: {describe_option(option)}" for name, option in allowed_options.items()),
     ]
+    # ``takes_points``: text can become points with several coordinates, which this method clusters.
     if not method.takes_categories and method.takes_points:
         lines.append(
             'Text and hierarchies: with {"recoding": "representative"} or "generalization".'
@@ -275,6 +286,7 @@ def ledger_script(*, extension: bool = False) -> str:
     scripts += [
         tables,
         record_oids_script(),
+        # HEAD is the newest revision of the ledger's tables.
         f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
         f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
@@ -293,10 +305,13 @@ def _fill_marks(text: str) -> str:
     table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
     for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
+    # Objects in the ledger's schema that dbanon did not create, such as triggers.
     text = text.replace("@UNTRUSTED@", UNTRUSTED_OBJECTS).replace("@TABLES@", table_names)
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
+    # The state of each ledger entry, and the released tables that still exist.
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
     text = text.replace("@JOINT_HISTORIES@", build_joint_histories_plpgsql())
+    # The relations that a repair may attach to entries, and the statement that attaches one.
     text = text.replace("@CANDIDATES@", REPAIR_CANDIDATES).replace(
         "@ATTACH@", _build_attach_statement()
     )

@@ -83,6 +83,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
         classes = partition(points, policy.k, method=self.method, refine=self.refine)
         self.labels_: NDArray[np.int32] = np.array(classes.labels)
+        # ``members`` lists the records class by class; ``starts`` has each class's first index.
         sums = np.add.reduceat(points[classes.members], classes.starts, axis=0)
         self.centroids_: NDArray[np.float64] = sums / classes.sizes[:, None]
         return self

@@ -141,6 +141,7 @@ def anonymize(
         translate_spark_errors("computing the release"),
         restoring_shuffle_partitions(session),
     ):
+        # The cache of the rows stays, because the caller reads them later.
         rows, report, _ = release_frame(job, frame, tasks)
     return rows, report
 
@@ -164,6 +165,7 @@ def release_frame(
     start_seconds = time.perf_counter()
     check_job(job)
     source = DataFrameSource(frame)
+    # ``source`` has the methods of ``Source`` that a plan calls.
     run_plan = plan(job, cast(Source, source))
     if findings is None:
         findings = SourceFindings.of(source, run_plan.relation, job)
@@ -173,6 +175,7 @@ def release_frame(
         person_columns=tuple(findings.person_identifiers),
     )
     identifiers = warn_of_identifiers(run_plan)
+    # Person identifiers that differ only in white space or case, and so count as two persons.
     spellings = warn_of_spellings(run_plan, source)
     layout = assign_roles(run_plan)
     source_rows = lay_out_rows(frame, job, layout, run_plan.relation)
@@ -239,6 +242,7 @@ def _gather_facts(
     The sample contains the rows with the smallest key hashes, enough to choose where to cut a table
     of a single stratum into blocks. It is empty unless the rows can be counted cheaply beforehand.
     """
+    # The policy has complete hierarchies. The plan's may have to be built from the table's values.
     hierarchies = {**run_plan.policy.hierarchies, **run_plan.hierarchies.trees}
     built_hierarchies = frozenset(run_plan.hierarchies.trees)
     hash_limit = (
@@ -270,6 +274,7 @@ def _build_table_context(
     record_statistics = compute_column_statistics(
         facts.record_sums, facts.record_sums, layout.sensitive, counts_persons=layout.has_persons
     )
+    # Without persons, records are clustered.
     clustered_statistics = record_statistics
     if facts.clustered_sums is not None:
         clustered_statistics = compute_column_statistics(
@@ -324,6 +329,7 @@ def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) ->
         )
     ]
     person_fields = [StructField(name, StringType()) for name in layout.internal_entity]
+    # Workers return facts as rows of their own, in which all other columns are NULL.
     return StructType(
         [*class_fields, *copied_fields, *person_fields, StructField(FACTS, BinaryType())]
     )

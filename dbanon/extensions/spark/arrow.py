@@ -98,7 +98,10 @@ def valid_mask(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def to_floats(column: pa.Array, attribute: Attribute) -> NDArray[np.float64]:
-    """Convert values to the numbers of ``Microdata``, float64 (n,); 0 where NULL."""
+    """Convert values to the numbers of ``Microdata``, float64 (n,); 0 where NULL.
+
+    Dates are days, and timestamps microseconds, since 1970-01-01.
+    """
     if attribute.kind is Kind.DECIMAL:
         return _decimals_to_floats(column, attribute.scale)
     integers = _as_integers(column, attribute)
@@ -109,6 +112,7 @@ def to_integers(column: pa.Array, attribute: Attribute) -> NDArray[np.object_]:
     """Convert values to Python integers in units of 10**-scale, (n,); 0 where NULL."""
     if attribute.kind is not Kind.DECIMAL:
         values = np.asarray(_as_integers(column, attribute).to_numpy(zero_copy_only=False))
+        # Arrow's timestamps are microseconds.
         divisor = 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
         return np.asarray((values.astype(np.int64) // divisor).astype(object))
     unscaled = [
@@ -175,6 +179,7 @@ def build_released_array(
     if attribute.kind is Kind.DATE:
         class_values = pa.array(_convert_values(values, is_null, _to_date), pa.date32())
     elif attribute.kind is Kind.DECIMAL:
+        # The values are integers in units of 10**-scale.
         scale = attribute.scale
         class_values = pa.array(
             _convert_values(
@@ -187,7 +192,8 @@ def build_released_array(
     elif attribute.kind is Kind.CATEGORY:
         class_values = pa.array(_convert_values(values, is_null, str), pa.string())
     else:
-        # Lossless: values already have the column's type, or were rounded to it.
+        # ``safe`` raises an error if a value would change. Only float64 may be rounded, to float32;
+        # other values have been rounded to the column's type already.
         class_values = pa.array(values, mask=is_null).cast(
             target_type, safe=attribute.kind is not Kind.FLOAT
         )

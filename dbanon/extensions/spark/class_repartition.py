@@ -1,7 +1,8 @@
 """Move complete classes to blocks that are cut differently, for another stage of refinement.
 
 The cuts of a stratum form a tree (``trees``), whose leaves are joined to blocks. The functions for
-workers get the rows of classes: one row per class, with its key, size and mean.
+workers get the rows of classes: one row per class, with its key, size and mean. The key of a class
+is that of its first record. A class is sampled if the hash of its key is small.
 """
 
 from __future__ import annotations
@@ -131,11 +132,11 @@ class SampleClasses:
         classes = ClassTable.of(rows, self.forest)
         for stratum_number, indices in classes.group_by_stratum():
             if stratum_number in self.hash_limits:
-                sampled = indices[
+                sampled_indices = indices[
                     has_hash_up_to(classes.keys[indices], self.hash_limits[stratum_number])
                 ]
-                if len(sampled):
-                    yield stratum_number, classes.take(sampled)
+                if len(sampled_indices):
+                    yield stratum_number, classes.take(sampled_indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,7 @@ class CountClasses:
         for stratum_number, indices in classes.group_by_stratum():
             cuts = self.next_forest.trees[stratum_number].cuts
             leaves = np.zeros(len(indices), np.int64)
+            # Keys decide between classes with the same coordinates.
             if cuts is not None:
                 leaves = cuts.assign(classes.coordinates[indices], classes.keys[indices])
             counts = np.bincount(leaves, classes.sizes[indices]).astype(np.int64)
@@ -196,7 +198,8 @@ class MoveClasses:
             blocks[indices] = tree.blocks_of_leaves(leaves)
         class_ids = (_int64_column(rows, BLOCK) << _BLOCK_SHIFT) | _int64_column(rows, LABEL)
         new_blocks = blocks[np.searchsorted(classes.ids, class_ids)]
-        # Labels of different blocks are equal, so rows carry class ids to their new block.
+        # Each block numbers its classes from 0, so the labels of two blocks overlap. In their new
+        # block, rows are labeled with their class ids instead.
         label_index = rows.column_names.index(LABEL)
         yield from pack_by_task(
             rows.set_column(label_index, LABEL, pa.array(class_ids)), new_blocks, self.next_forest

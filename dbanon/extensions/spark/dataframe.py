@@ -105,6 +105,7 @@ class DataFrameSource:
             [*job.columns_to_read, *job.key], names, is_case_sensitive(self.frame.sparkSession)
         )
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
+        # Rows with NULL in these columns are withheld.
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(
             RelationName(None, FRAME_NAME),
@@ -144,7 +145,7 @@ class DataFrameSource:
         return tuple(attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Build a column's hierarchy from its specification; raises InvalidParameter."""
+        """Refuse a hierarchy that is stored in a database; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -157,6 +158,7 @@ class DataFrameSource:
 
     def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """Count the distinct person identifiers under each normalization, by its name."""
+        # Not normalized, as the job says, and normalized as far as possible.
         normalizations = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
         texts = (
             _normalized_person(self.frame, person.name, normalization or None)
@@ -239,6 +241,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         row_number = _number_rows(rows)
     columns = [row_number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
+        # Values that are coded by a dictionary are read as text, others as numbers or dates.
         source_column = quoted_column(attribute.name)
         columns.append(
             (source_column.cast("string") if attribute.kind.is_coded else source_column).alias(
@@ -326,6 +329,7 @@ def require_unique_keys(packets: DataFrame, facts: Facts) -> None:
         raise _null_key_error(facts.n_without_key, facts.n_rows)
     if facts.keys.has_duplicates:
         raise duplicate_keys_error()
+    # Sparse keys have no bitmaps; Spark counts them instead.
     if facts.keys.is_sparse:
         key_schema = types.StructType([types.StructField(KEY, types.LongType())])
         _check_keys(apply_to_pieces(packets, _select_keys, key_schema, PIECE_RECORDS, ROWS), [KEY])
@@ -360,6 +364,7 @@ def _number_rows(rows: DataFrame) -> Column:
     for partition_index in range(max(counts, default=-1) + 1):
         partition_starts.append(n_rows_before)
         n_rows_before += counts.get(partition_index, 0)
+    # ``element_at`` counts from 1, partitions from 0.
     partition_start = sql.element_at(
         sql.array(*(sql.lit(x).cast("long") for x in partition_starts or [0])), partition + 1
     )

@@ -63,6 +63,7 @@ class SourceFindings:
     @classmethod
     def of(cls, source: ProfiledSource, relation: Relation, job: Job) -> SourceFindings:
         """Inspect the source's first rows."""
+        # If k counts persons, the job has named the person column.
         counts_rows = not job.guarantee.entity_columns and job.guarantee.has_k_anonymous_rows
         return cls(
             source.find_direct_identifiers(relation, job.retained_columns),
@@ -98,8 +99,9 @@ class ReleasedRows:
 
     Parameters
     ----------
-    packets : the source rows as packets.
-    source_rows : the source rows under internal column names, not evaluated yet.
+    packets : the source rows, packed in binary values (see ``layout``).
+    source_rows : the source rows under internal column names. Only its schema is used: evaluating
+        it would read the source again.
     frame : the released rows under internal column names.
     layout : the columns of ``source_rows`` and ``frame``, by role.
     names : the names of the released columns, whose internal names are r0, r1, …
@@ -123,6 +125,7 @@ class ReleasedRows:
         columns = [f"q{index}" for index in range(len(layout.quasi_identifiers))]
         columns += [*layout.internal_retained, *layout.internal_entity]
         rows = self.source_rows.select(KEY, *columns)
+        # Unpack the column ROWS of the packets, at least PIECE_RECORDS rows at a time.
         unpacked = apply_to_pieces(
             self.packets,
             SelectColumns(to_arrow_schema(rows.schema)),
@@ -193,6 +196,7 @@ class SparkCounts:
     k: int
     n_rows: int
     hidden_rows: Sequence[int]
+    # The results of ``_count_groups``, by internal column name.
     _groups: dict[str, ValueGroups] = field(default_factory=dict)
 
     @property
@@ -250,7 +254,8 @@ class SparkCounts:
         """Group the rows by their original value of a quasi-identifier."""
         column, retained = f"q{self.names.index(name)}", self.release.layout.retained_columns
         if column in self.nearly_unique:
-            # A group of one row has a single value in every column, which proves nothing.
+            # A group of one row has a single value in every column, which proves nothing. Rare
+            # groups are reported for retained columns only, so they are not counted here.
             return ValueGroups(
                 sizes=np.array([1]),
                 counts=np.array([self.n_rows]),
@@ -286,6 +291,7 @@ class SparkCounts:
         ]
         grouped_rows = self.release.frame.where(sql.col(group).isNotNull())
         groups = grouped_rows.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
+        # Larger groups are no group identifiers, such as those of families.
         shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MAX_GROUP_SIZE))
         identical_profiles = shared_groups.groupBy("size", "p1", "p2").count()
         unique_count = sql.count_if(sql.col("count") == 1)
@@ -304,6 +310,7 @@ class SparkCounts:
             return self._groups[column]
         n_rows = sql.count(sql.lit(1))
         n_persons = [sql.count_distinct(person) for person in self.release.layout.internal_entity]
+        # If there is a person column, k counts persons.
         is_rare = (n_persons or [n_rows])[0] < self.k
         is_single_valued = [
             sql.coalesce(
@@ -403,6 +410,7 @@ def combine_findings(
     few_persons = spellings or find_few_persons(
         run_plan, lambda name: rows.count_classes_below_k(job, name)
     )
+    # ``ReleasedRows`` knows the columns of its classes, so the argument for them is ignored.
     homogeneity = measure_homogeneity(
         run_plan, rows.names, lambda _, name: rows.count_homogeneous(name)
     )

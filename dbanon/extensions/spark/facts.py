@@ -134,7 +134,8 @@ class Facts:
     unknown_values : by ordinal attribute, the values missing from its order, with their counts.
     wide : names of the attributes with numbers that float64 cannot represent exactly.
     strata_sizes : number of records and of clustered units, by the values of the strata columns and
-        whether each quasi-identifier is present.
+        whether each quasi-identifier is present. A stratum is such a combination, because records
+        with different patterns of NULLs do not share a class.
     record_sums : sums of the records.
     clustered_sums : sums of the clustered units; None if these are the records.
     distinct_numbers : the numbers that occur, by attribute with a hierarchy built from its values.
@@ -235,6 +236,7 @@ def gather_facts(
                 facts.distinct_numbers[attribute.name] = set(np.unique(present).tolist())
                 require_few_values(attribute.name, len(facts.distinct_numbers[attribute.name]))
     if facts.non_finite_counts or facts.unknown_values:
+        # The driver refuses the table because of these values, so it needs no sums.
         return facts
     # ``units`` is None if records are clustered, not persons.
     clustered, units = prepare_clustering(microdata, attributes_with_hierarchy)
@@ -279,13 +281,16 @@ def _sums_of(microdata: Microdata) -> TableSums:
     ):
         counts = ValueFrequencies.of(codes, texts).counts.tolist()
         sums.category_counts[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
+    # The number of each record's person. Persons are needed only to count sensitive values.
     units = microdata.person_units if microdata.sensitive else None
     for name, column in microdata.sensitive.items():
+        # The last count is that of NULL.
         counts = ValueFrequencies.of_column(column, units).counts.tolist()
         sums.sensitive_counts[name] = Counter(
             dict(zip((*column.values, None), counts, strict=True))
         )
     if units is not None:
+        # One record of each person: the first one.
         sums.n_persons = int(first_record_mask(units).sum())
     return sums
 
@@ -348,6 +353,7 @@ def build_distinct_microdata(
         numbers[: len(values), column_index] = values
         valid[len(values) :, attribute_index] = False
     categories = tuple(tuple(dictionaries[a.name]) for a in attributes if not a.kind.is_numeric)
+    # Hierarchies of texts are built from ``categories``; their codes in the rows are not used.
     codes = np.full((n, len(categories)), -1, np.int32)
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     return replace(Microdata(attributes, keys, numbers, codes, categories), valid=valid)

@@ -30,6 +30,8 @@ _ATOMIC_FILE_SYSTEMS = ("file", "hdfs", "viewfs")
 class ParquetTarget:
     """A directory of Parquet files, staged next to its destination and published by a rename.
 
+    It implements ``staging.ReleaseTarget``.
+
     Parameters
     ----------
     session : a session of the cluster, all of whose machines can access the directory.
@@ -129,6 +131,7 @@ class ParquetTarget:
     def _rename(self, staging_path: str) -> None:
         java = self._jvm_packages()
         options = getattr(java.org.apache.hadoop.fs, "Options$Rename")
+        # Without the option OVERWRITE.
         no_rename_options = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
         try:
             with translate_spark_errors("moving the release into place"):

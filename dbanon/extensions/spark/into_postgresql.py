@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 class PostgresqlTarget:
     """A table or view of PostgreSQL, staged in pieces that only this role can read.
 
+    It implements ``staging.ReleaseTarget``.
+
     Parameters
     ----------
     url : the database's URL, with everything that workers need to connect.
@@ -70,6 +72,7 @@ class PostgresqlTarget:
         job, self._source_attributes = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:
+                # The source's columns must have the types of the job's last release.
                 last_types = SqlTarget(session).last_types(job, relation.name)
                 require_types(job, relation, last_types)
             self._plan_output(session)
@@ -120,6 +123,7 @@ class PostgresqlTarget:
             stack.callback(self._drop_pieces, store, piece_names)
             self._fill(rows, piece_names)
             with store.session(write=True) as session:
+                # Workers that still write must end first, so that their rows are seen.
                 pieces.lock(session, piece_names)
                 return self._publish_pieces(
                     session, piece_names, columns, rows, report, elapsed_seconds
@@ -160,6 +164,7 @@ class PostgresqlTarget:
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
+        # ``session.recount`` always counts the rows with a NULL in any of the columns.
         recount = require_staged_counts(
             job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )

@@ -1,7 +1,8 @@
 """Pieces of a table as microdata, in key order and with the dictionaries of the whole table.
 
 A piece is some rows that one task has in memory. Privacy models compare each class with the
-distribution of the whole table, not of the piece.
+distribution of the whole table, not of the piece. A guard tells whether counts of sensitive values
+satisfy the models. A column is wide if float64 cannot represent its numbers exactly.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class TablePiece:
             integers = to_integers(
                 combine_chunks(self.rows[column_names[attribute.name]]), attribute
             )
+            # ``members`` lists the records class by class; ``starts`` has each class's first index.
             sums = np.add.reduceat(integers[partition.members], partition.starts)
             totals[attribute.name] = np.asarray(sums, object)
         return totals

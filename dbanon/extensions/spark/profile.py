@@ -43,6 +43,8 @@ def find_identifier_columns(frame: DataFrame, attributes: Sequence[Attribute]) -
     constant_attributes = [a for a in attributes if a.name in find_constant_attributes(attributes)]
     if not candidates:
         return {}
+    # The functions measure how often such a column is constant by chance, and in the rows of one
+    # value of a candidate.
     return find_person_identifiers(
         constant_attributes,
         _profiles(frame, candidates),
@@ -90,6 +92,7 @@ def _share_of_equal_pairs(frame: DataFrame, name: str) -> float:
             sql.sum(sql.col("count") * sql.col("count")), sql.sum("count")
         ).collect()
     n_pairs = n_rows * (n_rows - 1) if n_rows else 0
+    # Without pairs nothing can be concluded from constant values: all would be due to chance.
     return (sum_of_squares - n_rows) / n_pairs if n_pairs else 1.0
 
 
@@ -105,7 +108,7 @@ def _count_per_shared_value(
         for index, other_name in enumerate(other_names)
     ]
     rows = frame.select(_quoted_column(name).alias("value"), *columns).limit(SEARCHED_ROWS)
-    # Search many rows for the values of the first few.
+    # Search many rows (SEARCHED_ROWS) for the values of the first few (PROBED_ROWS).
     probe_values = frame.select(_quoted_column(name).alias("value")).where(
         sql.col("value").isNotNull()
     )

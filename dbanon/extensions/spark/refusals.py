@@ -63,6 +63,7 @@ def check_job(job: Job) -> None:
         "standardize=mahalanobis": policy.standardize == MAHALANOBIS,
         "also_k": bool(policy.also_k),
         "withhold_failing": policy.withhold_failing,
+        # "generalized" is the refinement of methods that generalize.
         "refine with models and generalization": bool(policy.models and policy.refine)
         and find_method(policy.method).refine == "generalized",
         "evaluate": policy.evaluate,
@@ -143,6 +144,7 @@ def check_facts(facts: Facts, run_plan: Plan, n_withheld: int) -> None:
     for attribute in attributes:
         if unknown_values := facts.unknown_values.get(attribute.name):
             n_values = len(unknown_values) + len(attribute.order)
+            # Numbers of distinct values and of rows, each with the total.
             raise not_in_order_error(
                 attribute,
                 (len(unknown_values), n_values),

@@ -49,7 +49,7 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     """
     attributes = context.layout.quasi_identifiers
     column_statistics = context.record_statistics
-    numbers = [column_statistics.scales[a.name] for a in attributes if a.kind.is_numeric]
+    scales = [column_statistics.scales[a.name] for a in attributes if a.kind.is_numeric]
     # A column with only NULLs is NULL in the example.
     has_values = [
         (
@@ -66,7 +66,8 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
     example_record = Microdata(
         attributes,
         np.zeros((1, 1), np.int64),
-        np.array([[scale.least for scale in numbers]], np.float64),
+        np.array([[scale.least for scale in scales]], np.float64),
+        # Code 0 is the first value, -1 is NULL.
         np.array([[0 if values else -1 for values in dictionaries]], np.int32),
         dictionaries,
         valid=np.array([has_values], np.bool_),
@@ -225,6 +226,7 @@ def sum_losses(
         before.total,
         losses,
         recoding.measure,
+        # Only a full-domain search has one level per column, and it does not run in blocks.
         levels=None,
         lost_columns=fully_suppressed,
     )

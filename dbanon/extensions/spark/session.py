@@ -295,7 +295,7 @@ def read_worker_versions(session: SparkSession) -> list[dict[str, str]]:
     There are twice as many tasks as cores, so that each free worker gets one. Arrow is avoided,
     because a worker may lack it.
     """
-    tasks = max(int(session.sparkContext.defaultParallelism), 1) * 2
+    tasks = 2 * max(int(session.sparkContext.defaultParallelism), 1)
     with translate_spark_errors("reading the workers' versions"):
         # Unlike range, parallelize leaves a connection open if disks are encrypted.
         worker_versions = session.range(0, tasks, 1, tasks).rdd.map(_version_reader()).collect()

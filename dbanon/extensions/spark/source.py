@@ -2,7 +2,7 @@
 
 Workers read ranges of pages of a PostgreSQL table with COPY, in the snapshot that the driver's
 transaction exports, so a repeated task reads the same rows. If the driver's connection is lost,
-the workers fail, because the snapshot no longer exists.
+the workers fail, because the snapshot no longer exists. The rows of one range are called a piece.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
     with store.session(write=False) as snapshot_session:
         source = SqlSource(snapshot_session)
         relation = source.describe(job)
+        # Raises an error if a column has no role, unless the job allows that.
         require_roles(job, relation)
+        # Also checks the right to read these columns, and applies the job's condition.
         relation = source.with_row_locator(relation, job, job.columns_to_read)
         key = job.key or pieces.row_key_columns(relation)
         findings = SourceFindings.of(source, relation, job)

@@ -3,6 +3,9 @@
 A stratum is cut by a tree of cuts, which are chosen from a sample. Small leaves of the tree are
 joined to blocks. Each stage clusters, refines or merges within its blocks; the next stage cuts the
 strata differently and moves complete classes to its own blocks.
+
+A sample consists of the records or classes whose keys have the smallest hashes, so it does not
+depend on how rows are distributed over tasks. A hash limit is the largest hash in the sample.
 """
 
 from __future__ import annotations
@@ -113,6 +116,7 @@ class ClusterStages:
             for number, stratum in enumerate(strata)
             if (n_blocks := block_sizes.block_count_for(stratum.n_units)) is not None
         }
+        # Without cuts, each tree is one block.
         trees = [Tree() for _ in strata]
         uncut_forest = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
         if not n_blocks_by_stratum:
@@ -187,7 +191,8 @@ class ClusterStages:
         Parameters
         ----------
         cut_forest : the cuts of each stratum.
-        leaf_counts : the number of records by stratum number and leaf.
+        leaf_counts : the number of units (records or persons) by stratum number and leaf; if
+            classes are merged for privacy models, the number of records.
         sensitive_counts : the counts of sensitive values, int64 (s,), by stratum number and leaf;
             None if no privacy models apply.
         """
@@ -275,7 +280,8 @@ class ClusterStages:
             rows, block_facts = self._process_blocks(
                 moved_packets, forest, stage, stages[stage_number + 1 :], release_schema
             )
-            # The method's counts are those of clustering, as on one machine.
+            # The method's counts are those of clustering, as on one machine. The first block takes
+            # the sum, because the counts of all blocks are added up later.
             for block in block_facts:
                 block.method_counts = {}
             block_facts[0].method_counts = dict(_sum_method_counts(previous_facts))
@@ -299,6 +305,7 @@ class ClusterStages:
         n_classes, n_members = Counter[int](), Counter[int]()
         for block in block_facts:
             n_classes[block.stratum_number] += block.n_classes
+            # Privacy models apply to records; k may count persons.
             n_members[block.stratum_number] += (
                 block.n_rows if stage == MERGE_FOR_MODELS else block.n_units
             )
@@ -317,6 +324,7 @@ class ClusterStages:
         )
         trees = [Tree() for _ in forest.trees]
         direction = stage.direction if isinstance(stage, RefinementStep) else 0
+        # Classes are cut by their means, so hierarchies play no part here.
         for number, n_blocks in n_blocks_by_stratum.items():
             classes_of_stratum = concatenate_classes(
                 [sample for stratum_number, sample in samples if stratum_number == number]

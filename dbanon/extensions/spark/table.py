@@ -93,6 +93,7 @@ def anonymize_table(
         "entity": entity,
         "key": key,
     }
+    # A job needs both names. Those of files and DataFrames are placeholders, which are not used.
     relation_names = {"table": table or "source", "output": output or "release"}
     for option, name, location in (("table", table, source), ("output", output, target)):
         if bool(name) != (_postgresql_url(location) is not None):
@@ -184,8 +185,12 @@ def _release(
     tasks: int | None,
     start_seconds: float,
 ) -> Report:
-    """Compute, check and publish a release of a pinned_source source."""
-    # A memory limit applies to a single process, not to workers.
+    """Compute, check and publish a release of a pinned source.
+
+    For the parameters see ``run_on_spark``; ``start_seconds`` is when the run began.
+    """
+    # The pinned source has applied the condition. A memory limit applies to a single process, not
+    # to workers.
     spark_job = replace(job, key=pinned_source.key, where=None, memory_limit=None)
     with translate_spark_errors("computing the release"):
         rows, report, disk_cache = release_frame(

@@ -67,6 +67,7 @@ class TaskFailure:
                 is_dbanon_error=True,
                 message=error.message,
                 detail=error.detail,
+                # The hint before options in it are written as in Python.
                 hint=error._hint,
                 work_name=work_name,
             )

@@ -1,4 +1,7 @@
-"""Trees that cut strata into blocks, and the assignment of records and tasks to blocks."""
+"""Trees that cut strata into blocks, and the assignment of records and tasks to blocks.
+
+Samples are selected by hashes of keys: the records whose key has a hash up to a limit.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ class Stratum:
     combination_number : stands for the values that the records have in the strata columns; see
         ``TableContext.combination_numbers``.
     null_pattern : which quasi-identifiers are present in the records.
-    n_rows, n_units : number of records, and of clustered units: records or persons.
+    n_rows : number of records.
+    n_units : number of units: the records or persons that k counts, and that methods cluster.
     """
 
     combination_number: int
@@ -136,20 +140,20 @@ def assign_leaves(
     microdata: Microdata, context: TableContext, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """Return each stratum's number, the indices of its records, and each record's leaf, int64."""
-    space = None
+    build_space = None
     groups = []
     keys = microdata.keys[:, 0]
     for stratum_number, records in group_by_stratum(microdata, context.policy, forest):
         cuts = forest.trees[stratum_number].cuts
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
-            space = space or make_space_builder(
+            build_space = build_space or make_space_builder(
                 microdata, context.clustered_statistics, context.policy
             )
             for start in range(0, len(records), PIECE_RECORDS):
                 chunk = records[start : start + PIECE_RECORDS]
                 leaves[start : start + PIECE_RECORDS] = cuts.assign(
-                    space(chunk).coordinates, keys[chunk]
+                    build_space(chunk).coordinates, keys[chunk]
                 )
         groups.append((stratum_number, records, leaves))
     return groups

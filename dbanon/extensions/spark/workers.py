@@ -1,4 +1,8 @@
-"""The work that the tasks of a stage do on the workers: functions of a piece, or of some blocks."""
+"""The work that the tasks of a stage do on the workers: functions of a piece, or of some blocks.
+
+The methods cluster units: records, or all records of a person as one unit if k counts persons. A
+sample has the units whose key has a hash up to a limit.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +102,7 @@ class SampleRecords:
 
     Parameters
     ----------
+    context : the policy, and the statistics of the whole table.
     forest : the strata; their cuts are not used.
     hash_limits : by stratum number, the largest key hash to sample.
     """
@@ -127,7 +132,7 @@ class SampleRecords:
 
 @dataclass(frozen=True, eq=False)
 class CountLeaves:
-    """Count the records of a piece by stratum and leaf; yields a ``Counter``."""
+    """Count the units of a piece by stratum and leaf; yields a ``Counter``."""
 
     context: TableContext
     forest: Forest
@@ -154,6 +159,7 @@ class AssignBlocks:
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         context = self.context
         piece = build_piece(rows, context.layout, context)
+        # ``units`` is None if the units are records.
         clustered, units = prepare_clustering(piece.microdata, context.policy.hierarchies)
         blocks = np.zeros(clustered.n_records, np.int64)
         for stratum_number, records, leaves in assign_leaves(clustered, context, self.forest):
@@ -220,6 +226,8 @@ class ClusterBlocks:
 
     Parameters
     ----------
+    context : the policy, and the statistics of the whole table.
+    forest : the blocks of this stage.
     schema : the schema of the released rows; None if another stage follows.
     refinement_step : the step of refinement; None in other stages.
     released_column_indices : the names of the quasi-identifiers' columns in ``schema``, each with
@@ -336,10 +344,12 @@ class ClusterBlocks:
         """
         class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
+            # All records of a unit are in one class.
             first_record_of_unit = np.unique(units.unit_of_record, return_index=True)[1]
             class_labels = class_labels[first_record_of_unit]
         _, labels = np.unique(class_labels, return_inverse=True)
         classes = Partition(labels.reshape(-1))
+        # None means that the stratum is not cut.
         if index_in_stratum is None:
             return classes
         policy, refinement_step = self.context.policy, self.refinement_step
@@ -356,6 +366,7 @@ class ClusterBlocks:
             stratum_size,
             _ignore_progress,
         )
+        # Raises RecountFailed if a class is smaller or larger than a refinement may make it.
         return refined.require(int(policy.k), max_refined_size(refine, int(policy.k)))
 
     def _pack_classes(
@@ -406,6 +417,7 @@ class ClusterBlocks:
     ) -> pa.Table:
         """Build the released rows, in key order."""
         context = self.context
+        # Fill in the fields of ``facts`` that only a release has.
         release = recode_piece(piece, partition, context)
         facts.losses_before, facts.losses_after = release.sums
         facts.public_sums = release.public_sums

@@ -45,6 +45,7 @@ def workbench(
     The command prints an address with a key, for a browser on this machine. Ctrl-C ends it. Job
     files are saved in the current directory.
     """
+    # "table" is the output format of commands that is read by people.
     with report_errors("table"), handle_signals() as received_signals:
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
@@ -57,6 +58,7 @@ def workbench(
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
+        # A job file that the workbench wrote names a variable in place of a URL with a password.
         job_file_functions = JobFileFunctions(
             partial(open_jobs, allow_inline_password=False), write_job_report
         )

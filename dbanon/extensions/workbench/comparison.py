@@ -114,6 +114,7 @@ def _describe_release(
     if inspection is None:
         return {"measure": "", "columns": {}, "distributions": {}, "figures": {}}
     report = inspection.record.report
+    # Only releases with the option ``evaluate`` have an evaluation.
     risks = (report.evaluation or {}).get("risks", {})
     return {
         "measure": report.loss_measure,
@@ -126,6 +127,7 @@ def _describe_release(
             "smallest / largest class": f"{report.smallest_class:,} / {report.largest_class:,}",
             f"loss ({report.loss_measure})": format_figure(report.information_loss),
             "linkage risk": format_figure(risks.get("linkage_risk")),
+            # The risk in the smallest class that readers see.
             "class risk": format_figure(1 / max(report.counts.verdict.rarest_combination_size, 1)),
             "rows withheld": mask_small_count(report.suppressed, report.k_requested),
             "made": report.created_at[:16].replace("T", " "),

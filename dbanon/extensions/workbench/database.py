@@ -100,6 +100,7 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
         table_proposal = propose_roles(
             AdviceRequest(table=arguments.table, key=arguments.key), source
         )
+        # A view needs another name than the table, if the schema for releases has such a table.
         free_name = None
         if arguments.output_kinds[0] == VIEW and arguments.target is None:
             free_name = find_free_output_name(source.session, parse_relation(arguments.table))
@@ -264,6 +265,7 @@ def list_releases(bench: Workbench, task: BackgroundTask) -> None:
         bench.listed_releases = [
             release
             for release in all_releases
+            # Synthetic releases have no k.
             if release.state == "current" and release.k_requested
         ]
 
@@ -390,6 +392,8 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
         _job_file_path(bench, saved_file)
     ).select_jobs([saved_file.choice.name])
     preview = plan_file_job(job)
+    # Unlike the command, the page masks small counts. The saved file and the page may differ in k;
+    # the larger one masks more.
     rows = f"{preview.rows:,}"
     if preview.withheld:
         rows += f", {mask_small_count(preview.withheld, max(preview.k, bench.k))} with a NULL"

@@ -167,6 +167,7 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
                 f'Column "{name}" must have one of the listed roles.'
             )
         if role == KEEP:
+            # Longer reasons are cut off.
             reasons[name] = get_first_value(fields, f"reason-{index}")[:200]
             if not reasons[name]:
                 errors[f"reason-{index}"] = InvalidParameter(
@@ -196,7 +197,10 @@ def list_tree_kinds(bench: Workbench, name: str) -> tuple[str, ...]:
         return ()
     kind = bench.role_proposals.profile.column(name).attribute.kind
     if kind is Kind.DATE:
-        return tuple(kind for kind in TREE_KINDS if kind in ("dates", "name", "file"))
+        return tuple(
+            tree_kind for tree_kind in TREE_KINDS if tree_kind in ("dates", "name", "file")
+        )
+    # Numbers have intervals. Timestamps have no hierarchy on this page.
     if not kind.is_coded:
         return () if kind is Kind.TIMESTAMP else ("intervals", "name", "file")
     return ("mask", "suggest", "name", "file")
@@ -251,6 +255,7 @@ def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -
         "name": bench.stored_hierarchies,
         "file": list_tree_files(bench.arguments.directory),
     }
+    # The form has a field for the argument of each kind that takes one.
     argument = get_first_value(fields, f"{kind}-{index}")
     choice = TreeChoice(kind, argument if kind in ("intervals", *existing_names) else "")
     if kind in existing_names and choice.argument not in existing_names[kind]:

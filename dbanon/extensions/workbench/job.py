@@ -37,6 +37,7 @@ def build_job_options(bench: Workbench) -> dict[str, Any]:
         "recoding": point.recoding,
     }
     if policy is not None:
+        # Job files leave out the defaults, "error" and 0.
         options["nulls"] = None if policy.nulls == "error" else policy.nulls
         options["max_suppression"] = policy.max_suppression or None
     return {name: value for name, value in options.items() if value is not None}

@@ -141,6 +141,7 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> 
     """
     kind = "view" if "view" in job_keys["output"] else "table"
     database = (job.target or "").removeprefix(_DUCKDB)
+    # The form has at most one export.
     export = job_keys.get("export") or [{"format": ""}]
     return JobChoice(
         file=file.name,
@@ -161,6 +162,7 @@ def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None
     """
     if not hierarchy:
         return None
+    # Its only key is its kind.
     kind = next(iter(hierarchy))
     argument = hierarchy[kind]
     if kind == "intervals":
@@ -201,6 +203,7 @@ def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[st
         yield "keep_last"
     if is_row_file_url(job.source) and not (job.target or "").startswith(_DUCKDB):
         yield "target"
+    # These keys must be as the form would write them.
     expected = build_further_keys(_build_job_choice(job=job, job_keys=job_keys, file=Path()))
     for key in ("export", "report", "schedule"):
         if job_keys.get(key) != expected.get(key):

@@ -89,6 +89,7 @@ class Routes:
         try:
             return self._answer(request)
         except Exception as error:
+            # The message has the location of the error, and nothing of the request or the data.
             return HttpResponse(500, f"Unexpected: {convert_unexpected(error).message}")
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
@@ -158,7 +159,8 @@ class Routes:
         error = None if state is None else view.describe_form_errors(state.errors)
         if state is None:
             state = _restore_form(bench.tasks.current)
-        # A refused form keeps the id and revision of the page that it was submitted from.
+        # A refused form keeps the id and revision of the page that it was submitted from. After a
+        # conflict it gets new ones, so that it can be sent again.
         sent_fields = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
             content = (
@@ -301,6 +303,7 @@ class Routes:
         task = self._begin_task(
             "Build the hierarchies", "trees", database.build_trees, choices, request=request
         )
+        # If the task was quick, it has ended already, and the form may go on to the next page.
         return (
             "sweep" if task.state == "done" and get_first_value(request.fields, "next") else "trees"
         )
@@ -366,7 +369,7 @@ class Routes:
 
     def _submit_listing(self, request: FormRequest) -> str:
         self._require_current(request)
-        # Read the releases again, too.
+        # Compared releases are read again, too.
         self.bench.inspections.clear()
         self._begin_task("List the releases", "compare", database.list_releases)
         return "compare"

@@ -1,7 +1,7 @@
 """The decisions and results of a workbench, which are kept in memory only.
 
-A sweep makes trial releases; a ``Point`` is one of them, with its loss and risk. A tree is the
-hierarchy of a column.
+A sweep makes trial releases; a ``Point`` is one of them, with its loss and risk. Its curve is the
+method with its refinement, such as ``mdav+fast``. A tree is the hierarchy of a column.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WorkbenchArguments:
     table : the name of the table.
     job_file_functions : the command line's functions for job files.
     key : columns whose values identify a row; needed if the source is a view.
-    reading : the format of a CSV file.
+    reading : how to read a file of rows, such as the format of a CSV file.
     target : URL of the database for releases; None for the source's.
     directory : the directory of the job file.
     memory_bytes : memory limit of trial releases.
@@ -178,6 +178,7 @@ class ColumnTree:
 
     def is_outgrown(self, k: int) -> bool:
         """Whether the counts are for a smaller k, so that they show labels with too few rows."""
+        # ``bound`` is the smallest count that the tree shows.
         return self.counts.bound < least_displayed_rows(k)
 
 

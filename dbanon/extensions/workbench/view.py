@@ -1,6 +1,8 @@
 """The content of a workbench's pages, for its templates.
 
-A tree is the hierarchy of a column. A sweep makes trial releases; a ``Point`` is one of them.
+A tree is the hierarchy of a column. A sweep makes trial releases; a ``Point`` is one of them, and
+its curve the method with its refinement. The frontier has the points that no other point beats in
+both risk and loss.
 
 Counts are rounded or masked as in ``dbanon advise``.
 """
@@ -204,6 +206,7 @@ def _describe_counts(bench: Workbench, name: str) -> tuple[str, str]:
     """Return the numbers of NULLs and of distinct values of a column, rounded as in advice."""
     assert bench.role_proposals is not None
     profile = bench.role_proposals.profile
+    # Counts below SMALL_COUNT are shown only as a range.
     advice = ColumnAdvice(
         profile.column(name), bench.role_proposals.roles[name], profile.rows, SMALL_COUNT
     )
@@ -250,7 +253,7 @@ def describe_trees(bench: Workbench, state: FormState) -> TemplateValues:
 def _describe_tree(tree: ColumnTree, k: int) -> TemplateValues:
     """Describe a tree with its labels and counts."""
     counts = tree.counts
-    # ``max_rows`` is the length of the longest bar.
+    # ``max_rows`` is the number of rows of the longest bar.
     max_rows, unit = 1, "persons" if counts.counts_persons else "rows"
 
     def describe_node(node: TreeNode) -> TemplateValues:
@@ -355,6 +358,7 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
                 "id": f"{point.curve}/{point.k}",
                 "curve": point.curve,
                 "k": point.k,
+                # The loss of a sample is not smaller than that of all rows.
                 "loss": ("at most " if advice and advice.sweep.sampled else "")
                 + format_figure(point.loss),
                 "risk": format_figure(point.risk),
@@ -371,6 +375,8 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
         "tree_files": sorted(
             name_tree_files(bench, bench.job_choice or forms.propose_job_choice(bench)).values()
         ),
+        # How many rows are unique: in all quasi-identifiers, without one of them, and in
+        # small sets of columns.
         "unique_sets": []
         if advice is None
         else [
