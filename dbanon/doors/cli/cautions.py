@@ -22,7 +22,8 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
 
     Parameters
     ----------
-    is_visible : whether to print progress. The phase of the log is updated in any case.
+    is_visible : whether to print progress. Either way, later lines of the log name the current
+        phase.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 

@@ -223,7 +223,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def _draw_ages(rng: np.random.Generator, n: int) -> _Numbers:
-    """Draw ages of an ageing population, in years, rounded to whole days."""
+    """Draw ages of an aging population, in years, rounded to whole days."""
     cumulative_shares = [0.0, 0.13, 0.30, 0.48, 0.67, 0.83, 0.94, 1.0]
     years = np.interp(rng.random(n), cumulative_shares, [18.01, 28, 39, 50, 62, 73, 83, 95])
     return np.floor(years * _DAYS_PER_YEAR) / _DAYS_PER_YEAR

@@ -25,7 +25,7 @@ from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_WARNING = "Warning: "
+_WARNING_PREFIX = "Warning: "
 # Key of the running command's log in a click context.
 _CONTEXT_KEY = "dbanon.log"
 
@@ -148,11 +148,11 @@ def print_message(line: str, event: str = "warning") -> None:
     line = redact(line)
     if log.is_json:
         level = "info" if event == "sql" else event
-        log.event(level, event, message=line.removeprefix(_WARNING))
+        log.event(level, event, message=line.removeprefix(_WARNING_PREFIX))
     else:
         lacks_job_name = log.job is not None and f"job {log.job} " not in line
-        if lacks_job_name and line.startswith(_WARNING):
-            line = f"{_WARNING}job {log.job}: {line.removeprefix(_WARNING)}"
+        if lacks_job_name and line.startswith(_WARNING_PREFIX):
+            line = f"{_WARNING_PREFIX}job {log.job}: {line.removeprefix(_WARNING_PREFIX)}"
         write_line(line)
 
 

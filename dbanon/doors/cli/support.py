@@ -250,9 +250,11 @@ def commit_guard() -> Iterator[Callable[[], None]]:
     Yields a function that the block must call once its change is committed. Later errors must not
     make the command fail, because a scheduler would repeat a change that is already made.
     """
+    # A list, because the function that the block calls cannot assign to a local variable here.
     commits: list[bool] = []
     try:
         yield lambda: commits.append(True)
+        # The output may be buffered: fail inside the guard if stdout is broken.
         sys.stdout.flush()
     except BaseException as error:
         if not commits:
@@ -288,7 +290,7 @@ def handle_signals() -> Iterator[Sequence[int]]:
 
     def record_signal(number: int, frame: FrameType | None) -> NoReturn:
         received_signals.append(number)
-        # Also wakes threads blocked on a stalled connection.
+        # Cuts connections that do not end soon, which wakes threads blocked on a stalled one.
         thread_connections().request_end()
         raise KeyboardInterrupt
 
