@@ -72,6 +72,7 @@ class ClassHomogeneity:
 
 def row_count_text(n_rows: int) -> str:
     """Write a number of rows, such as ``1,200 rows``."""
+    # ``pluralize`` writes numbers without commas, so take only its noun.
     return f"{n_rows:,} {pluralize(n_rows, 'row').partition(' ')[2]}"
 
 

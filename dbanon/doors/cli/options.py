@@ -1,7 +1,8 @@
 """Click options built from option descriptions, and their values parsed from text.
 
-A ``Parameter`` describes an option: ``kind`` is its Python type, ``item`` is the type of the items of
-a list or mapping, and ``option`` says how users write it: its flag, the form of its value, its unit.
+A ``Parameter`` describes an option: ``kind`` is its Python type, ``item`` is the type of the items
+of a list or mapping, and ``option`` says how users write it: its flag, its unit and the form of its
+value.
 """
 
 from __future__ import annotations

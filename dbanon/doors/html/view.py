@@ -17,8 +17,8 @@ from dbanon.release.words import describe_column_sets, describe_method_counts, n
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
-# For each measure of loss in a report: its symbol, and the label of the second figure that the report
-# has for each loss, without the effect of rounding.
+# For each measure of loss in a report: its symbol, and the label of the second figure of a loss,
+# which is without the effect of rounding.
 _LOSS_LABELS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss per cell", "on the classes' own ranges"),
