@@ -28,6 +28,7 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
     from dbanon.doors.cli.progress import ProgressDisplay
 
     with warnings.catch_warnings(), ProgressDisplay(is_visible, current_log()) as progress:
+        # The report has the texts of all of these.
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)

@@ -110,7 +110,7 @@ class Log:
         elif in_text_log:
             write_line(f"Error [{error.code}]: {escape_control_characters(error.message)}")
             # Only the problems of a job file take several lines. Escape line breaks in the details
-            # of other errors.
+            # of other errors, where they may come from a name.
             has_lines = isinstance(error, JobFileInvalid)
             detail = error.detail and escape_control_characters(error.detail, lines=has_lines)
             for label, text in (("Detail", detail), ("Hint", error.format_hint(spell_cli_option))):
@@ -150,6 +150,7 @@ def print_message(line: str, event: str = "warning") -> None:
         level = "info" if event == "sql" else event
         log.event(level, event, message=line.removeprefix(_WARNING_PREFIX))
     else:
+        # While a job of a file runs, each warning names the job.
         lacks_job_name = log.job is not None and f"job {log.job} " not in line
         if lacks_job_name and line.startswith(_WARNING_PREFIX):
             line = f"{_WARNING_PREFIX}job {log.job}: {line.removeprefix(_WARNING_PREFIX)}"

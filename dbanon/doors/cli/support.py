@@ -328,6 +328,7 @@ def report_errors(output_format: str) -> Iterator[None]:
         log.end(end.exit_code, end.error_code)
         sys.exit(end.exit_code)
     except SystemExit as end:
+        # The command chose its exit code, such as that of a failed job.
         log.end(end.code if isinstance(end.code, int) else UNEXPECTED)
         raise
     except BrokenPipeError:
@@ -366,6 +367,7 @@ def _print_failures(output_format: str) -> Iterator[None]:
         _clear_frames(error)
         raise _ReportedError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        # Click handles these itself.
         raise
     except Exception as error:
         dbanon_error = _translate_system_error(error) or error_for_missing_extra(error)

@@ -81,6 +81,8 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
     rows = []
     for name, attack in read_key_or_former_key(result, "results").items():
         interval = attack["interval"]
+        # ``attack``, ``control`` and ``random`` are shares of right guesses: about originals, about
+        # control records, which are not in the release, and at random.
         rows.append(
             (
                 name.replace("_", " "),
@@ -179,7 +181,7 @@ def _describe_measure(
             f"It is {format_figure(value, digits=0)} by definition, however wide the labels are:"
             f" {_COVER_EXPLANATION}"
         )
-    # The reason is what follows the last colon of the note.
+    # The note gives the reason after its last colon, if it has one.
     omission_reason = (
         "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
     )

@@ -376,7 +376,10 @@ def _describe_roles(
 def _list_facts(
     report: Report, inspection: ReleaseInspection | None
 ) -> list[tuple[str, str, bool]]:
-    """List what the ledger records: label, text, and whether the text contains a name."""
+    """List what the ledger records: label, text, and whether the text contains a name.
+
+    The page sets off names, since they may contain any character.
+    """
     # Few withheld rows are not counted exactly, also not as the difference of two exact counts.
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (

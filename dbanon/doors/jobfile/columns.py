@@ -195,6 +195,7 @@ COLUMN_MODELS = (
     PseudonymColumn,
     DropColumn,
 )
+# The only value that the field ``role`` of each model allows, in the order of the models.
 ROLES = tuple(model.model_fields["role"].annotation.__args__[0] for model in COLUMN_MODELS)  # type: ignore[union-attr]
 Column = Annotated[
     IdentifierColumn

@@ -326,6 +326,7 @@ def build_option_type(parameter: Parameter) -> Any:
     return Annotated[Any, AfterValidator(validate), WithJsonSchema(_build_schema(parameter))]
 
 
-# Options default to None, meaning unset: the file's defaults and then the option table apply.
+# Options default to None, meaning unset: then the file's ``defaults`` apply, and after them the
+# defaults of ``Job``.
 _FIELDS: Any = {name: (build_option_type(option), None) for name, option in _OPTIONS.items()}
 Options: Any = create_model("Options", __base__=StrictModel, **_FIELDS)

@@ -498,6 +498,7 @@ def _find_set_options(options: Any) -> list[str]:
 
 def list_option_names() -> tuple[str, ...]:
     """Return the names of the options that both jobs and defaults accept."""
+    # The fields of ``Defaults``, which is the type of the key ``defaults``.
     return tuple(type(JobFileSpec.model_fields["defaults"].default).model_fields)
 
 

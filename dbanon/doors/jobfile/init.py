@@ -503,6 +503,7 @@ def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> s
 
 def _render_comment(text: str) -> str:
     """Render a text as comment lines of a job."""
+    # With the indent and the number sign, lines have at most 100 characters.
     lines = wrap(f"{text}.", 94, break_on_hyphens=False)
     return "".join(f"    # {escape_unprintable(line)}\n" for line in lines)
 

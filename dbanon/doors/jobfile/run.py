@@ -159,6 +159,7 @@ def run_file_job(
     # The lock is in the database of the releases, which has the ledger.
     with (target or source).job_lock(file_job.name):
         on_begin()
+        # Create the chain and its key, unless an earlier run did.
         if file_job.creates_chain and isinstance(file_job.job, Job):
             load_runner("chain").prepare(file_job.job, source, target)
         while True:
