@@ -82,7 +82,6 @@ def recode(
         )
 
     classes, column_statistics = clustering.classes, clustering.column_statistics
-    # Rows with equal released values, also if each attribute has its own classes.
     row_partition, _ = classes.combine_into_row_partition()
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
@@ -110,8 +109,7 @@ def recode(
         microdata, column_statistics, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
-    # One entry if all attributes share the classes of rows, otherwise one per attribute.
-    has_classes_per_column = len(classes.classes_by_columns(names)) > 1
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else all share one entry
     suppressed = suppressed_cells(microdata)
     return Release(
         partition=row_partition,

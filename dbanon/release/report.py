@@ -405,7 +405,7 @@ class Report(LabelledTextWithHtml):
             self.information_loss, self.information_loss_before_rounding, before_label
         )
         verdict = self.counts.verdict
-        leading_cautions = list_leading_cautions(self.arguments)
+        leading_cautions = list_leading_cautions(self.arguments)  # in ``leading_pairs``
         leading_pairs = list_leading_pairs(verdict, self.arguments)
         findings_by_title: dict[str, Sequence[Any]] = {
             "KEPT IDENTIFIER": self.kept_identifiers,
@@ -448,7 +448,6 @@ class Report(LabelledTextWithHtml):
                 f" / {self.largest_class}",
             ),
             *describe_counts(self.arguments),
-            # The leading cautions are above already.
             *((c.title, c.reason) for c in self.cautions if c not in leading_cautions),
             *(("CODES AVERAGED", text) for text in self.describe_averaged_columns()),
             (f"information loss, {measure}", loss),

@@ -329,7 +329,6 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         for options_spec in (spec.defaults, job_spec)
         for name in _find_set_options(options_spec)
     }
-    # These are not passed on with the other options.
     on_new_column, retries = (options.pop(name, None) for name in ("on_new_column", "retries"))
     engine = _build_engine(options.pop("engine", None))
     is_private = options.get("method") in PRIVATE_METHODS
