@@ -45,7 +45,11 @@ def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
 def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
     """Measure the gain: by how much pairs are nearer than random pairings of the same rows.
 
-    None if all pairings are equally near.
+    A pairing assigns each row to a record. None if all pairings are equally near.
+
+    Parameters
+    ----------
+    seed : random seed of the sample, for more than ``MAX_TESTED_PAIRS`` pairs.
 
     Returns
     -------
@@ -63,10 +67,12 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
     for column in pairs.columns:
         distances += column.distances_ignoring_nulls(records[:, None], row_classes[None, :])
     record_means, row_means = distances.mean(axis=1), distances.mean(axis=0)
+    # The sum of distances of a random pairing, on average, and that of the actual pairs.
     expected_sum, paired_sum = n * float(row_means.mean()), float(np.trace(distances))
     # A lower bound for any pairing: pair each record with its nearest row, or each row with its
     # nearest record.
     least_sum = max(float(distances.min(axis=1).sum()), float(distances.min(axis=0).sum()))
+    # Subtract the effects of single records and rows, which every pairing contains alike.
     distances -= record_means[:, None]
     distances -= row_means[None, :] - row_means.mean()
     # The standard deviation, over random pairings, of the sum of their distances.

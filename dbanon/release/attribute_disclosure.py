@@ -116,6 +116,7 @@ class RetainedIdentifier:
         return f'"{self.name}" looks like an identifier, and is released unchanged: {reason}'
 
 
+# By code of a reason. Codes without a text are displayed as they are.
 _REASON_TEXTS = {
     "name": "its name suggests names, addresses or person identifiers",
     "form": "its values look like e-mail addresses, phone numbers or person identifiers",
@@ -177,6 +178,7 @@ def group_by_value(
     persons : int32 (n,), the person of each row; None if each row is a person.
     """
     non_null = np.flatnonzero(values >= 0)
+    # The records that have a value, ordered by it, so that groups are contiguous.
     order = non_null[np.argsort(values[non_null], kind="stable")]
     _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
     n_persons = sizes
@@ -184,6 +186,7 @@ def group_by_value(
         group_of_row = np.repeat(np.arange(len(sizes)), sizes)
         pairs = np.unique(np.column_stack((group_of_row, persons[order])), axis=0)
         n_persons = np.bincount(pairs[:, 0], minlength=len(sizes))
+    # For each quasi-identifier, whether all rows of a group have the same original value.
     is_identical = [
         np.minimum.reduceat(codes[order], starts) == np.maximum.reduceat(codes[order], starts)
         for codes in quasi_identifiers
@@ -250,7 +253,7 @@ class OriginalsOfReleasedRows(Protocol):
         """Count how often each value of a quasi-identifier, including NULL, occurs."""
 
     def hidden_share(self, name: str) -> float:
-        """Return the share of released rows whose original value the release hides."""
+        """Return the share of released rows whose original value the release hides, 0 to 1."""
 
 
 class Originals:
@@ -305,6 +308,7 @@ class Originals:
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
             # Without losses by class, a value is hidden if its class has several originals.
+            # ``members`` are the records ordered by class, and ``starts`` where each class begins.
             codes = self.codes(name)[partition.members]
             is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
                 codes, partition.starts
@@ -327,8 +331,8 @@ def find_disclosures(
         n_determined = int(groups.sizes @ groups.identical[:, index])
         if n_determined < LEAST_REPORTED_SHARE * n:
             continue
-        # Rows whose value occurs once are always determined. So the rows whose value occurs more
-        # than once must reach the share alone.
+        # Rows whose value occurs once are always determined. So require the share also of the
+        # determined rows whose value occurs more than once.
         is_shared = groups.sizes > 1
         if (
             int(groups.sizes[is_shared] @ groups.identical[is_shared, index])
@@ -392,8 +396,10 @@ def prove_nearly_unique(
     n_rows, n_sampled : number of all rows, and of rows in the sample.
     n_values, n_distinct : number of sampled rows with a value, and of distinct values among them.
     """
+    # Proven only if every sampled row has a value that no other sampled row has.
     if not n_sampled or not n_sampled == n_values == n_distinct:
         return None
+    # The sample may be smaller than ``proof_sample_size`` requested.
     if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_REPEATED_SHARE:
         return None
     return DisclosiveColumn(name, determines=None, share=1 - _MAX_REPEATED_SHARE)

@@ -1,7 +1,7 @@
 """Distributions of released columns for charts: bins and labels that many rows share.
 
 Bin edges lie on a grid of round numbers, which does not depend on single values. The *bound* is the
-smallest number of rows that a bar of a chart may stand for. Neighbouring bins are merged until each
+smallest number of rows that a bar of a chart may stand for. Neighboring bins are merged until each
 is empty or has at least that many rows. Labels that fewer rows have get no bar. Displayed counts
 are rounded to multiples of the bound.
 """
@@ -119,6 +119,7 @@ def build_distribution(
         then the number of other labels, and the number of their rows.
     """
     is_sensitive, bound = role == "sensitive", least_displayed_rows(k)
+    # With a k below the bound, a bin of one class may have fewer persons than the bound.
     if counts_persons and (is_sensitive or k < bound):
         return omit_chart_of_persons(name, role, k)
     if is_sensitive or not can_be_binned(kind):
@@ -176,11 +177,13 @@ def bin_numbers(
     """Bin numbers, float64 (m,); ``counts``, int64 (m,), are the rows with each of them."""
     if not isfinite(float(values.max()) - float(values.min())):
         return omit_chart(name, role, k, "Its values are too far apart.")
+    # The width of a grid step is ``step * 10**-digits``.
     step, digits = _choose_step(float(values.min()), float(values.max()))
     # Scale values so that grid steps are whole numbers: then edges are exact.
     scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
     steps = np.floor(np.round(scaled / step, 9)).astype(np.int64)
 
+    # Edges with many digits are written with an exponent.
     def format_edge(step_number: int) -> str:
         exact = Decimal(step_number * step).scaleb(-digits)
         return f"{exact:,f}" if -5 < digits < 12 and abs(exact) < 10**15 else f"{exact:.4E}"
@@ -196,7 +199,9 @@ def bin_dates(
     counts: NDArray[np.int64],
 ) -> Distribution:
     """Bin dates, datetime64[D] (m,); ``counts``, int64 (m,), are the rows with each of them."""
+    # The narrowest steps with which the chart stays readable.
     for unit, width in _CALENDAR_STEPS:
+        # Count days, months or years since 1970, in steps of the width.
         steps = days.astype(f"datetime64[{unit}]").astype(np.int64) // width
         if steps.max() - steps.min() < MOST_BINS:
             break
@@ -300,7 +305,7 @@ def _build_bins(
 
 
 def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
-    """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
+    """Merge neighboring bins until each is empty or has at least ``bound`` rows.
 
     ``counts`` are the rows of each bin, at least ``bound`` in total. The result has the first
     index, the end index (exclusive) and the number of rows of each merged bin.
@@ -331,6 +336,7 @@ def _choose_step(low: float, high: float) -> tuple[int, int]:
 
     Returns ``step`` (1, 2 or 5) and ``digits``; the width is ``step * 10**-digits``.
     """
+    # The least width that needs at most ``MOST_BINS`` steps; for a single value, any width will do.
     width = (high - low) / (MOST_BINS - 1) or max(abs(high), 1.0) / 10
     power = floor(log10(width))
     for step in (1, 2, 5):

@@ -69,7 +69,7 @@ class Evaluation(LabelledTextWithHtml):
     suppressed_cells : number of cells of released rows that are NULL only in the release.
     losses, risks : values by measure, in the catalogue's order; None if a measure does not apply.
     columns : values by column, then by measure.
-    parts : by measure, named parts of its value or additional values.
+    parts : by measure, then by name: numbers from which its value is computed, or additional ones.
     em4adom : values of measures under the names of the paper on EM4ADOM.
     parameters : the parameters of the measures.
     notes : by measure, why it has no value, or how to read it.
@@ -234,6 +234,7 @@ def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnP
         return column, 0
     is_suppressed = is_released_null[partition.labels]
     if column.original_nulls is not None:
+        # Also NULL in the source, so nothing was suppressed.
         is_suppressed &= ~column.original_nulls
     if not is_suppressed.any():
         return column, 0
@@ -250,6 +251,7 @@ def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> Column
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
         return replace(column, released=nodes, suppressed=hidden)
     assert isinstance(column, (Numbers, Intervals))
+    # A released number is an interval of one value.
     low, high = (column.released,) * 2 if isinstance(column, Numbers) else (column.low, column.high)
     return Intervals(
         name=column.name,
@@ -297,7 +299,13 @@ def _pair_column(
     tree: Hierarchy | None,
     released: list[ReleasedColumn],
 ) -> ColumnPair:
-    """Pair an attribute's originals with its released column, or with two columns of bounds."""
+    """Pair an attribute's originals with its released values.
+
+    Parameters
+    ----------
+    tree : the attribute's hierarchy; None if its values are numbers without a hierarchy.
+    released : the released column, or two columns with the lower and the upper bounds.
+    """
     valid, first_column = microdata.valid_column(attribute.name), released[0]
     missing = first_column.missing
     if missing is not None and not missing.any():
@@ -325,15 +333,15 @@ def _pair_column(
         "ranks": column_statistics.ranks.get(attribute.name),
     }
     # An attribute has one column of numbers or intervals, or two columns with the lower and the
-    # upper bounds.
-    parts = [part for column in released for part in column.written_columns]
-    low, first_part_high = _interval_ends(parts[0], attribute, scale)
-    _, high = _interval_ends(parts[-1], attribute, scale)
+    # upper bounds. One column is both the first and the last.
+    written_columns = [written for column in released for written in column.written_columns]
+    low, first_column_high = _interval_ends(written_columns[0], attribute, scale)
+    _, high = _interval_ends(written_columns[-1], attribute, scale)
     # Open intervals end before their upper bound: at the greatest value below it.
-    if len(parts) == 2 and not first_column.is_closed:
+    if len(written_columns) == 2 and not first_column.is_closed:
         high = np.maximum(low, high - value_spacing(attribute, scale))
-    is_number = (low == first_part_high) | (False if missing is None else missing)
-    if len(parts) == 1 and is_number.all():
+    is_number = (low == first_column_high) | (False if missing is None else missing)
+    if len(written_columns) == 1 and is_number.all():
         return Numbers(**common_fields, released=low)
     return Intervals(**common_fields, low=low, high=high)
 
@@ -367,7 +375,7 @@ def _interval_ends(
     if not any(isinstance(value, str) for value in column.values.tolist()):
         numbers = column.as_float()
         return numbers, numbers
-    # If a value is NULL, its text is arbitrary: replace it by a label that is always valid.
+    # If a value is NULL, its text is arbitrary: replace it by a label that can always be parsed.
     return parse_intervals(
         ["*" if is_missing else str(label) for is_missing, label in _values_or_missing(column)],
         attribute,
@@ -413,6 +421,7 @@ def find_nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.
     ------
     InvalidParameter : a label is not in the hierarchy.
     """
+    # ``*`` stands for the root, unless it is a label of the hierarchy.
     node_of_label = {ANY: 0} | {label: tree.node(label) for label in tree.labels}
     n_unknown = len(set(labels) - set(node_of_label))
     if n_unknown:

@@ -43,7 +43,8 @@ from dbanon.release.publication import (
 
 WITHHELD = "not published: it may describe single records"
 
-# Measures that are computed from original values.
+# Measures of loss that are computed from original values, except those of
+# ``_publish_loss``.
 _VALUE_LOSSES = (
     "distance_loss",
     "deviation_loss",
@@ -111,6 +112,7 @@ def publish_figures(
             figures=figures,
             tick=partial(_report_progress_of_part, tick, share_done, len(exact_figures)),
         )
+        # Risks of released numbers depend on originals: compute them with the limited ones.
         if name in _LINKAGE_RISKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED_FIGURES:
@@ -177,6 +179,7 @@ def limit_pairs(
         has_value = pairs.valid_cells([column])
         is_present = np.ones(pairs.n, bool) if has_value is None else has_value[:, 0]
         released_rows = column.released[pairs.labels]
+        # Where a value is NULL, the result is arbitrary: keep the released one.
         original, exponent = np.array(released_rows, np.float64), column.scale.exponent
         # Scale by a power of two, so that squares of huge values do not overflow.
         scaled_rows = np.ldexp(released_rows[is_present], -exponent)
@@ -280,7 +283,7 @@ def _publish_loss(
     if name == "direct_loss":
         has_value = pairs.valid_cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if has_value is None else int(has_value.sum())
-        # direct_loss is the mean over all cells; ``zil`` is the sum.
+        # direct_loss is the mean over all cells; its part ``zil`` is the sum.
         loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 
@@ -288,6 +291,7 @@ def _publish_loss(
 def _sum_squares(pairs: Pairs, column: Numbers, has_classes_per_column: bool) -> PublicSums:
     """Compute the public sums of squared deviations in a number column."""
     has_value = pairs.valid_cells([column])
+    # Scale by a power of two, so that squares of huge values do not overflow.
     power = -column.scale.exponent
     original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
     is_present = None if has_value is None else has_value[:, 0]
@@ -317,7 +321,11 @@ def _loss_from_sums(
 def _publish_linkage(
     figure: Figure, pairs: Pairs, step: float, exact_figures: Mapping[str, Figure]
 ) -> Figure:
-    """Round a linkage risk to steps of one record, since at most one guess per class is right."""
+    """Round a linkage risk to steps of one record, since at most one guess per class is right.
+
+    Its parts are rounded to ``step``, the step of other shares of records.
+    """
+    # The risk cannot exceed 1 divided by the size of the smallest class: so cap it there.
     most = exact_figures["class_risk"].value if "class_risk" in exact_figures else 1.0
     linkage = _round_figure(figure, choose_rounding_step(largest=1, n=pairs.n), most=most)
     return replace(linkage, parts=_round_figure(figure, step, most=1.0).parts)

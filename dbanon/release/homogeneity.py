@@ -43,6 +43,7 @@ class ClassHomogeneity:
         cls, name: str, classes: NDArray[np.int64], values: NDArray[np.int64]
     ) -> ClassHomogeneity:
         """Count homogeneous classes, from each row's class and value as codes, int64 (n,)."""
+        # A class is homogeneous if only one distinct pair of class and value begins with it.
         sizes = np.bincount(classes)
         pairs = np.unique(np.column_stack((classes, values)), axis=0)
         is_homogeneous = np.bincount(pairs[:, 0], minlength=len(sizes)) == 1
@@ -72,6 +73,7 @@ class ClassHomogeneity:
 
 def row_count_text(n_rows: int) -> str:
     """Write a number of rows, such as ``1,200 rows``."""
+    # ``pluralize`` writes numbers without commas, so take only its noun.
     return f"{n_rows:,} {pluralize(n_rows, 'row').partition(' ')[2]}"
 
 

@@ -1,6 +1,6 @@
 """Describe joint histories in reports.
 
-A person's joint history is the set of classes that the person has in several releases. If few
+A person's joint history is the person's class, or absence, in each of several releases. If few
 persons share a joint history, someone who sees all of these releases can single them out.
 """
 
@@ -14,7 +14,9 @@ from dbanon.job.verdict import Caution
 
 # The key of joint histories in a report's arguments, and the label of their line in the report.
 JOINT_HISTORIES, TITLE = "joint_histories", "JOINT HISTORIES"
-# Keys of the description of joint histories whose values readers of a release may see.
+# Keys of the description of joint histories whose values readers of a release may see: the number
+# of earlier releases, the number of compared releases, k, the share of persons with a rare joint
+# history, and why releases were not compared.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
 # Maximum number of releases that a message lists.
 _MAX_LISTED = 5
@@ -51,6 +53,7 @@ def describe_joint_histories(
     if counts is None:
         return {"earlier": n_earlier, "not_measured": _LEDGER_ELSEWHERE}
     description: dict[str, Any] = {"earlier": n_earlier}
+    # Without releases to compare, there are only reasons.
     if counts.releases:
         description |= {
             "releases": counts.releases,
@@ -127,5 +130,6 @@ def _count_releases(n_earlier: Any) -> str:
 def _list_names(names: Sequence[str]) -> str:
     """List names for a message, at most ``_MAX_LISTED``."""
     n_omitted = len(names) - _MAX_LISTED
+    # The comma after the names precedes the reason.
     omitted = f" and {n_omitted} more" if n_omitted > 0 else ""
     return f"{', '.join(names[:_MAX_LISTED])}{omitted},"

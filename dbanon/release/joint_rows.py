@@ -21,6 +21,8 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     # dbanon only writes mappings; ignore anything else.
     if not isinstance(counts, Mapping):
         return None
+    # Of all persons (in_all), a sample was counted (persons). Those with two rows or more gave one
+    # random pair of rows each (of_pairs).
     k, n_sampled, n_below, n_pairs, pairs_below, n_persons = (
         counts.get(name) for name in ("k", "persons", "below", "of_pairs", "pairs_below", "in_all")
     )

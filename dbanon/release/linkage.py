@@ -64,12 +64,13 @@ class LinkingColumn:
         share = f"about {self.share:.0%} of the"
         if self.codes is None:
             return (
-                f'"{self.name}" groups rows: {share} groups are the only ones with the released'
-                " values of their rows, so anyone who knows the members of a group can find them"
+                f'"{self.name}" groups rows, and {share} groups can be recognized: no other group'
+                " has the same released rows, so anyone who knows the members of a group can find"
+                " them"
             )
         return (
-            f'"{self.name}" is another coding of "{self.codes}": together with it fewer than {k}'
-            f" rows share the released values, in {share} rows"
+            f'"{self.name}" is another coding of "{self.codes}": for {share} rows, fewer than {k}'
+            f' rows have the same released values and the same "{self.name}"'
         )
 
 
@@ -109,13 +110,14 @@ def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
 
     NULL counts as a value. ``n_rows`` is the number of all released rows.
     """
-    # Rows with NULL are in no group.
+    # Rows with NULL are in no group: add them as one more value.
     occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(occurrences, np.append(groups.counts, 1))
 
 
 def is_coding(dependence: float) -> bool:
     """Return True if a dependence (see ``measure_dependence``) makes a column another coding."""
+    # At least a half, as for other findings on columns.
     return dependence >= LEAST_REPORTED_SHARE
 
 
@@ -124,6 +126,7 @@ def may_identify_groups(groups: ValueGroups) -> bool:
     is_small = (groups.sizes > 1) & (groups.sizes <= MAX_GROUP_SIZE)
     n_small = int(groups.counts[is_small].sum())
     small_rows = int(groups.sizes[is_small] @ groups.counts[is_small])
+    # At least half of the rows are in small groups.
     return n_small >= MIN_GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 

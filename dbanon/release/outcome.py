@@ -29,7 +29,8 @@ class ReleaseLoss:
 
     Parameters
     ----------
-    released, before_rounding : the loss over all columns, as in ``Release``.
+    released : the loss over all columns of the values as released, that is, after rounding.
+    before_rounding : the same for the values before they were rounded to the columns' types.
     columns : the loss by column.
     measure : ``sse``, ``gower`` or ``iloss``, as in ``Release``.
     levels : with full-domain generalization, the level of each quasi-identifier; otherwise None.

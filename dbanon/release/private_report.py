@@ -25,21 +25,27 @@ class PrivateReport(LabelledText):
 
     Parameters
     ----------
-    source : the source.
+    created_at : the time of the release, as in ISO 8601, in UTC.
+    source : the name of the table or file that was read.
     output, output_kind : the relation for readers, and its kind, ``table`` or ``view``.
     relation : the table that holds the rows.
     arguments : the options as JSON values, as in the ledger.
-    quasi_identifiers : the released columns.
+    quasi_identifiers, not_copied : the released columns, and those that are left out.
     epsilon, delta : the guarantee; delta is None for pure epsilon.
     rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
+    budget : the name of the budget that the release is charged to.
     spent, total : the spent part of the budget and the whole budget, in epsilon or rho; None if the
         budget cannot be read. A report from a run has the values right after this release, a report
         from the ledger those of now.
     rows_in, rows_out : number of rows or persons in the source, and of written rows. The two are
         equal.
+    guarantee : the guarantee as text.
     method_notes : texts about how the release was made.
     digest : the digest of the written rows.
+    seed_policy, earlier_releases : texts that say what a seed reproduces, and which other releases
+        the guarantee covers.
+    verified : always True, as in ``Report``.
     """
 
     release_id: str

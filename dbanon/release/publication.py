@@ -61,7 +61,7 @@ def choose_rounding_step(largest: int, n: int) -> float:
     share = min(max(largest, 1) / max(n, 1), 1.0)
     power = 10.0 ** floor(log10(share))
     return next(
-        # One digit, without the rounding error of the power.
+        # Format one digit and parse it, which removes the rounding error of the power.
         float(f"{factor * power:.0e}")
         for factor in (1.0, 2.0, 5.0, 10.0)
         if factor * power >= share * (1 - 1e-9)
@@ -70,6 +70,7 @@ def choose_rounding_step(largest: int, n: int) -> float:
 
 def round_to_steps(value: float, step: float, least: float = 0.0) -> float:
     """Round a figure to a multiple of the step: at least one step, and not below ``least``."""
+    # ``least`` may exceed a multiple of the step by a rounding error, which must not add a step.
     steps = max(round(value / step), ceil(least / step - 1e-9), 1)
     return float(f"{steps * step:.12g}")
 
@@ -122,7 +123,7 @@ def limit_deviations(
 class PublicSums:
     """The sums from which a column's published loss is computed.
 
-    Sums of different records of the same column can be added.
+    Sums of different records of the same column can be added, as those of parts of a table.
 
     Parameters
     ----------
@@ -158,8 +159,10 @@ class PublicSums:
     def __add__(self, other: PublicSums) -> PublicSums:
         """Add the sums of two sets of records."""
         if not (self.count and other.count):
+            # The means and ranges of no records mean nothing: take those of the other sums.
             nonempty, empty = (self, other) if self.count else (other, self)
             return replace(nonempty, suppressed=nonempty.suppressed + empty.suppressed)
+        # Squares are around each mean: move both to the common mean.
         count, distance = self.count + other.count, other.mean - self.mean
         return PublicSums(
             count=count,
@@ -190,12 +193,13 @@ class PublicSums:
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
-            # A constant released column loses all variance.
+            # If all released values are equal, all variance is lost.
             if not self.squares > 0:
                 return 1.0, 1.0
             return self.total_loss / (self.squares + self.total_loss), self.least / (
                 self.squares + self.least
             )
+        # The loss if every record were released as the whole range.
         width = self.count * (self.high - self.low)
         return (self.total_loss / width, self.least / width) if width > 0 else (0.0, 0.0)
 
@@ -284,7 +288,8 @@ def public_sums(
 
 def _add_suppressed_cells(sums: PublicSums, cells: int, measure: str) -> PublicSums:
     """Add suppressed cells, which are lost completely, to a column's sums."""
-    # Sums of labels count suppressed cells, since they are NULL; other sums do not.
+    # Sums of labels count all records, including those with a suppressed cell; other sums count
+    # only records with a value.
     count = sums.count - cells if measure == "iloss" else sums.count
     return replace(sums, count=count, suppressed=cells)
 
@@ -295,6 +300,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     if column.missing is not None:
         is_present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
+    # Labels of a hierarchy: the loss of each is a share already.
     if column.interval_ranges is None:
         assert column.label_losses is not None
         loss = float((column.label_losses * sizes)[is_present].sum())
@@ -309,6 +315,7 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             largest=largest,
             exact=column.loss_depends_only_on_label,
         )
+    # Intervals, as ranges of numbers.
     low, high = column.interval_ranges[is_present].T
     widths = (high - low) * sizes[is_present]
     if column.loss_depends_only_on_label:
@@ -326,7 +333,8 @@ def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
             largest=largest,
             exact=True,
         )
-    # Each interval is released as a number, so readers do not know its width.
+    # Each interval is released as a number, its midpoint, so readers do not know its width. Widths
+    # are relative to the range of the midpoints, and no wider.
     values = column.as_float()[is_present]
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     return PublicSums(
@@ -450,6 +458,7 @@ def sum_public_distances(
 def _sum_distances(pairs: Pairs, column: ColumnPair, has_classes_per_column: bool) -> PublicSums:
     """Compute the public sums of the distances between originals and released values."""
     numbers = as_numbers(column)
+    # In ``numbers``, suppressed cells are NULL, and so have no value.
     has_value = pairs.valid_cells([column if numbers is None else numbers])
     is_present = None if has_value is None else has_value[:, 0]
     if numbers is not None:
@@ -466,9 +475,10 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, has_classes_per_column: boo
         )
         if column.suppressed is None:
             return sums
-        # Here suppressed cells count as cells of the column.
+        # ``direct_loss`` divides by the number of all cells, including suppressed ones.
         all_cells = pairs.valid_cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
+    # Labels: distances are shares, 0 to 1, of the record's value from the label of its class.
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if is_present is None else int(is_present.sum())
     largest = largest_class_size(pairs, has_classes_per_column)
@@ -517,6 +527,7 @@ def largest_class_size(pairs: Pairs, has_classes_per_column: bool) -> int:
     """Return the size of the largest class, of any column if each has its own classes."""
     if not has_classes_per_column:
         return int(pairs.partition.sizes.max(initial=0))
+    # A column's own classes are the rows with the same released value in it.
     value_ids = [column.released_value_ids[pairs.labels] for column in pairs.columns]
     return max(
         int(np.unique(column_ids, return_counts=True)[1].max(initial=0)) for column_ids in value_ids
@@ -535,6 +546,7 @@ def public_scale(original: Floats, released: Floats) -> Scale:
     released : float64 (n,), the released value of each original.
     """
     original_scale, released_scale = Scale.of(original), Scale.of(released)
+    # The deviation of a scale is in units of 2**exponent: convert it to those of the released one.
     power = original_scale.exponent - released_scale.exponent
     return Scale(
         count=released_scale.count,

@@ -55,6 +55,7 @@ def recode(
     Parameters
     ----------
     microdata : all records, including withheld ones.
+    clustering : the classes, and what the method chose while it built them.
     exact_totals : has the source compute the sums of classes in attributes whose values float64
         cannot represent exactly.
     build_trees : builds the hierarchies from microdata; called with the released records if others
@@ -69,6 +70,7 @@ def recode(
         settings = replace(settings, chosen_levels=clustering.levels)
     all_names = {attribute.name for attribute in microdata.attributes}
 
+    # Called with all attributes or, if each attribute has its own classes, with one at a time.
     def recode_columns(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
@@ -107,7 +109,7 @@ def recode(
         microdata, column_statistics, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
-    has_classes_per_column = len(classes.classes_by_columns(names)) > 1
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else all share one entry
     suppressed = suppressed_cells(microdata)
     return Release(
         partition=row_partition,
@@ -166,6 +168,7 @@ def find_lost_columns(
     """Find quasi-identifiers released as the root of their hierarchy, or ``*``, in every row."""
     lost_columns = []
     for column in columns:
+        # Only columns of labels can be lost as a whole.
         if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
         tree = hierarchies.get(column.quasi_identifier)
@@ -185,7 +188,7 @@ def _sse_losses(
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Compute SSE/SST on z-scores, first before and then after rounding."""
-    # All functions in ``_LOSS_FUNCTIONS`` have the same parameters.
+    # Not needed: it is a parameter because all functions in ``_LOSS_FUNCTIONS`` have the same ones.
     del policy
     valid = microdata.numeric_valid()
     scales = [column_statistics.scales[attribute.name] for attribute in microdata.numeric]
@@ -197,7 +200,7 @@ def _sse_losses(
         column = columns[index]
         transform = Standardization.of([scales[index]])
         is_present = None if microdata.valid is None or valid is None else valid[:, index]
-        released = _require_values(column.unrounded), column.as_float()
+        released = _require_values(column.unrounded), column.as_float()  # exact and rounded
         values = microdata.numbers[:, index]
         return exact_and_rounded_sums(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
@@ -216,6 +219,7 @@ def _iloss_losses(
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Compute iloss per cell, first for the ranges of classes and then for released labels."""
+    # Each record loses 0 to 1 in each column, so the loss of a column is a mean over records.
     n_records = max(int(partition.sizes.sum()), 1)
     range_losses = (
         class_losses(microdata, column_statistics, partition, policy.hierarchies) / n_records
@@ -228,7 +232,7 @@ def _iloss_losses(
         Loss(
             losses,
             float(losses.mean()),
-            tuple((float(x) * n_records, float(n_records)) for x in losses),
+            tuple((float(loss) * n_records, float(n_records)) for loss in losses),
         )
         for losses in (range_losses, label_losses)
     )
@@ -265,6 +269,7 @@ def _gower_losses(
         )
         return Loss(np.array(column_losses), float(figure.value or 0.0), sums)
 
+    # Released numbers before rounding are floats. Ranks and labels of hierarchies are not rounded.
     before = [
         replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
         if (exact := column.unrounded) is not None
@@ -310,9 +315,11 @@ def _add_suppressed_cells(loss: Loss, counts: Sequence[int], measure: str) -> Lo
     total. For iloss, the total already includes NULL cells, as cells that lose nothing.
     """
     sums = []
+    # The loss of a column is ``loss_sum`` divided by ``total``: SSE by SST, or a sum by its cells.
     for (loss_sum, total), count in zip(loss.sums, counts, strict=True):
         sums.append((loss_sum + count, total if measure == "iloss" else total + count))
     total_loss = loss_from_sums(sums)
+    # The total of iloss is the mean over columns.
     return (
         total_loss
         if measure != "iloss"
@@ -362,7 +369,14 @@ def _require_values(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """Information loss of one column, by the measure of its release; see ``Release``."""
+    """Information loss of one column, by the measure of its release; see ``Release``.
+
+    Parameters
+    ----------
+    name : the quasi-identifier.
+    before_rounding : the loss of the values before they were rounded to the column's type.
+    released : the loss of the values as released.
+    """
 
     name: str
     before_rounding: float
@@ -417,11 +431,12 @@ def number_combinations(microdata: Microdata, release: Release) -> NDArray[np.in
     for column in release.columns:
         for part in column.written_columns:
             _, codes = np.unique(part.values.astype(str), return_inverse=True)
-            missing = part.missing
+            missing = part.missing  # True where NULL is released
             codes_of_columns.append(
                 codes.reshape(-1) if missing is None else np.where(missing, -1, codes)
             )
     if microdata.strata is not None:
+        # Stratum columns are released, too. All members of a class are in one stratum.
         codes_of_columns.append(microdata.strata[partition.members[partition.starts]])
     _, combination = np.unique(np.column_stack(codes_of_columns), axis=0, return_inverse=True)
     return combination.reshape(-1).astype(np.int32)

@@ -43,7 +43,7 @@ from dbanon.release.words import (
 
 T = TypeVar("T")
 NOT_CHECKED = "not checked against earlier releases"
-# Takes ``NOT_CHECKED`` and a number of releases.
+# A template for ``NOT_CHECKED`` and the number of earlier releases.
 _EARLIER_RELEASES = "{}; the ledger has {} of the same source"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
@@ -58,7 +58,8 @@ class Request:
     ----------
     source, output, output_kind : the relation that was read, the relation for readers, and whether
         this is a table or a view.
-    arguments : the policy and some results of the run, as JSON values, as in the ledger.
+    arguments : the options of the release and, under further keys, some results of the run, such as
+        ``models`` and ``exports``; JSON values, as in the ledger.
     quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release; ``kept``
         has other columns that are copied unchanged, ``not_copied`` those that are left out.
     k : the requested k.
@@ -226,6 +227,7 @@ class Report(LabelledTextWithHtml):
     persons = _ReportField["int | None"]("counts.verdict.persons")
     k_rows = _ReportField["int | None"]("counts.verdict.k_rows")
     levels = _ReportField["Mapping[str, int] | None"]("loss.levels")
+    # ``telling`` and, below, ``lost`` are former names, which stay until version 1.0.
     telling = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
     lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
@@ -326,7 +328,8 @@ class Report(LabelledTextWithHtml):
         # The ledger stores arguments, so reports from the ledger have the caution, too.
         report = self if caution is None else self.with_arguments(intersects=caution.warning)
         text = _EARLIER_RELEASES.format(NOT_CHECKED, n_earlier)
-        # Name the command unless the run found that joint histories cannot be counted.
+        # Name the command that counts joint histories, unless the run found that they cannot be
+        # counted: then there is no "share".
         if not joint_arguments or "share" in joint_arguments[JOINT_HISTORIES]:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
@@ -371,10 +374,12 @@ class Report(LabelledTextWithHtml):
             name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT_HISTORIES)
         }
         leading_values["k_rows"] = self.k_rows
+        # Homogeneous classes lead only if no privacy model was set for their column.
         leading_values["homogeneity"] = values["homogeneity"] if self.homogeneous else ()
         leading_values = {
             name: to_json_values(value) for name, value in leading_values.items() if value
         }
+        # The first occurrence of a key decides its place, the last its value.
         values = leading_values | values
         for loss in values["column_losses"].values():
             # The name is already the key.
@@ -400,7 +405,7 @@ class Report(LabelledTextWithHtml):
             self.information_loss, self.information_loss_before_rounding, before_label
         )
         verdict = self.counts.verdict
-        leading_cautions = list_leading_cautions(self.arguments)
+        leading_cautions = list_leading_cautions(self.arguments)  # in ``leading_pairs``
         leading_pairs = list_leading_pairs(verdict, self.arguments)
         findings_by_title: dict[str, Sequence[Any]] = {
             "KEPT IDENTIFIER": self.kept_identifiers,
@@ -463,6 +468,6 @@ class Report(LabelledTextWithHtml):
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
-            # After the release, its source and its output.
+            # After the lines with the release, its source and its output.
             pairs.insert(3 + len(leading_pairs), ("released table", self.relation))
         return pairs

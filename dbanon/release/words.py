@@ -1,4 +1,8 @@
-"""Texts in reports, built from their JSON values."""
+"""Texts in reports, built from their JSON values.
+
+The parameter ``arguments`` of these functions holds what the ledger records of a release, by key:
+the options of the release, and results of the run such as ``suppressed_cells``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,8 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
     """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
-    # The distance of the loss from the lower bound, as a share of the bound; None if that is 0.
+    # The distance of the loss from its lower bound, as a share of the bound.
+    # None if the bound is 0.
     if certificate["above"] is None:
         return "not known: the least possible loss may be 0"
     return (
@@ -40,21 +45,28 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
 
 
 def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
-    """List the cautions with which a report begins: on persons' rows and joint histories."""
+    """List the cautions with which a report begins.
+
+    They are about persons whose rows are in different classes, and about joint histories: what
+    readers of several releases see of a person.
+    """
     candidates = (joint_rows_caution(arguments), joint_caution(arguments))
     return [caution for caution in candidates if caution is not None]
 
 
 def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the first lines of a report, which must not be overlooked: labels and texts."""
+    """Return the first lines of a report, which must not be overlooked: labels and texts.
+
+    If k does not count rows, one line says how many rows share the rarest combination of values.
+    """
     return [
         *((caution.title, caution.reason) for caution in list_leading_cautions(arguments)),
-        *(("ROWS", f"{k}, {label}") for k, label in verdict.row_anonymity_texts),
+        *(("ROWS", f"{k_text}, {meaning}") for k_text, meaning in verdict.row_anonymity_texts),
     ]
 
 
 def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
-    """Describe each coded column that was averaged, and suggest another kind."""
+    """Describe each column of codes that was averaged as if they were amounts; suggest a kind."""
     return [
         f'"{name}" is a code, and was averaged: {rows} rows are released with a code that does not'
         " occur in the source. Set its kind to nominal, or to numeric if its numbers are amounts"
@@ -87,8 +99,9 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
     """List cautions about links from rows to originals, other releases or pseudonyms."""
-    # The argument ``rows`` is the order of a released frame's rows.
+    # The argument ``rows`` is the order of a released data frame's rows.
     cautions = (INPUT_ORDER_CAUTION,) if arguments.get("rows") == INPUT else ()
+    # A short text that names earlier releases of the same source.
     if intersects := arguments.get("intersects"):
         cautions = (*cautions, build_intersection_caution(str(intersects)))
     if joint := joint_caution(arguments):
@@ -113,6 +126,7 @@ def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     if transfer:
         text = f"{transfer['rows']} left their database for this program: {transfer['how']}"
         return [("original rows", text)]
+    # Retained columns are usually copied inside the database.
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "passed through the client's memory")]
@@ -120,12 +134,13 @@ def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a label and a text if files of other accounts were allowed; otherwise empty."""
-    policy = arguments.get("reading", {}).get("foreign_files")
-    if policy is None:
+    foreign_files = arguments.get("reading", {}).get("foreign_files")
+    if foreign_files is None:
         return []
     text = "files of other accounts were allowed"
-    # The policy ``links`` also allows symbolic links.
-    return [("files of the source", text + (", and links followed" if policy == LINKS else ""))]
+    # The value ``links`` also allows symbolic links.
+    links_text = ", and links followed" if foreign_files == LINKS else ""
+    return [("files of the source", text + links_text)]
 
 
 def describe_new_schema(arguments: Mapping[str, Any]) -> str:
@@ -146,7 +161,7 @@ def format_losses(released: float, before_rounding: float, label: str = "") -> s
 
 
 def format_figure(value: float, note: str) -> str:
-    """Format a measure's value, or return its note if the measure does not apply to labels."""
+    """Format a measure's value, or return its note if it does not apply to generalized values."""
     # Import lazily, so that SQL functions load the measures only when needed.
     from dbanon.measures.figure import NOT_FOR_LABELS
 
@@ -165,7 +180,11 @@ def to_json_values(value: Any) -> Any:
 
 
 def describe_attack(figures: Mapping[str, Any]) -> str:
-    """Describe an attack in one line, from its JSON values."""
+    """Describe an attack in one line, from its JSON values.
+
+    The risk is the success of the attack beyond that on control records, which are not released, or
+    beyond random guesses.
+    """
     if figures["risk"] is None:
         return f"none: {figures['note']}"
     low, high = figures["interval"]

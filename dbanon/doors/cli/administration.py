@@ -84,6 +84,7 @@ def gc(
         from dbanon.run import gc as garbage_collection
         from dbanon.run.open import open_store
 
+        # Removing directories needs no database; dropping tables and deleting runs do.
         names_directory = bool(spill_directories or staging_directories or spark_directories)
         if url is None and (days is not None or not names_directory):
             raise click.UsageError(
@@ -100,6 +101,7 @@ def gc(
             store = open_store(url, sql_printer(print_sql))
             n_deleted_runs = None if days is None else garbage_collection.clear_runs(store, days)
             dropped_tables = garbage_collection.collect_garbage(store, keep_last)
+        # From here on, errors are only printed as warnings: see ``commit_guard``.
         mark_committed()
         title = f"{pluralize(len(dropped_tables), 'table')} dropped"
         document = {"dropped": dropped_tables}

@@ -61,10 +61,13 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
 
 def _with_options(command: Any) -> Any:
     """Add the options of advice to the command, in order."""
+    # The short options ``-q`` and ``-s``. Their values are separate arguments of the command, which
+    # it adds to those of the long options.
     short_forms = {
         "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
         "sensitive": ("-s", "single_s", "Sensitive columns"),
     }
+    # Click lists options in the reverse of the order in which they are added.
     for parameter in reversed(OPTIONS):
         if parameter.name in short_forms:
             command = short_names(*short_forms[parameter.name])(command)
@@ -125,6 +128,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
             )
         advice = api.advise(url, **request_options, on_sql=sql_printer(arguments["print_sql"]))
         command_line = None
+        # The options of the recommended release, if one is recommended.
         if advice.start:
             reading = build_options(
                 Reading,
@@ -167,6 +171,7 @@ def _declare(
     """
     from dbanon.doors import rules as api
 
+    # The list also has the columns without a rule, whose role is None.
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
     # Replace rules that another database role declared, and list them so that the owner notices.
     untrusted_columns = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
@@ -177,6 +182,7 @@ def _declare(
         for c in advice.columns
         if c.column.name not in {*declared_columns, *advice.rules}
     ]
+    # A rule is a role, or a mapping with the role and its settings.
     proposals = [
         f"{name}: {rule if isinstance(rule, str) else rule['role']}"
         for name, rule in new_rules.items()
@@ -225,6 +231,8 @@ def _render_advice(advice: Advice) -> Group:
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
         for c in advice.columns
     ]
+    # First all examined quasi-identifiers, then all but one, then small sets, those that make most
+    # rows unique first.
     set_rows = [
         ("all", describe_set(singling_out.chosen), ""),
         *(
@@ -236,10 +244,11 @@ def _render_advice(advice: Advice) -> Group:
             for column_set in singling_out.sets[:_MAX_SHOWN_SETS]
         ),
     ]
+    # Estimates of the loss of all rows, if the trials used a sample.
     has_estimates = any(point.estimate is not None for point in sweep.points)
     trial_rows = [
         (
-            point.curve,
+            point.curve,  # the method, with its refinement or recoding
             point.k,
             f"{point.loss:.4g}",
             *([f"{point.estimate or 0:.2g}"] if has_estimates else []),

@@ -139,6 +139,7 @@ def build_chain(arguments: Mapping[str, Any]) -> Chain | None:
     return Chain(arguments["chain"], **chain_options)
 
 
+# The options of a job, including those of its nested groups of options.
 OPTIONS = all_parameters(Job)
 # Additional options of dp_ranks and dp_marginals, which have no k.
 PRIVATE_OPTIONS = private_method_options()
@@ -167,6 +168,7 @@ def with_options(options: Sequence[Parameter]) -> Decorator:
     """Return a decorator that adds options to a command, in this order."""
 
     def decorate(command: Any) -> Any:
+        # Click lists options in the reverse of the order in which they are added.
         for option in reversed(options):
             if option.name in _FOLLOWING_OPTIONS:
                 command = _FOLLOWING_OPTIONS[option.name](command)
@@ -189,6 +191,7 @@ _DECLARED_OPTION = click.option(
 def to_python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
     options = parse_option_values(OPTIONS, arguments)
+    # Add the values of the short options ``-q`` and ``-s``.
     options["quasi_identifiers"] += arguments["single_q"]
     options["sensitive"] += arguments["single_s"]
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
@@ -234,6 +237,7 @@ def anonymize(url: str, **arguments: Any) -> None:
             require_report_file(report_path)
         if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
+        # An HTML report shows an evaluation. Differentially private releases have none.
         options["evaluate"] |= needs_evaluation(report_path) and not is_private
         engine = build_engine(arguments)
         with (
@@ -250,6 +254,7 @@ def anonymize(url: str, **arguments: Any) -> None:
                 target = options.pop("target") or url
                 report = engine.run(api.job_of(options | run_options), url, target)
             log.release_id = report.release_id
+            # From here on, errors are only printed as warnings: see ``commit_guard``.
             mark_committed()
         print_warnings(report)
         if report_path is not None:
@@ -278,6 +283,7 @@ def plan(url: str, **arguments: Any) -> None:
         from dbanon.doors.cli.render import pairs_table
 
         with warnings.catch_warnings():
+            # A plan publishes nothing: the run itself prints these warnings.
             warnings.simplefilter("ignore", PrivacyWarning)
             outlook = api.plan(
                 url,

@@ -187,7 +187,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(seed)
 
     age = _draw_ages(rng, n)
-    sex = (rng.random(n) < 0.49).astype(np.int64)
+    sex = (rng.random(n) < 0.49).astype(np.int64)  # an index into _SEXES
     region, site = _draw_regions_and_sites(rng, n)
     education = _draw_educations(rng, age)
     occupation = _draw_occupations(rng, age, education)
@@ -223,7 +223,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def _draw_ages(rng: np.random.Generator, n: int) -> _Numbers:
-    """Draw ages of an ageing population, in years, rounded to whole days."""
+    """Draw ages of an aging population, in years, rounded to whole days."""
     cumulative_shares = [0.0, 0.13, 0.30, 0.48, 0.67, 0.83, 0.94, 1.0]
     years = np.interp(rng.random(n), cumulative_shares, [18.01, 28, 39, 50, 62, 73, 83, 95])
     return np.floor(years * _DAYS_PER_YEAR) / _DAYS_PER_YEAR
@@ -318,7 +318,7 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArra
     person_id = rng.permutation(n) + 100_001
     given_names = np.array([_FEMALE_NAMES, _MALE_NAMES])
     given_name_index = (sex, rng.integers(given_names.shape[1], size=n))
-    # A few names are frequent, and many are rare.
+    # Names at the start of the list are drawn more often: a few are frequent, and many are rare.
     family_name_index = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
     # The multiplier has no common factor with 10**8, so the numbers stay distinct.
     national_number = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8

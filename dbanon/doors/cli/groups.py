@@ -26,7 +26,8 @@ class DatabaseCommand(click.Command):
         url = os.environ.get("DBANON_URL")
         argument_names = [param.name for param in self.params if isinstance(param, click.Argument)]
         if url and len(argument_names) > 1 and argument_names[0] == "url":
-            # If an argument is missing and the first one is no URL, then the URL was omitted.
+            # If an argument is missing and the first one is no URL, then the URL was omitted. Usage
+            # errors are raised by the second parsing, below.
             with suppress(click.UsageError):
                 parsed_arguments, _, _ = self.make_parser(ctx).parse_args(list(args))
                 positional_values = [

@@ -137,6 +137,7 @@ def store(
             description=description,
             on_sql=sql_printer(print_sql),
         )
+        # From here on, errors are only printed as warnings: see ``commit_guard``.
         mark_committed()
         document = {
             "name": name,
@@ -187,7 +188,7 @@ def show_stored_hierarchy(url: str, name: str, output_format: str, print_sql: bo
         tree = load_hierarchy(url, {"name": name}, on_sql=sql_printer(print_sql))
         click.echo(
             json.dumps(tree.to_pairs()) if output_format == "json" else tree.to_csv(),
-            nl=output_format == "json",
+            nl=output_format == "json",  # the CSV text ends with a line break already
         )
 
 
@@ -210,6 +211,7 @@ def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
     """Load a hierarchy from a file, or from the database if ``file`` names one in it."""
     from dbanon.hierarchy.spec import parse
 
+    # Unless the hierarchy is in a file, ``parse`` returns where it is in the database.
     tree_or_spec = parse(file, files=True)
     if isinstance(tree_or_spec, Hierarchy):
         return tree_or_spec
@@ -242,6 +244,7 @@ def _show_problems(output_format: str, error: HierarchyBroken) -> None:
             for problem in problems
         ],
     }
+    # The line is 0 if it is unknown.
     rows = [(problem.line or "", problem.kind, problem.label) for problem in problems]
     show(
         output_format, document, lambda: rows_table("Problems", ["line", "problem", "label"], rows)

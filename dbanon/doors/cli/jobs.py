@@ -121,6 +121,7 @@ def schema() -> None:
 @click.option(
     "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
 )
+# ``advise`` has the same option for the treatment of NULLs.
 @with_options([parameter for parameter in parameters(AdviceRequest) if parameter.name == "nulls"])
 @with_options(parameters(Reading))
 @with_log_format
@@ -174,6 +175,7 @@ def plan_file(
         for file_job in jobs:
             try:
                 with warnings.catch_warnings():
+                    # A plan publishes nothing: the run itself prints these warnings.
                     warnings.simplefilter("ignore", PrivacyWarning)
                     outlook = plan_file_job(
                         file_job, cluster=cluster, on_sql=sql_printer(print_sql)
@@ -194,20 +196,22 @@ def plan_file(
                         build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
                     )
                 continue
-            unclassified_columns = list(find_columns_without_role(file_job, outlook.not_copied))
+            # Of the columns that the release leaves out, those to which the file gives no role, not
+            # even ``drop``. Their key in JSON is "unclassified".
+            columns_without_role = list(find_columns_without_role(file_job, outlook.not_copied))
             documents.append(
                 {
                     "job": file_job.name,
                     "plan": outlook.to_dict(),
-                    "unclassified": unclassified_columns,
+                    "unclassified": columns_without_role,
                 }
             )
             documents[-1] |= {"schedule": file_job.schedule} if file_job.schedule else {}
             if output_format != "json":
                 pairs = [("job", file_job.name), *outlook.pairs()]
                 pairs += (
-                    [("without a role, left out", ", ".join(unclassified_columns))]
-                    if unclassified_columns
+                    [("without a role, left out", ", ".join(columns_without_role))]
+                    if columns_without_role
                     else []
                 )
                 pairs += (
@@ -224,15 +228,17 @@ def plan_file(
             show(output_format, {"jobs": documents}, lambda: None)
         batch_error = combine_errors(failures, len(jobs))
         if batch_error is not None:
+            # The error of a single job is already in the log.
             if len(jobs) > 1:
                 current_log().error(batch_error)
             sys.exit(batch_error.exit_code)
 
 
 def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
-    """Return the missing GRANT statements as ``grants``; empty for other errors."""
+    """Return the missing GRANT statements under the key ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import find_missing_rights
 
+    # Its subclasses are about files or ownership, where no GRANT helps.
     if type(error) is not InsufficientRights:
         return {}
     try:
@@ -277,7 +283,7 @@ def verify_file(
         verification = api.verify_file(
             file,
             ledger=ledger,
-            quasi_identifiers=(*quasi_identifiers, *single_q),
+            quasi_identifiers=(*quasi_identifiers, *single_q),  # of the long and the short option
             k=k,
             on_sql=sql_printer(print_sql),
         )
@@ -302,6 +308,7 @@ def choose_by_ending(
     ) -> click.Context:
         """Make the context of the command that the arguments select."""
         word = _find_first_argument(args, (*command.params, *file_command.params))
+        # A file of rows, such as file:people.csv, is the URL of a source.
         is_file = (
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
         )

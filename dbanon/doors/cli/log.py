@@ -25,7 +25,7 @@ from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_WARNING = "Warning: "
+_WARNING_PREFIX = "Warning: "
 # Key of the running command's log in a click context.
 _CONTEXT_KEY = "dbanon.log"
 
@@ -110,7 +110,7 @@ class Log:
         elif in_text_log:
             write_line(f"Error [{error.code}]: {escape_control_characters(error.message)}")
             # Only the problems of a job file take several lines. Escape line breaks in the details
-            # of other errors.
+            # of other errors, where they may come from a name.
             has_lines = isinstance(error, JobFileInvalid)
             detail = error.detail and escape_control_characters(error.detail, lines=has_lines)
             for label, text in (("Detail", detail), ("Hint", error.format_hint(spell_cli_option))):
@@ -148,11 +148,12 @@ def print_message(line: str, event: str = "warning") -> None:
     line = redact(line)
     if log.is_json:
         level = "info" if event == "sql" else event
-        log.event(level, event, message=line.removeprefix(_WARNING))
+        log.event(level, event, message=line.removeprefix(_WARNING_PREFIX))
     else:
+        # While a job of a file runs, each warning names the job.
         lacks_job_name = log.job is not None and f"job {log.job} " not in line
-        if lacks_job_name and line.startswith(_WARNING):
-            line = f"{_WARNING}job {log.job}: {line.removeprefix(_WARNING)}"
+        if lacks_job_name and line.startswith(_WARNING_PREFIX):
+            line = f"{_WARNING_PREFIX}job {log.job}: {line.removeprefix(_WARNING_PREFIX)}"
         write_line(line)
 
 

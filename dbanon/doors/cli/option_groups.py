@@ -10,7 +10,8 @@ import click
 from dbanon.doors.cli.groups import DatabaseCommand
 
 # The options in each group of the help: names of click's parameters, or prefixes that end with an
-# underscore. Options that are in no group are listed last.
+# underscore. Options that are in no group are listed last. The short options ``-q`` and ``-s`` are
+# the parameters ``single_q`` and ``single_s``.
 _START_OPTIONS = (
     "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",

@@ -1,4 +1,9 @@
-"""Click options built from option descriptions, and their values parsed from text."""
+"""Click options built from option descriptions, and their values parsed from text.
+
+A ``Parameter`` describes an option: ``kind`` is its Python type, ``item`` is the type of the items
+of a list or mapping, and ``option`` says how users write it: its flag, its unit and the form of its
+value.
+"""
 
 from __future__ import annotations
 
@@ -123,6 +128,7 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
         return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item_type is float:
         return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
+    # Orders map a column to the sequence of its values.
     if get_origin(parameter.item_type) is Sequence:
         return {name: parse_order(text) for name, text in pairs.items()}
     return pairs

@@ -61,4 +61,5 @@ class ProgressDisplay:
             self._last_line_time = time.monotonic()
             self._log.progress(phase, share)
         elif self._is_visible and is_new_phase:
+            # Only a JSON log has a line for each phase.
             self._log.event("info", "phase")

@@ -163,9 +163,10 @@ def report(
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        synthesis_report = read_private_report(store, name)
-        inspection = inspect_release(store, name) if synthesis_report is None else None
-        release_report = synthesis_report if inspection is None else inspection.record.report
+        # Differentially private releases have a report of another class, and no classes to inspect.
+        private_report = read_private_report(store, name)
+        inspection = inspect_release(store, name) if private_report is None else None
+        release_report = private_report if inspection is None else inspection.record.report
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
@@ -266,7 +267,7 @@ def show_release(
         entry = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
         current_log().release_id = entry["release_id"]
 
-        def entry_pairs() -> list[tuple[str, str]]:
+        def build_pairs() -> list[tuple[str, str]]:
             labels_and_texts: list[tuple[str, str]] = []
             for name, value in entry.items():
                 text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -281,7 +282,7 @@ def show_release(
                     labels_and_texts.append((name, text))
             return labels_and_texts
 
-        show(output_format, entry, lambda: pairs_table("Release", entry_pairs()))
+        show(output_format, entry, lambda: pairs_table("Release", build_pairs()))
 
 
 def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -377,6 +378,7 @@ def drop(url: str, release: str, output_format: str, print_sql: bool) -> None:
         from dbanon.doors.cli.render import rows_table
 
         dropped_relations = api.drop(url, release, on_sql=sql_printer(print_sql))
+        # From here on, errors are only printed as warnings: see ``commit_guard``.
         mark_committed()
         title = f"{len(dropped_relations)} relations dropped"
         show(
@@ -417,7 +419,7 @@ def verify(
         verification = api.verify(
             url,
             relation,
-            quasi_identifiers=(*quasi_identifiers, *single_q),
+            quasi_identifiers=(*quasi_identifiers, *single_q),  # of the long and the short option
             k=k,
             on_sql=sql_printer(print_sql),
         )

@@ -164,6 +164,7 @@ def verification_table(verification: Verification | PrivateVerification | Verifi
 
     if not isinstance(verification, Verification):
         return pairs_table("Verification", verification.pairs())
+    # ``unchanged`` is None if the rows could not be compared; ``digest`` then says why.
     if verification.release_id is None:
         comparison = "not in the ledger"
     elif verification.digest is None and not verification.unchanged:

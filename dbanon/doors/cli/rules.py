@@ -74,6 +74,7 @@ def declare(
         listing = api.declare(
             url, table, declarations, from_comments=from_comments, on_sql=sql_printer(print_sql)
         )
+        # From here on, errors are only printed as warnings: see ``commit_guard``.
         mark_committed()
         _show_rules(output_format, f"Rules of {table}", listing)
 

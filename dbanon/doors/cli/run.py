@@ -145,12 +145,15 @@ def run(
                 with commit_guard() as mark_committed:
                     mark_committed()
                     show(output_format, {"jobs": results.documents}, lambda: None)
+        # The error of a single job is already in the log.
         if batch_error is not None and len(jobs) > 1:
             current_log().error(batch_error)
+        # An unknown outcome is more important than the signal that caused it.
         if received_signals and any(
             isinstance(error, OutcomeUnknown) for _, error in results.failures
         ):
             sys.exit(OutcomeUnknown.exit_code)
+        # A signal that was received after the last job does not matter any more.
         if received_signals and len(results.outcomes) < len(jobs):
             raise KeyboardInterrupt
         if batch_error is not None:
@@ -260,8 +263,8 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str
             f"Warning: job {file_job.name} failed, and is run again in {seconds:g} seconds."
         )
 
-    # Filled at the commit. If an error or a signal follows it, ``commit_guard`` turns this into a
-    # warning, and the block ends without its result.
+    # Filled at the commit. If an error or a signal follows the commit, ``commit_guard`` turns it
+    # into a warning, and the block below ends before it has a result.
     completed_jobs: list[CompletedJob] = []
     with commit_guard() as mark_committed:
 
@@ -290,6 +293,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str
                 )
             document = {"job": file_job.name, "skipped": True, "release_id": result.release_id}
             return Outcome.skipped(file_job.name, result.release_id), document
+        # In addition to what ``remember_release`` stored, this result has the dropped tables.
         completed_jobs.append(result)
         report = result.report
         log.release_id = report.release_id

@@ -41,6 +41,7 @@ def start() -> NoReturn:
     if _wants_json(words):
         from dbanon.doors.cli import early_log
 
+        # Stored in its module, too, where the command's ``Log`` finds it and continues it.
         _log = early_log.early_log = early_log.EarlyLog()
     for signal_number in _EXIT_SIGNALS:
         signal.signal(signal_number, _exit_on_signal)

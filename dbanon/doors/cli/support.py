@@ -250,9 +250,11 @@ def commit_guard() -> Iterator[Callable[[], None]]:
     Yields a function that the block must call once its change is committed. Later errors must not
     make the command fail, because a scheduler would repeat a change that is already made.
     """
+    # A list, because the function that the block calls cannot assign to a local variable here.
     commits: list[bool] = []
     try:
         yield lambda: commits.append(True)
+        # The output may be buffered: fail inside the guard if stdout is broken.
         sys.stdout.flush()
     except BaseException as error:
         if not commits:
@@ -288,7 +290,7 @@ def handle_signals() -> Iterator[Sequence[int]]:
 
     def record_signal(number: int, frame: FrameType | None) -> NoReturn:
         received_signals.append(number)
-        # Also wakes threads blocked on a stalled connection.
+        # Cuts connections that do not end soon, which wakes threads blocked on a stalled one.
         thread_connections().request_end()
         raise KeyboardInterrupt
 
@@ -326,6 +328,7 @@ def report_errors(output_format: str) -> Iterator[None]:
         log.end(end.exit_code, end.error_code)
         sys.exit(end.exit_code)
     except SystemExit as end:
+        # The command chose its exit code, such as that of a failed job.
         log.end(end.code if isinstance(end.code, int) else UNEXPECTED)
         raise
     except BrokenPipeError:
@@ -364,6 +367,7 @@ def _print_failures(output_format: str) -> Iterator[None]:
         _clear_frames(error)
         raise _ReportedError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        # Click handles these itself.
         raise
     except Exception as error:
         dbanon_error = _translate_system_error(error) or error_for_missing_extra(error)

@@ -27,8 +27,8 @@ from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
 
-# The text colour is the notebook's; the other colours are legible on light and dark backgrounds.
-_COLOURS = (
+# The text color is the notebook's; the other colors are legible on light and dark backgrounds.
+_COLORS = (
     "--ink: currentColor; --quiet: color-mix(in srgb, currentColor 68%, transparent);"
     " --line: rgba(128, 128, 128, .35); --track: rgba(128, 128, 128, .2); --mark: #3f81b5;"
     " --limit: #d0602f; --warnline: #d0812f; --link: #3f81b5; --curve0: #3f81b5;"
@@ -51,11 +51,12 @@ def render_card(result: Any) -> str:
 @render_card.register
 def _render_report(result: Report) -> str:
     evaluation = result.evaluation
+    # The arguments of a report are those that the ledger records.
     guarantee = guarantee_from_ledger(result.k_requested, result.arguments)
     bins = bin_class_sizes(result.counts.rows.histogram)
     return wrap_card(
         "report",
-        # Cards leave out the fourth column, which explains the figures.
+        # Cards leave out the fourth text of each row, which explains the figure.
         render_figures(row[:3] for row in describe_headline(result, guarantee, evaluation)),
         render_paragraph("guarantee", result.guarantee),
         *(render_paragraph("warning", text) for text in result.warning_texts),
@@ -73,13 +74,13 @@ def _render_partition(result: Partition) -> str:
 
 @render_card.register
 def _render_attribute_partition(result: AttributePartition) -> str:
-    parts = [
-        render_paragraph("title", f"attribute {position}")
-        + _render_counts(part)
-        + _render_class_sizes(bin_class_sizes(Counter(part.sizes.tolist())))
-        for position, part in enumerate(result.partitions, 1)
+    sections = [
+        render_paragraph("title", f"attribute {number}")
+        + _render_counts(partition)
+        + _render_class_sizes(bin_class_sizes(Counter(partition.sizes.tolist())))
+        for number, partition in enumerate(result.partitions, 1)
     ]
-    return wrap_card("partition, each attribute separately", *parts)
+    return wrap_card("partition, each attribute separately", *sections)
 
 
 def _render_counts(result: Partition) -> str:
@@ -146,6 +147,7 @@ def _render_advice(result: Advice) -> str:
         *(
             render_details(section, render_pairs(rows))
             for section, rows in rows_by_section.items()
+            # The card has these two already, as its first table and its title.
             if section not in ("recommended", "table")
         ),
         title=result.source,
@@ -258,7 +260,7 @@ def render_details(title: str, body: str) -> str:
 def _build_style() -> str:
     """Build the style rules of cards and their pictures, limited to cards."""
     rules = "".join(_read_file(name) for name in ("pictures.css", "card.css"))
-    return f"{_CARD_SELECTOR} {{ {_COLOURS} }}\n{''.join(_limit_to_cards(rules))}"
+    return f"{_CARD_SELECTOR} {{ {_COLORS} }}\n{''.join(_limit_to_cards(rules))}"
 
 
 def _limit_to_cards(rules: str) -> Iterator[str]:

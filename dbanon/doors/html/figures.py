@@ -23,7 +23,9 @@ _CORRELATION_MEASURES = ("correlation_loss",)
 # Measures of distance, with the value that they always have if released values are labels
 # (intervals or nodes of a hierarchy) that contain the original values.
 _FIXED_LABEL_VALUES = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
+# Why these values are fixed; follows a colon.
 _COVER_EXPLANATION = "a label that contains the original value has distance 0 from it."
+# The measures that the page emphasizes.
 _HEADLINE_MEASURES = ("linkage_risk", "sse_loss")
 
 
@@ -79,6 +81,8 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
     rows = []
     for name, attack in read_key_or_former_key(result, "results").items():
         interval = attack["interval"]
+        # ``attack``, ``control`` and ``random`` are shares of right guesses: about originals, about
+        # control records, which are not in the release, and at random.
         rows.append(
             (
                 name.replace("_", " "),
@@ -95,7 +99,12 @@ def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
 
 
 def _separate_omitted(rows: list[PageValues]) -> PageValues:
-    """Separate the rows with a figure from the names of other measures, grouped by reason."""
+    """Separate the rows with a figure from the names of other measures, grouped by reason.
+
+    Parameters
+    ----------
+    rows : one for each measure, as ``_describe_measure`` returns them.
+    """
     names_by_reason: dict[str, list[str]] = {}
     for row in rows:
         if row["omission_reason"]:
@@ -172,9 +181,11 @@ def _describe_measure(
             f"It is {format_figure(value, digits=0)} by definition, however wide the labels are:"
             f" {_COVER_EXPLANATION}"
         )
+    # The note gives the reason after its last colon, if it has one.
     omission_reason = (
         "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
     )
+    # A bar shows a share that readers should want to be small.
     has_bar = (
         not is_fixed
         and measure.lower_is_better

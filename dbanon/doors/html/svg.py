@@ -1,7 +1,7 @@
-"""Draws SVG pictures for a page, whose style sheet sets colours, fonts and sizes.
+"""Draws SVG pictures for a page, whose style sheet sets colors, fonts and sizes.
 
 Each picture has a title and a description for screen readers. Curves differ in shapes and dashes,
-too, for readers who cannot tell their colours apart.
+too, for readers who cannot tell their colors apart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MapPoint:
 
 
 def draw_share_bar(share: float, limit: float | None = None) -> str:
-    """Draw a bar for a share of 0 to 1, with a line at its limit.
+    """Draw a bar for a share of 0 to 1, with a line at the limit of the share, if there is one.
 
     Screen readers skip it: the page shows the figure next to it.
     """
@@ -73,6 +73,7 @@ def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
     AssertionError : a bar would stand for fewer rows than allowed.
     """
     require_displayable(distribution)
+    # Bins differ in width, so the area of a bar stands for its rows, not its height.
     heights = [bar.rows / bar.width for bar in distribution.bars]
     bars = [
         (bar.low, bar.width, height)
@@ -139,9 +140,10 @@ def _draw_bars(
     step_width = (right - _MARGIN_SIDE) / max(n_steps, 1)
     axis_start: float = _MARGIN_SIDE
     if labels_below_steps:
-        # If there are few bars, limit their width, and centre them.
+        # If there are few bars, limit their width, and center them.
         step_width = min(step_width, 64.0)
         axis_start = (_WIDTH - step_width * n_steps) / 2
+    # Every bar is visible: 1.5 units high or more.
     tallest = max((height for _, _, height in bars), default=1.0) or 1.0
     shapes = []
     for first_step, width_in_steps, height in bars:
@@ -192,6 +194,7 @@ def draw_tradeoff(
     risk_name, loss_name : names of the axes.
     picture_id : part of HTML ids, so it must be unique on the page.
     """
+    # The size of the picture, and the edges of the area between the axes, in units of the view box.
     width, height, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     risk_axis_end = _round_axis_end(max(point.risk for point in points))
     loss_axis_end = _round_axis_end(max(point.loss for point in points))
@@ -277,6 +280,7 @@ def _place_labels(
     for index in ordered_indexes:
         point, (x, y) = points[index], positions[index]
         width = _LETTER_WIDTH * len(point.label) + 4
+        # Offsets of a label's start from its point, on the right or, with the width, on the left.
         offsets = [(12, 4), (8, -9), (-8 - width, 19), (-12 - width, 4), (8, 19), (-8 - width, -9)]
         obstacle_lists = [[*label_boxes, *point_boxes, *line_boxes]]
         if point.is_chosen or index in end_indexes:
@@ -323,11 +327,11 @@ def _boxes_along_line(start: tuple[float, float], end: tuple[float, float]) -> l
     """Return small boxes along a line, to test whether labels cover it."""
     (start_x, start_y), (end_x, end_y) = start, end
     fractions = [step / 24 for step in range(1, 24)]
-    centres = [
+    centers = [
         (start_x + (end_x - start_x) * fraction, start_y + (end_y - start_y) * fraction)
         for fraction in fractions
     ]
-    return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
+    return [(x - 2, y - 2, x + 2, y + 2) for x, y in centers]
 
 
 def _overlaps(box: _Box, other_box: _Box) -> bool:

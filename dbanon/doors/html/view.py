@@ -17,7 +17,8 @@ from dbanon.release.words import describe_column_sets, describe_method_counts, n
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
-# For each measure of loss in a report: its symbol, and the label of its figure before rounding.
+# For each measure of loss in a report: its symbol, and the label of the second figure of a loss,
+# which is without the effect of rounding.
 _LOSS_LABELS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss per cell", "on the classes' own ranges"),
@@ -56,7 +57,9 @@ def describe_report(
         "caveats": guarantee.caveats(report.earlier_releases, has_models=bool(report.models)),
         "count_queries": inspection.recount_queries if inspection else (),
         "counts_text": _describe_counts(
-            report, len(inspection.recount_queries) if inspection else 1
+            report,
+            # Without an inspection, assume a single query, which most releases have.
+            len(inspection.recount_queries) if inspection else 1,
         ),
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
@@ -83,7 +86,8 @@ def describe_report(
         "options": _list_options(report),
         "files": _list_files(report),
         "seconds": [(phase, f"{seconds:.2f}") for phase, seconds in report.seconds.items()],
-        # What the ledger does not record; the report of the run itself has everything.
+        # What the ledger does not record, for a report that was rebuilt from the ledger. The report
+        # that a run returns has everything.
         "missing": inspection.record.missing
         if inspection and report is inspection.record.report
         else (),
@@ -139,6 +143,7 @@ def _describe_counts(report: Report, n_queries: int) -> str:
         f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
         f" {report.rows_out:,} rows"
     )
+    # If each attribute has its own classes, there is a query for each, and one for whole rows.
     if n_queries == 1:
         return f"can run this query. At the time of the release it returned: {counts}."
     return (
@@ -155,6 +160,7 @@ def describe_headline(
     verdict, symbol = report.counts.verdict, _LOSS_LABELS[report.loss_measure][0]
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows = [
+        # Only if k does not count whole rows: how many rows share all released values.
         *(
             ("Rows", k_rows, explanation, "Smallest number of rows that share all released values.")
             for k_rows, explanation in verdict.row_anonymity_texts
@@ -224,6 +230,7 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
     histogram : the number of classes by class size.
     """
     smallest_size, largest_size = min(histogram, default=0), max(histogram, default=-1)
+    # The number of sizes in a bin, rounded up.
     width = -(-(largest_size - smallest_size + 1) // MOST_BINS)
     bins = []
     for start in range(smallest_size, largest_size + 1, max(width, 1)):
@@ -259,6 +266,7 @@ def _describe_loss(report: Report) -> PageValues:
 
 def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     """Describe the risk that follows from class sizes alone."""
+    # Rows or, if k counts persons, persons that share the rarest combination of released values.
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class.
     average = None if guarantee.entity_columns else report.classes / max(report.rows_out, 1)
@@ -368,7 +376,11 @@ def _describe_roles(
 def _list_facts(
     report: Report, inspection: ReleaseInspection | None
 ) -> list[tuple[str, str, bool]]:
-    """List what the ledger records: label, text, and whether the text contains a name."""
+    """List what the ledger records: label, text, and whether the text contains a name.
+
+    The page sets off names, since they may contain any character.
+    """
+    # Few withheld rows are not counted exactly, also not as the difference of two exact counts.
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
         f"{report.rows_out:,} and the withheld rows"
@@ -406,10 +418,13 @@ def _describe_nulls(report: Report) -> str:
     count = mask_small_count(report.null_rows, report.k_requested)
     null_treatment = report.arguments.get("nulls", "error")
     if null_treatment == "suppress":
+        # Rows with NULL in a quasi-identifier are withheld. ``null_rows`` counts released rows, so
+        # their NULLs are in strata.
         withheld_note = "withheld, among the rows withheld above" if report.suppressed else "none"
         strata_note = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
         return withheld_note + strata_note
     if null_treatment in ("category", "merge"):
+        # Values that the run replaced by NULL, because few rows have NULL in the same columns.
         n_values = sum(report.suppressed_cells.values())
         rare_patterns_note = (
             f"; {mask_small_count(n_values, report.k_requested)} values of rare patterns"
@@ -434,7 +449,8 @@ def _list_files(report: Report) -> list[tuple[str, str]]:
 
 def _list_options(report: Report) -> list[tuple[str, str]]:
     """List the options that are set, as the ledger records them."""
-    # Includes former names, which older versions recorded.
+    # Other sections of the page show these. The list includes former names, which older versions
+    # recorded.
     shown_elsewhere = {
         *("also_k", "disclosive_columns", "entity_spellings", "exports", "few_persons"),
         *("hierarchies", "homogeneity", "intersects", "k", "kept_identifiers", "levels", "linking"),

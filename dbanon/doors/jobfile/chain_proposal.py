@@ -70,11 +70,13 @@ class ChainProposal:
                 f"{_CHAIN_REASON}. A chain needs an entity, a person identifier. None was"
                 " recognized in this table: name it, or every run except the first will warn"
             )
+        # The name of the proposed chain.
         name = derive_chain_name(parse_relation(table).name)
         create_command = build_create_chain_command(table, identifying_column, url, file_url)
         command_comment = f"    #   {escape_unprintable(create_command)}"
         chain_keys = f'name: {name}, key: "file:{name}.key"'
         chain_line = f"chain: {{{chain_keys}}}\n"
+        # With ``changes: freeze``, persons keep the values with which they were admitted.
         new_chain_line = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
         if not self.is_supported:
             reason = f"{_CHAIN_REASON}, but this kind of database cannot store chains"

@@ -35,12 +35,14 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
         if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
             raise validation_error("a file must be a path, without other keys")
         return value
+    # The key that names the kind also holds its main setting; the kind may have further options.
     allowed_keys = {kind: KINDS[kind].key, **KINDS[kind].options}
     for key, key_value in value.items():
         if key not in allowed_keys:
             raise validation_error(f"{kind} allows only the keys " + ", ".join(allowed_keys))
         if not allowed_keys[key].is_valid(key_value):
             raise validation_error(f"{key} must be {allowed_keys[key].expected}")
+    # Only for its errors; the result is built later, by ``parse_hierarchies``.
     with as_validation_errors():
         parse(value, files=False)
     return value
@@ -100,7 +102,8 @@ def _check_distance(value: Any) -> Any:
     return value
 
 
-# A column name for checking a privacy model, whose keys in the file do not name its column.
+# Stands for the column when a privacy model is checked: in the file, a model's keys do not name the
+# column that it is about.
 _PLACEHOLDER_COLUMN = "column"
 
 
@@ -109,6 +112,7 @@ class ModelSpec(StrictModel):
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
     level: build_number_type("The required level.", 0, excludes_minimum=True)  # type: ignore[valid-type]
+    # Only ``recursive_cl`` has ``l``, and only ``t_closeness`` a distance.
     l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
     distance: Annotated[
         Any,
@@ -191,6 +195,7 @@ COLUMN_MODELS = (
     PseudonymColumn,
     DropColumn,
 )
+# The only value that the field ``role`` of each model allows, in the order of the models.
 ROLES = tuple(model.model_fields["role"].annotation.__args__[0] for model in COLUMN_MODELS)  # type: ignore[union-attr]
 Column = Annotated[
     IdentifierColumn

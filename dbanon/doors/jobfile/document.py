@@ -115,7 +115,7 @@ class Document:
 
 
 def describe_path(path: Sequence[str | int]) -> str:
-    """Render a path for messages, quoting keys with dots or spaces."""
+    """Render a path for messages, quoting keys with dots, spaces and other special characters."""
     return ".".join(
         key
         if isinstance(key, str) and re.fullmatch(r"[\w$-]+", key)
@@ -147,7 +147,7 @@ def read_document(file: Path) -> Document:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         document.add_problem((), "is not UTF-8", content[: error.start].count(b"\n") + 1)
-        document.require_no_problems()
+        document.require_no_problems()  # always raises here
         raise
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
@@ -155,6 +155,7 @@ def read_document(file: Path) -> Document:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else mark.line + 1
+        # Errors about single characters have no mark, but a position in the text.
         if mark is None and hasattr(error, "position"):
             line = text[: error.position].count("\n") + 1
         document.add_problem((), _describe_yaml_error(error), line)
@@ -179,7 +180,7 @@ class _Reader:
     def read_document(self) -> Any:
         """Return the value of the only document."""
         next(self._events)  # the start of the stream
-        first_event = next(self._events)
+        first_event = next(self._events)  # the start of the document, if there is one
         if isinstance(first_event, yaml.StreamEndEvent):
             self._document.add_problem((), "is empty", 1)
             return None
@@ -194,6 +195,7 @@ class _Reader:
     def _read_node(self, event: Any, path: KeyPath) -> Any:
         """Return the value that begins with an event, consuming all of its events."""
         line = event.start_mark.line + 1
+        # For the value of a key, the line of the key is already set.
         self._document.lines.setdefault(path, line)
         if len(path) > _MAX_DEPTH:
             raise yaml.MarkedYAMLError("nested too deeply", None, None, event.start_mark)

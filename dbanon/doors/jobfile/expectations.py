@@ -67,8 +67,10 @@ _Share = Annotated[Any, AfterValidator(_check_share), WithJsonSchema(_SHARE_SCHE
 class ExpectSpec(StrictModel):
     """Expected counts of the source; a run is refused if the source does not meet them."""
 
+    # Limits of the number of rows, and of the number of persons.
     rows: _Bounds | None = None
     persons: _Bounds | None = None
+    # By column, the largest allowed share of rows with NULL.
     share_null: dict[ColumnName, _Share] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -82,13 +84,16 @@ def build_expectations(spec: ExpectSpec | None) -> Expectations | None:
     """Convert the expectations of a job file; None if a job has none."""
     if spec is None:
         return None
-    shares = {name: _parse_percent(share) or 0.0 for name, share in spec.share_null.items()}
+    max_null_shares = {
+        name: _parse_percent(share) or 0.0 for name, share in spec.share_null.items()
+    }
     count_specs = {name: getattr(spec, name) for name in (ROWS, PERSONS)}
     bounds = {
         name: _build_bounds(value) for name, value in count_specs.items() if value is not None
     }
-    return Expectations(bounds, shares)
+    return Expectations(bounds, max_null_shares)
 
 
 def _build_bounds(value: Any) -> Bounds:
+    """Build absolute limits from a mapping, or a limit on the change from a share in percent."""
     return Bounds(**value) if isinstance(value, dict) else Bounds(change=_parse_percent(value))

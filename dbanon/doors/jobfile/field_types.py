@@ -117,7 +117,7 @@ COLUMN_KEYS = {
     "models": "models",
 }
 _ROLE_OPTIONS = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
-# Options that have another name in a job file: from option to that name.
+# Options that ``JobSpec`` declares itself under another name: from option to that name.
 RENAMED_KEYS = {"exports": "export"}
 # Options that ``JobSpec`` or ``Output`` declares itself, some of them in another form.
 JOB_LEVEL_OPTIONS = (
@@ -133,6 +133,7 @@ JOB_LEVEL_OPTIONS = (
 )
 # Options that are keys of a job's ``output``: from option to that key.
 _OUTPUT_KEYS = {"output_kind": "view", "if_exists": "if_exists"}
+# All other options: a job file has them under their own names, in jobs and in defaults.
 _OPTIONS = {
     option.name: option
     for option in (*all_parameters(Job), *private_method_options())
@@ -161,6 +162,7 @@ def as_validation_errors() -> Iterator[None]:
     try:
         yield
     except DbanonError as error:
+        # The message follows the path of the problem and a colon.
         raise validation_error(error.message[0].lower() + error.message[1:].rstrip(".")) from None
 
 
@@ -235,7 +237,8 @@ def spell_in_job_file(name: str, value: Any) -> str:
 
     Parameters
     ----------
-    name : an option, or a function that a hint mentions, with parentheses.
+    name : an option, or a placeholder with parentheses, such as ``problems()``, which hints have
+        where interfaces differ in more than the spelling of an option.
     value : the value to show; None to name only the key.
     """
     if name == "problems()":
@@ -279,7 +282,7 @@ def with_job_file_hints() -> Iterator[None]:
 def _build_schema(parameter: Parameter) -> dict[str, Any]:
     """Build the JSON Schema of an option."""
     schema: dict[str, Any] = {"description": parameter.help}
-    kind = {
+    json_type = {
         int: "integer",
         float: "number",
         bool: "boolean",
@@ -290,8 +293,8 @@ def _build_schema(parameter: Parameter) -> dict[str, Any]:
     option = parameter.option
     if option.unit == "bytes":
         schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
-    elif kind:
-        schema["type"] = [kind, "null"] if parameter.nullable else kind
+    elif json_type:
+        schema["type"] = [json_type, "null"] if parameter.nullable else json_type
     if option.minimum is not None:
         schema["exclusiveMinimum" if option.excludes_minimum else "minimum"] = option.minimum
     if option.maximum is not None:
@@ -323,6 +326,7 @@ def build_option_type(parameter: Parameter) -> Any:
     return Annotated[Any, AfterValidator(validate), WithJsonSchema(_build_schema(parameter))]
 
 
-# Options default to None, meaning unset: the file's defaults and then the option table apply.
+# Options default to None, meaning unset: then the file's ``defaults`` apply, and after them the
+# defaults of ``Job``.
 _FIELDS: Any = {name: (build_option_type(option), None) for name, option in _OPTIONS.items()}
 Options: Any = create_model("Options", __base__=StrictModel, **_FIELDS)

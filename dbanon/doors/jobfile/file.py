@@ -54,7 +54,7 @@ from dbanon.stores.objects import is_object
 # "Private" jobs and options are those of the differentially private methods, whose rows are
 # synthetic. These options belong to them alone.
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
-# Options of methods for synthetic rows that other methods have, too.
+# Options of a private job that other jobs have, too.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
@@ -195,6 +195,7 @@ class _Expansion:
         expanded_path = self.expand_text(text, key)
         if expanded_path is None:
             return expanded_path
+        # URLs of object stores, and tables that exports write, such as Iceberg's, are no paths.
         if is_object(expanded_path) or find_table_format(expanded_path, writable_only=True):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
@@ -213,6 +214,7 @@ class _Expansion:
     def expand_notice(self, notice: Notice) -> Notice:
         """Expand the webhook of a notice, which must become an https URL."""
         webhook = self.expand_text(notice.webhook, "webhook")
+        # The file may only contain a variable, so an expanded webhook differs from it.
         if webhook is not None and webhook != notice.webhook and not webhook.startswith("https://"):
             self.document.add_problem(("webhook",), "must be an https URL in the environment")
         return replace(notice, webhook=webhook)
@@ -235,6 +237,7 @@ class _Expansion:
             target=self.expand_url(file_job.target, "target"),
             report=self.expand_path(file_job.report, "report"),
             job=file_job.job.with_paths(
+                # Paths of exports and key files, and names of variables that hold keys.
                 map_path=lambda path: self.expand_path(path, "export"),
                 map_text=lambda text: self.expand_text(text, "chain"),
             ),
@@ -242,6 +245,7 @@ class _Expansion:
 
 
 def _to_file_url(path: str) -> str:
+    """Return the URL of a file of rows: a local path with the prefix ``file:``."""
     return path if is_object(path) else f"{FILE}{path}"
 
 
@@ -284,6 +288,7 @@ def _check_other_jobs(document: Document) -> None:
     """Record the problems of jobs that were not checked because the file is invalid elsewhere."""
     top_keys = {problem.path.partition(".")[0] for problem in document.problems}
     jobs = document.content.get("jobs")
+    # Jobs cannot be checked alone if the defaults, which are a part of each job, are invalid.
     if "defaults" in top_keys or not isinstance(jobs, list):
         return
     rejected_indexes = {
@@ -297,7 +302,7 @@ def _check_other_jobs(document: Document) -> None:
             single_job_keys = {"defaults": document.content.get("defaults", {}), "jobs": [job]}
             single_job_spec = JobFileSpec.model_validate({**_VALID_TOP_KEYS, **single_job_keys})
         except ValidationError:
-            continue
+            continue  # its problems are recorded already
         # Repeat the job, so that its problems are recorded at the index that it has in the file.
         jobs_up_to_index = [*single_job_spec.jobs] * (index + 1)
         _build_job(document, single_job_spec.model_copy(update={"jobs": jobs_up_to_index}), index)
@@ -318,6 +323,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
     exports = _build_exports(document, job_spec, path)
     if hierarchies is None or models is None or exports is None:
         return None
+    # The job's own options override the defaults, since they come later.
     options = {
         name: getattr(options_spec, name)
         for options_spec in (spec.defaults, job_spec)
@@ -355,6 +361,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
+            # The columns that have a role in the file, including dropped ones.
             "roles": tuple(job_spec.columns) or None,
             # Without columns, the rules of the table define them. The run reads the rules.
             "declared": None if job_spec.columns else RULES_NOT_READ,
@@ -396,6 +403,7 @@ def _build_column_options(job_spec: JobSpec) -> dict[str, Any]:
     columns_by_role = _group_columns_by_role(
         job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
     )
+    # Only quasi-identifiers have the keys step, kind, weight and order.
     qi_columns = {
         name: column
         for name, column in job_spec.columns.items()
@@ -447,6 +455,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file: name a database (target.url)"
         )
+    # Attacks need an evaluation, which an HTML report turns on.
     require_evaluation((job.with_evaluation() if has_html_report else job).policy)
 
 
@@ -463,6 +472,7 @@ def _build_engine(spec: EngineSpec | None) -> Engine | None:
 
 
 def _make_job(options: dict[str, Any]) -> Job:
+    """Build a job, refusing options of private jobs that the file sets."""
     refuse_private_options(options.get("method"), options)
     job_options = {name: value for name, value in options.items() if name not in _PRIVATE_OPTIONS}
     return build_options(Job, job_options)
@@ -487,6 +497,7 @@ def _find_set_options(options: Any) -> list[str]:
 
 def list_option_names() -> tuple[str, ...]:
     """Return the names of the options that both jobs and defaults accept."""
+    # The fields of ``Defaults``, which is the type of the key ``defaults``.
     return tuple(type(JobFileSpec.model_fields["defaults"].default).model_fields)
 
 

@@ -200,7 +200,7 @@ _EXPECT_COMMENT = (
     "A source that differs by more than this from the last release of this job, such as a truncated"
     " file, is refused. share_null limits NULLs (docs/jobs.md#expectations)"
 )
-# In characters. YAML needs a question mark before longer keys.
+# In characters. YAML needs a question mark before longer keys, and the colon on a line of its own.
 _MAX_SIMPLE_KEY_LENGTH = 1000
 _KEEP_LAST_LINE = "      keep_last: 2\n"
 
@@ -245,9 +245,11 @@ def render_job_file(
     table_name = parse_relation(table).name
     job_name = decisions.name or re.sub(r"[^\w-]+", "-", table_name).strip("-_")[:63]
     qi_attributes = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
+    # Columns of numbers that look like codes count as categories.
     qi_attributes = list(apply_kinds(qi_attributes, description.kinds))
     opening = _PROPOSED_OPENING if decisions is _NO_DECISIONS else _DECIDED_OPENING
     first_lines = _FIRST_LINES.format(
+        # Escaped as in JSON, without the quotes, so that a line break cannot end the comment.
         opening=opening.format(table=json.dumps(table)[1:-1]),
         url=_render_url(url, "DBANON_URL"),
         target_url=_render_target_url(url, decisions),
@@ -303,6 +305,7 @@ def _render_columns(
 
 def _render_url(url: str, variable: str) -> str:
     """Render a URL for the file, or a variable instead of a URL with a password."""
+    # Job files write a dollar sign twice, since a single one starts a variable.
     escaped_url = url.replace("$", "$$")
     if has_written_password(escaped_url):
         escaped_url = f"${{{variable}?set {variable}}}"
@@ -423,6 +426,7 @@ def _describe_table(
             role_proposals.profile.columns, identifiers, n_rows
         )
         has_chains = "chains" not in session.unsupported_features
+        # The chain of a file is in the database to which its releases go.
         if is_row_file_url(url):
             has_chains = supports_chains(decisions.target or PROPOSED_TARGET)
         chain = ChainProposal(single_row_person_column, entity, is_supported=has_chains)
@@ -434,12 +438,14 @@ def _describe_table(
             null_choice = propose_nulls(
                 request, role_proposals.profile, entity, source, can_merge=can_merge
             )
+        # If the source is a file, write down how it was read, so that later files are read alike.
         columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
             [column.deciding_option for column in columns if column.deciding_option is not None],
         )
         kinds = propose_kinds(request, qi_names, role_proposals.profile)
+        # The output, a view, must not have the name of an existing table.
         output = None
         if supports_view_releases(url) and decisions.target is None:
             output = find_free_output_name(session, relation.name)
@@ -484,6 +490,7 @@ def _render_options(
 def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> str:
     """Render a proposed method with its forecast: the default, or a faster one if that is slow."""
     shape = Shape.of(qi_attributes)
+    # The default method, or another one if the forecast of the default exceeds the limit.
     method = fastest_method(
         default_methods(not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
     )
@@ -496,6 +503,7 @@ def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> s
 
 def _render_comment(text: str) -> str:
     """Render a text as comment lines of a job."""
+    # With the indent and the number sign, lines have at most 100 characters.
     lines = wrap(f"{text}.", 94, break_on_hyphens=False)
     return "".join(f"    # {escape_unprintable(line)}\n" for line in lines)
 

@@ -65,14 +65,14 @@ _OPTIONAL_CHAIN_FIELDS: Any = {
 _CREATE_CHAIN_FIELD: Any = {"create": (bool, False)}
 
 
-class _ChainKeys(StrictModel):
-    """The base of ``ChainSpec``, with checks that concern several keys."""
+class _ChainFields(StrictModel):
+    """The base of ``ChainSpec``, with checks that concern several of its fields."""
 
     @model_validator(mode="after")
-    def _require_creatable(self) -> _ChainKeys:
-        # ``ChainSpec`` adds the fields.
-        keys: Any = self
-        if keys.create and (keys.changes is None or not keys.key.startswith("file:")):
+    def _require_creatable(self) -> _ChainFields:
+        # ``Any``, because only ``ChainSpec`` has the fields.
+        chain: Any = self
+        if chain.create and (chain.changes is None or not chain.key.startswith("file:")):
             raise validation_error(
                 "create: true needs changes (show, hold or freeze), and key: file:PATH, where the"
                 " first run writes the key"
@@ -83,7 +83,7 @@ class _ChainKeys(StrictModel):
 # A chain's rules are fixed when it is created. A run is refused if the file states other rules.
 ChainSpec: Any = create_model(
     "ChainSpec",
-    __base__=_ChainKeys,
+    __base__=_ChainFields,
     **_REQUIRED_CHAIN_FIELDS,
     **_OPTIONAL_CHAIN_FIELDS,
     **_CREATE_CHAIN_FIELD,
@@ -91,13 +91,17 @@ ChainSpec: Any = create_model(
 
 
 def build_chain(spec: Any) -> Chain | None:
-    """Build the chain that a job names, with variables in its key; None if it names no chain."""
+    """Build the chain that a job names; None if it names no chain.
+
+    Variables in the location of its secret key are not expanded yet.
+    """
     if spec is None:
         return None
-    keys = spec.model_fields_set - _CREATE_CHAIN_FIELD.keys()
-    return Chain.from_plain({name: getattr(spec, name) for name in keys})
+    field_names = spec.model_fields_set - _CREATE_CHAIN_FIELD.keys()
+    return Chain.from_plain({name: getattr(spec, name) for name in field_names})
 
 
+# The versions of the format of job files that this version of dbanon reads.
 FORMAT_VERSIONS = (1,)
 
 
@@ -169,6 +173,7 @@ class ExportSpec(StrictModel):
 
     @model_validator(mode="after")
     def _check_export(self) -> ExportSpec:
+        # Only for its errors; the export is built later, with the expanded path.
         with as_validation_errors():
             Export(**self.model_dump())
         return self
@@ -227,6 +232,8 @@ class EngineSpec(StrictModel):
 
 
 class _JobOptions(Options):  # type: ignore[misc]
+    """The options that both jobs and defaults accept: those of ``Job``, and three about runs."""
+
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
     engine: EngineSpec | None = None
@@ -249,16 +256,20 @@ def _check_report_path(value: str) -> None:
 
 
 def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Validate the columns of a job; return {} if the rules of its table define them."""
+    """Validate the columns of a job; return {} if the rules of its table define them.
+
+    In the file, such a job has the word ``declared`` instead of columns.
+    """
     return {} if value == RULES_NOT_READ else handler(value)
 
 
 def _allow_declared_columns(schema: dict[str, Any]) -> None:
-    """Let the JSON Schema of ``columns`` also accept the word for declared rules.
+    """Let the JSON Schema of ``columns`` also accept the word ``declared``; see above.
 
     Changes the schema in place.
     """
     columns_schema = dict(schema)
+    # The title stays at the top, where editors look for it.
     title = columns_schema.pop("title", None)
     schema.clear()
     schema.update(

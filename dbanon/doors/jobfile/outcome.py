@@ -37,11 +37,14 @@ from dbanon.release.private_report import PrivateReport
 if TYPE_CHECKING:
     from dbanon.release.report import Report
 
+# How a job can end, for notices: it failed, made a release, or had nothing to do.
 EVENTS = ("failure", "success", "skipped")
-# Fields that commands and webhooks get. None contains a value of the data.
+# Fields that commands and webhooks get: the job's name, the error code, the exit code and the id of
+# the release. None contains a value of the data.
 FIELDS = ("job", "code", "exit", "release")
 _TIMEOUT_SECONDS = 10.0
 
+# Opens a request with a timeout in seconds, like ``urllib.request.urlopen``.
 OpenUrl = Callable[..., Any]
 
 
@@ -140,6 +143,7 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: OpenUrl | No
     open_url : opens a request with a timeout in seconds, like ``urllib.request.urlopen``.
     """
     for notice in notices:
+        # A notice names events, error codes or both.
         if not {outcome.event, outcome.code} & set(notice.on):
             continue
         try:
@@ -257,7 +261,7 @@ def write_metrics(
     Parameters
     ----------
     jobs : names of all jobs of the file; samples of other jobs are removed.
-    running_job : name of a job that begins now.
+    running_job : name of a job that begins now; None if none does.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +282,7 @@ def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[Sam
     """Return the samples with those of the outcome's job replaced by its new ones."""
     job, report = outcome.job, outcome.report
     updated = dict(samples)
-    # The start of this run was written when it began.
+    # The start of this run was written when it began, and must not be removed below.
     begin_samples = {
         key: value for key, value in samples.items() if key == SampleKey(_BEGIN_METRIC, job)
     }
@@ -286,6 +290,7 @@ def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[Sam
         # Remove samples of phases and measures that this run did not have.
         updated = {key: value for key, value in updated.items() if key.job != job}
         updated[SampleKey("rows", job)] = str(report.rows_out)
+    # Differentially private releases have no classes, and publish neither losses nor durations.
     if report is not None and not isinstance(report, PrivateReport):
         updated |= {
             SampleKey("duration_seconds", job, phase): f"{seconds:.6f}"

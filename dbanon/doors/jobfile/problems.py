@@ -65,6 +65,7 @@ def record_validation_errors(document: Document, error: ValidationError) -> None
     problem_paths = {problem.path for problem in document.problems}
     for pydantic_error in error.errors(include_input=False, include_url=False):
         path = _locate(document, pydantic_error["loc"], pydantic_error["type"])
+        # An invalid key was replaced when the file was read, and its problem was recorded then.
         if describe_path(path) not in problem_paths and not (
             path and str(path[-1]).startswith(INVALID_KEY_PREFIX)
         ):
@@ -125,7 +126,11 @@ def _find_nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str |
 def _locate(
     document: Document, location: Sequence[str | int], error_type: str
 ) -> tuple[str | int, ...]:
-    """Convert pydantic's location to a path in the file, dropping steps that the file lacks."""
+    """Convert pydantic's location to a path in the file, dropping steps that the file lacks.
+
+    Such steps are names of pydantic's own, as of the alternatives of a union. If a key is missing,
+    the last step is that key, and stays.
+    """
     path: list[str | int] = []
     value = document.content
     for index, key in enumerate(location):
@@ -143,6 +148,7 @@ def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any
     """Describe a validation error without quoting a value."""
     error_type, context = pydantic_error["type"], pydantic_error.get("ctx", {})
     if error_type == "extra_forbidden":
+        # A sentence that suggests a key; empty if none is similar.
         suggestion = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
         return "unknown key" + (f"; {suggestion[0].lower()}{suggestion[1:]}" if suggestion else "")
     if error_type == "refused":

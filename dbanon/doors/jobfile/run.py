@@ -62,8 +62,8 @@ class CompletedJob:
     Parameters
     ----------
     unclassified : columns without a role, which were not released.
-    dropped : tables of earlier releases, behind the job's view, that were dropped.
-    attempts : number of runs until it succeeded.
+    dropped : the names of dropped tables, which held earlier releases of the job's view.
+    attempts : number of runs until one succeeded, 1 without retries.
     """
 
     report: Report | PrivateReport
@@ -103,7 +103,7 @@ def open_stores(
         else open_store(file_job.target, on_sql, memory=file_job.job.memory_limit)
     )
     if target is not None and target.is_same_database(source):
-        target = None
+        target = None  # one transaction can read and write
     return source, target
 
 
@@ -142,6 +142,7 @@ def run_file_job(
         OutcomeUnknown.
     """
     if skip_unchanged:
+        # Refuses jobs of chains, and jobs whose rows are synthetic.
         file_job.job.require_option_allowed("skip_unchanged")
         if file_job.engine is not None:
             raise InvalidParameter(
@@ -155,8 +156,10 @@ def run_file_job(
         file_job = replace(
             file_job, job=replace(file_job.job, fingerprint_key=_build_fingerprint_key(source))
         )
+    # The lock is in the database of the releases, which has the ledger.
     with (target or source).job_lock(file_job.name):
         on_begin()
+        # Create the chain and its key, unless an earlier run did.
         if file_job.creates_chain and isinstance(file_job.job, Job):
             load_runner("chain").prepare(file_job.job, source, target)
         while True:
@@ -199,6 +202,7 @@ def _accept_changes(
     job = replace(job, accept_types=tuple(accept_types))
     require_expectation_names(accept_counts)
     if isinstance(job, PrivateJob):
+        # Such jobs have no expectations about counts.
         return job
     return replace(job, accept_counts=tuple(accept_counts))
 
@@ -228,6 +232,7 @@ def _drop_superseded_tables(file_job: FileJob, store: Store) -> tuple[str, ...]:
     """
     output = parse_relation(file_job.job.output)
     try:
+        # None keeps all earlier releases.
         n_superseded = file_job.max_superseded
         dropped = [] if n_superseded is None else collect_garbage(store, n_superseded, output)
         drop_reports(file_job, store, output)
@@ -392,10 +397,12 @@ def plan_file_job(
     ------
     DbanonError : the job cannot be planned, or its run would be refused.
     """
+    # Refuses jobs whose rows are synthetic.
     file_job.job.require_option_allowed("plan")
     assert isinstance(file_job.job, Job)
     source, target = open_stores(file_job, on_sql)
-    # If the run would create the chain, plan the job without it, and add what it would create.
+    # If the run would create the chain, plan the job without a chain, and add a description of the
+    # chain to the plan. None if the chain exists.
     new_chain = (
         load_runner("chain").plan_preparation(file_job.job, source, target)
         if file_job.creates_chain
@@ -493,6 +500,7 @@ def drop_reports(file_job: FileJob, store: Store, output: RelationName) -> None:
 
 def _find_reports(template: str) -> dict[str, Path]:
     """Return the files that match a path with ``{release}``, by release id."""
+    # The text before the first placeholder, and the texts after each of them.
     prefix, *suffixes = template.split(_RELEASE_PLACEHOLDER)
     # The id may occur in the path several times.
     suffix_pattern = "(?P=release)".join(map(re.escape, suffixes))

@@ -11,6 +11,7 @@ from dbanon.doors.jobfile.field_types import validation_error
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+# In days, from January on, in a leap year.
 _MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -55,6 +56,7 @@ def require_schedule(value: str) -> None:
     _, _, days, months, _ = (
         _parse_field(field, field_range) for field, field_range in zip(fields, _FIELDS, strict=True)
     )
+    # If a schedule restricts days of the week, too, cron runs on days that match either field.
     is_any_week_day = fields[-1].startswith("*")
     if is_any_week_day and all(_MONTH_LENGTHS[month - 1] < min(days) for month in months):
         raise validation_error("names a day that its months do not have")
