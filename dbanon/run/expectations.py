@@ -67,6 +67,7 @@ def require_expected_counts(
     comparison: dict[str, Any] = {
         "compared_with": None if last_release is None else last_release.release_id
     }
+    # Counts whose change is limited, although the last release has no such count.
     not_compared = [
         name
         for name, bounds in expectations.counts.items()
@@ -82,7 +83,7 @@ def require_expected_counts(
 def _find_breaches(
     expectations: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Describe the expectations that are not met, by name."""
+    """Describe the expectations that are not met, by their names in ``EXPECTATIONS``."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expectations.counts.items():
         count = counts.totals[name]
