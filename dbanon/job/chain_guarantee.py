@@ -129,6 +129,7 @@ class ChainGuarantee(Guarantee):
                 f" {chain_counts.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again once there are more persons.",
             )
+        # If each person has one row, rows are not counted separately.
         n_rows = chain_counts.persons if chain_counts.rows is None else chain_counts.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_chain_counts(chain_counts)
@@ -144,6 +145,7 @@ class ChainGuarantee(Guarantee):
         RecountFailed : the written rows differ from the state of the chain.
         ChainExposed : too many persons have a history that fewer than k share.
         """
+        # Counts that are 0 unless dbanon has an error. Messages call cells of the chain classes.
         for n_wrong, description in (
             (
                 chain_counts.mismatched_cells,

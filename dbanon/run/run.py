@@ -96,6 +96,7 @@ def run(
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
+        # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
@@ -224,6 +225,7 @@ def publish(
                 **public_certificate
             )
         )
+        # ``internal`` has what only the operator may see: the exact losses, and now these figures.
         if report.internal is not None:
             report = replace(
                 report, internal=OperatorFigures(report.internal.loss, **exact_figures)
@@ -238,7 +240,7 @@ def publish(
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
-    # Verification counts as complete only once the release is published.
+    # The phase ``verify`` counts as complete only once the release is published.
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
@@ -325,6 +327,8 @@ def _merge_indistinguishable_classes(
     The resulting classes are also coarsened for the sets of columns in ``also_k``.
     """
     has_entities = microdata.entities is not None
+    # A model is closed under unions if it always holds for the union of classes for which it holds.
+    # Then merged classes need no check.
     while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous_clustering = clustering
         release = recode_release(planned, policy, source, microdata, previous_clustering)
