@@ -34,7 +34,8 @@ class ChainGuarantee(Guarantee):
 
     Parameters
     ----------
-    entity : the column that identifies the person of a row; it holds no NULL.
+    entity : the column that identifies the person of a row; it holds no NULL. ``entity_columns`` is
+        empty: the chain's own tables count the persons.
     chain : the name of the chain.
     n_tables : the number of tables of the chain. With several, k counts persons over all of them.
         Whether a person has a row in a table is then like a retained value: classes do not hide it.
@@ -44,6 +45,7 @@ class ChainGuarantee(Guarantee):
         persons, in a chain that only counts histories; None for no limit.
     """
 
+    # These have defaults only because fields of the base class do. Both are always set.
     entity: str = ""
     chain: str = ""
     n_tables: int = 1

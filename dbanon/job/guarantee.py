@@ -136,7 +136,8 @@ class Guarantee:
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method and the recoding can give this guarantee.
 
-        A guarantee that counts rows or persons of classes accepts all of them.
+        A guarantee that counts rows or persons of classes accepts all of them here;
+        ``check_method`` refuses methods without classes of rows.
 
         Raises
         ------
@@ -281,8 +282,8 @@ class Guarantee:
                 hint=REPORT_IT,
             )
         null_rows = expected.null_rows if self.nulls in RELEASED_NULLS else 0
-        # Columns of strata keep their NULLs, and the recount includes these. So the number to expect
-        # is only known without strata.
+        # Columns of strata keep their NULLs, and the recount includes these. So the number to
+        # expect is only known without strata.
         if not self.by and recount.null_rows != null_rows:
             raise RecountFailed(
                 f"{pluralize(recount.null_rows, 'row')} with a NULL written, {null_rows} expected;"

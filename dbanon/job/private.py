@@ -292,6 +292,7 @@ def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     """
     options = {param.name: param for param in all_parameters(PrivateJob)}
     job_options = {param.name: param for param in all_parameters(Job)}
+    # Fields such as ``roles`` and ``door``, which the interfaces set.
     fields_without_option = {
         name for name in PrivateJob.__dataclass_fields__ if name not in options
     }

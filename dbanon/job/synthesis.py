@@ -210,6 +210,7 @@ class PrivateOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        # The check above only requires text. This is the option's own error, with what it expects.
         if set(self.scale.values()) - {LOG}:
             raise find_parameter(PrivateOptions, "scale").refusal_error()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):

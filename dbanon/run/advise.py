@@ -176,7 +176,7 @@ def _measure_split_person_loss(
 
 
 class _Clock:
-    """Measures CPU seconds per phase and reports the progress of each."""
+    """Measures CPU seconds per phase, unlike ``run.Clock``, and reports the progress of each."""
 
     def __init__(self, progress: AdviceProgress) -> None:
         self._progress = progress

@@ -225,6 +225,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
     return bool(comparison.unchanged)
 
 
+# The requests about the file share a client, too.
 @keep_clients_open()
 def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""

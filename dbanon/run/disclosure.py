@@ -146,17 +146,17 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
     findings = []
     for name in [planned.job.entity] if planned.job.entity else []:
         attribute = planned.relation.attribute(name)
-        person = as_identifier(attribute, planned.job.entity_normalize)
+        person_attribute = as_identifier(attribute, planned.job.entity_normalize)
         if attribute.kind is not Kind.CATEGORY:
             continue
-        counts = source.count_spellings(planned.relation, person)
+        counts = source.count_spellings(planned.relation, person_attribute)
         # The persons that the run counts, and those it would count if it also ignored case.
-        n_spellings, n_casefolded = counts[person.normalize], counts[CASEFOLD]
+        n_spellings, n_casefolded = counts[person_attribute.normalize], counts[CASEFOLD]
         # Normalization only merges identifiers, so more of them than before are a contradiction.
         if n_spellings > counts[""]:
             raise InvalidParameter(
                 f'The database considers values of "{name}" equal that entity_normalize='
-                f"{person.normalize} tells apart.",
+                f"{person_attribute.normalize} tells apart.",
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
         if n_casefolded < n_spellings:

@@ -172,6 +172,7 @@ class Exporter:
                     if destinations.is_table(path)
                     else {}
                 )
+                # Files on disk need no upload; this call then does nothing.
                 pending.upload()
             except OSError as error:
                 raise problems.write_error(path.parent, error) from None

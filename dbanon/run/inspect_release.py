@@ -126,10 +126,11 @@ def _count_distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
     """Build the distribution of a column, from the number of rows with each released value."""
-    text = session.text_of(attribute)
+    # SQL for the column's values as text.
+    text_sql = session.text_of(attribute)
 
     def count_values() -> list[tuple[str, int]] | None:
-        value_rows = session.rows(value_counts(entry.name, text))
+        value_rows = session.rows(value_counts(entry.name, text_sql))
         if len(value_rows) > _MAX_VALUES:
             return None
         return [(str(value), int(n_rows)) for value, n_rows in value_rows if value is not None]
@@ -139,8 +140,8 @@ def _count_distribution(
 
         Then follow the number of other labels, and the number of their rows.
         """
-        shared_rows = session.rows(shared_values(entry.name, text, min_rows))
-        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, min_rows))
+        shared_rows = session.rows(shared_values(entry.name, text_sql, min_rows))
+        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text_sql, min_rows))
         label_rows = [
             ("NULL" if value is None else str(value), int(n_rows)) for value, n_rows in shared_rows
         ]

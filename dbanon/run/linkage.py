@@ -189,7 +189,10 @@ def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:
 
 
 class CountedColumns(Protocol):
-    """The columns of a release that are released unchanged, with their counts."""
+    """The columns that are released unchanged, with their counts.
+
+    Implemented by ``RetainedColumns``, and by another class for chains.
+    """
 
     @property
     def job(self) -> Job:

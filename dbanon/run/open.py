@@ -112,6 +112,7 @@ class _NoStore(InvalidParameter):
     """
 
 
+# If a driver is missing, the error names the extra to install.
 @name_missing_extras()
 def open_source(
     database: Any,

@@ -109,6 +109,10 @@ class Plan:
 
         Some of them are built from the values of these records.
 
+        Parameters
+        ----------
+        pulse : called regularly; an exception that it raises ends the building.
+
         Raises
         ------
         InvalidParameter : a builder cannot use the values.
@@ -217,7 +221,7 @@ class Plan:
 
     @property
     def sensitive(self) -> dict[str, Attribute]:
-        """The attributes of the privacy models, by name."""
+        """The attributes that privacy models, or sets of ``also_k``, count in classes, by name."""
         return {a.name: self.relation.attribute(a.name) for a in self.roles.sensitive}
 
     @property
@@ -272,13 +276,15 @@ def plan(
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
     pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
-    # Take the state before reading, so that later writes count as newer than the release.
+    # Take the state (column types and write counters) before reading, so that later writes count as
+    # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
     # From here on, all reads see the same rows.
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
     models = add_null_leaves(hierarchies.models)
+    # The copied columns whose values are counted in classes, for models and sets of ``also_k``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))

@@ -77,6 +77,7 @@ def build_refresh_job(
         if word not in ACCEPTABLE_DIFFERENCES:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTABLE_DIFFERENCES)}.")
     name = session.resolve_output(parse_relation(release))
+    # Errors in a malformed entry become LedgerEntryBroken.
     with reading_entry(name):
         return _build_job(session, name, accept, chain_key, pseudonym_key, door, run_options)
 

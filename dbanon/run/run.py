@@ -75,6 +75,8 @@ def run(
 
     Parameters
     ----------
+    target : where the release is written. ``W`` is its type of a release that is written, but not
+        visible yet.
     export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
 
@@ -216,6 +218,7 @@ def publish(
             certificate = certify(draft.microdata, planned, draft.release, tick)
             public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
+    # This phase builds the report, too; the digest of the written rows takes most of the time.
     with clock.phase("digest"):
         report = build_report(planned, draft, clustering, recount_result)
         for text in report.describe_averaged_columns():
