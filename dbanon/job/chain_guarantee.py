@@ -147,7 +147,7 @@ class ChainGuarantee(Guarantee):
         RecountFailed : the written rows differ from the state of the chain.
         ChainExposed : too many persons have a history that fewer than k share.
         """
-        # Counts that are 0 unless dbanon has an error. Messages call cells of the chain classes.
+        # Counts that are 0 unless dbanon has an error. In messages, a cell is called a class.
         for n_wrong, description in (
             (
                 chain_counts.mismatched_cells,

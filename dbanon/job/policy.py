@@ -281,7 +281,7 @@ class Policy:
         recoding = find_recoding(str(self.recoding))
         standardize = self.standardize or recoding.standardize or method.standardize
         object.__setattr__(self, "standardize", standardize)
-        # ``recoding.method`` is the only method with which a recoding can be used; mostly None.
+        # The only method with which the recoding can be used; None for most recodings.
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)

@@ -218,7 +218,7 @@ def publish(
             certificate = certify(draft.microdata, planned, draft.release, tick)
             public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
-    # This phase builds the report, too; the digest of the written rows takes most of the time.
+    # This phase builds the report, which contains the digest of the written rows.
     with clock.phase("digest"):
         report = build_report(planned, draft, clustering, recount_result)
         for text in report.describe_averaged_columns():

@@ -20,7 +20,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
 
     Parameters
     ----------
-    job : a job without ``roles`` does not list its columns; its types are not checked.
+    job : the job; nothing is checked if its ``roles``, all columns with a role, is None.
     last_types : SQL type by column name, as recorded by the last release.
 
     Raises

@@ -346,8 +346,8 @@ class _TrialRunner:
     ----------
     records : the records to release, by k.
     smallest_k : the smallest k of the sweep; its records stand for those of all k in forecasts.
-    is_numeric : True if all quasi-identifiers are numbers. Then no linkage is sampled, and loss is
-        SSE/SST.
+    is_numeric : True if all quasi-identifiers are numbers. Then the linkage risk is measured on all
+        records, and the loss is SSE/SST.
     rare_below : counts of withheld rows below this are not reported exactly.
     request : the limits and options of the sweep, as the user set them.
     """
