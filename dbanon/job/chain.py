@@ -21,7 +21,7 @@ from dbanon.job.pseudonym import is_key_location
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
 # Values of ``ChainRules.departures``: how to treat a class that persons have left. It is released
-# unchanged, with those who left (hold), or no longer released (withdraw).
+# unchanged, including the rows of those who left (hold), or no longer released (withdraw).
 WITHDRAW = "withdraw"
 DEPARTURES = (HOLD, WITHDRAW)
 # Values of ``ChainRules.mode``: classes continue through all releases, or each release has new
@@ -259,6 +259,7 @@ class ChainRules:
 
     def find_differing_rules(self, chain: Chain) -> list[str]:
         """The names of rules for which the job expects another value."""
+        # ``chain.rules`` has only the rules that the job names.
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 
     def min_group_size(self, k: int) -> int:

@@ -34,7 +34,8 @@ class ChainGuarantee(Guarantee):
 
     Parameters
     ----------
-    entity : the column that identifies the person of a row; it holds no NULL.
+    entity : the column that identifies the person of a row; it holds no NULL. ``entity_columns`` is
+        empty: the chain's own tables count the persons.
     chain : the name of the chain.
     n_tables : the number of tables of the chain. With several, k counts persons over all of them.
         Whether a person has a row in a table is then like a retained value: classes do not hide it.
@@ -44,6 +45,7 @@ class ChainGuarantee(Guarantee):
         persons, in a chain that only counts histories; None for no limit.
     """
 
+    # These have defaults only because fields of the base class do. Both are always set.
     entity: str = ""
     chain: str = ""
     n_tables: int = 1
@@ -129,6 +131,7 @@ class ChainGuarantee(Guarantee):
                 f" {chain_counts.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again once there are more persons.",
             )
+        # If each person has one row, rows are not counted separately.
         n_rows = chain_counts.persons if chain_counts.rows is None else chain_counts.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_chain_counts(chain_counts)
@@ -144,6 +147,7 @@ class ChainGuarantee(Guarantee):
         RecountFailed : the written rows differ from the state of the chain.
         ChainExposed : too many persons have a history that fewer than k share.
         """
+        # Counts that are 0 unless dbanon has an error. In messages, a cell is called a class.
         for n_wrong, description in (
             (
                 chain_counts.mismatched_cells,

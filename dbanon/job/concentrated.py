@@ -39,7 +39,8 @@ def delta_of(rho: float, epsilon: float) -> float:
     The delta at order a is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a. Bisection finds
     the order at which its derivative changes sign.
     """
-    # At the upper end, (2 a - 1) rho > epsilon + 1, so the derivative is positive.
+    # The condition in the loop is the derivative of the logarithm of delta. At the upper end,
+    # (2 a - 1) rho > epsilon + 1, so it is positive.
     low, high = 1 + 1e-6, (epsilon + 1) / (2 * rho) + 2
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
@@ -73,7 +74,7 @@ def rho_of(epsilon: float, delta: float) -> float:
     InvalidParameter : rho is less than a billionth, the smallest amount that can be spent.
     """
     low, high = 0.0, max(epsilon, epsilon**2 / 2)
-    # Rho is less than epsilon, so skip the search if epsilon is a billionth or less.
+    # Rho is less than epsilon. If epsilon is a billionth or less, skip the search: rho stays 0.
     for _ in range(_BISECTION_STEPS if epsilon > 1 / _BILLION else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)

@@ -14,7 +14,8 @@ from dbanon.errors import InvalidParameter
 PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
-# Values of ``Export.formulas``: how CSV treats texts that spreadsheets would run as formulas.
+# Values of ``Export.formulas``: how CSV treats texts that spreadsheets would run as formulas. It
+# refuses them, writes an apostrophe before them, or leaves them.
 KEEP = "keep"
 FORMULAS = ("error", "escape", KEEP)
 # Separators of CSV, by their names in a job file.

@@ -136,7 +136,8 @@ class Guarantee:
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method and the recoding can give this guarantee.
 
-        A guarantee that counts rows or persons of classes accepts all of them.
+        A guarantee that counts rows or persons of classes accepts all of them here;
+        ``check_method`` refuses methods without classes of rows.
 
         Raises
         ------
@@ -230,6 +231,7 @@ class Guarantee:
         """
         rarest_in_sets = self._count_rarest_in_sets(counts)
         for column_set, smallest in zip(self.column_sets, rarest_in_sets, strict=True):
+            # A release without rows has no combinations.
             if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
                     f"A combination of values of ({', '.join(column_set.columns)}) is shared by"
@@ -280,7 +282,8 @@ class Guarantee:
                 hint=REPORT_IT,
             )
         null_rows = expected.null_rows if self.nulls in RELEASED_NULLS else 0
-        # Strata keep their NULLs.
+        # Columns of strata keep their NULLs, and the recount includes these. So the number to
+        # expect is only known without strata.
         if not self.by and recount.null_rows != null_rows:
             raise RecountFailed(
                 f"{pluralize(recount.null_rows, 'row')} with a NULL written, {null_rows} expected;"
@@ -291,7 +294,10 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class PersonGuarantee(Guarantee):
-    """At least k persons share every combination of released values; a column identifies them."""
+    """At least k persons share every combination of released values.
+
+    ``entity_columns`` has the column that identifies them.
+    """
 
     @property
     def entity(self) -> str:
@@ -332,6 +338,7 @@ class PersonGuarantee(Guarantee):
         )
 
     def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+        # ``further_sets`` are the recounts of the column sets, in their order.
         person_recounts = counts.persons[self.entity].further_sets if counts.persons else ()
         # Both counts group the same rows, so the sizes of the combinations must agree.
         if person_recounts and [recount.histogram for recount in person_recounts] != [
@@ -347,6 +354,7 @@ class PersonGuarantee(Guarantee):
 
     def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """Check the counts of rows and persons, and return the verdict."""
+        # Made of the rows with their entity column, which the written table does not have.
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(

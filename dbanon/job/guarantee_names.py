@@ -66,7 +66,7 @@ class PerAttributeGuarantee(Guarantee):
                 "Sets of columns need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `also_k`, or choose a method that groups rows.",
             )
-        # Recodings of categories release one value per class of rows.
+        # Recodings of categories release one value per column and class of rows.
         if recoding.takes_categories:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"

@@ -1,4 +1,8 @@
-"""Jobs: what to anonymize, how, and what to write. Values only, no database access."""
+"""Jobs: what to anonymize, how, and what to write. Values only, no database access.
+
+Fields that users set have an ``Option``. Functions that only build classes lack the options with
+``concerns_release``, and calls in SQL those with ``available_in_sql=False``.
+"""
 
 from __future__ import annotations
 
@@ -101,14 +105,16 @@ class Job:
     persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
         in different classes.
     chain : the chain that the release belongs to; None for a release outside chains.
-    releases : ``independent`` if the source may have other releases outside a chain; None to refuse
-        a second release of the same persons.
+    releases : ``independent`` to release persons again who were released before, outside a chain;
+        None to refuse that.
     key : columns that identify a row; empty to use the primary key or row id of the relation.
-    output_kind : ``table``, or ``view`` for a stable name over a released table.
+    output_kind : ``table``, or ``view`` for a view under the output's name, which shows the table
+        of the latest release.
     if_exists : ``error``, or ``replace`` to replace outputs that dbanon made.
     chunk_rows : number of rows per read; does not change the result.
-    kept_columns : ``server``, or ``client`` to pass kept columns through the client's memory. For a
-        source that dbanon reads through SQLAlchemy only, ``client`` applies to all columns.
+    kept_columns : ``server`` if the database copies retained columns, or ``client`` to pass them
+        through the client's memory. For a source that dbanon reads through SQLAlchemy only,
+        ``client`` applies to all columns.
     memory_limit : bytes for reading and clustering; None for no limit.
     reading : the format of the source if it is a CSV file.
     pseudonym_options : the columns to release as pseudonyms.
@@ -128,7 +134,7 @@ class Job:
     accept_types : columns whose type may have changed to another kind since the job's last release,
         such as from a number to text.
     expect : expected counts of the source; None for no expectations.
-    accept_counts : the names in ``EXPECTATIONS`` that this run need not meet.
+    accept_counts : the names of expectations, such as ``rows``, that this run need not meet.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
         None for no fingerprint.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
@@ -324,6 +330,8 @@ class Job:
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
+        # Checks that concern columns wait until the rules that define them have been read. Reading
+        # rules builds a new job, which is checked again.
         if self.declared != RULES_NOT_READ:
             released_columns = (*self.quasi_identifiers, *self.retained_columns)
             require_column_sets(
@@ -409,7 +417,10 @@ class Job:
 
     @property
     def columns_with_expectations(self) -> tuple[str, ...]:
-        """The columns whose NULLs or distinct values are counted to check expectations."""
+        """The columns that are counted to check expectations.
+
+        These are the entity, for its distinct values, and columns with a limited share of NULLs.
+        """
         if self.expect is None:
             return ()
         return (*filter(None, (self.entity,)), *self.expect.share_null)
@@ -439,7 +450,7 @@ class Job:
         return replace(self, chain=chain, exports=exports, pseudonym_options=pseudonym_options)
 
     def require_option_allowed(self, option: str) -> None:
-        """Check that the job allows the option ``plan`` or ``skip_unchanged``.
+        """Check that the job allows the option ``plan`` or ``skip_unchanged`` of ``dbanon run``.
 
         Raises
         ------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-# Refuse NULLs, withhold records with a NULL, build classes within each pattern of NULLs, or do so
-# after rare patterns have joined larger ones.
+# A pattern of NULLs is the set of quasi-identifiers that are NULL in a record. In this order, the
+# policies: refuse NULLs; withhold records with a NULL; build classes within each pattern of NULLs;
+# do so after rare patterns have joined larger ones.
 ERROR, SUPPRESS, CATEGORY, MERGE = "error", "suppress", "category", "merge"
 NULL_POLICIES = (ERROR, SUPPRESS, CATEGORY, MERGE)
 # Policies that release records with a NULL.

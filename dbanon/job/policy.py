@@ -1,4 +1,8 @@
-"""Policies: a guarantee and how to reach it, checked before any data is read."""
+"""Policies: a guarantee and how to reach it, checked before any data is read.
+
+Functions that only build classes lack the options with ``concerns_release``, and calls in SQL those
+with ``available_in_sql=False``.
+"""
 
 from __future__ import annotations
 
@@ -277,6 +281,7 @@ class Policy:
         recoding = find_recoding(str(self.recoding))
         standardize = self.standardize or recoding.standardize or method.standardize
         object.__setattr__(self, "standardize", standardize)
+        # The only method with which the recoding can be used; None for most recodings.
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
@@ -286,11 +291,13 @@ class Policy:
                 " distances.",
                 hint="Leave out `standardize`.",
             )
+        # The option itself only checks a fixed minimum, because it does not know k.
         if self.block_size is not None and self.block_size < 2 * self.k:
             raise find_parameter(Policy, "block_size").refusal_error()
         if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
+        # Lower bounds are known for the SSE of classes of rows only.
         has_bounded_loss = recoding.measure == "sse" and method.result_type.has_row_classes
         if self.certificate is not None and not has_bounded_loss:
             raise InvalidParameter(
@@ -304,6 +311,7 @@ class Policy:
                 " make coarser.",
                 hint='Leave out `also_k`, or choose another method, such as `method="mdav"`.',
             )
+        # Strata and entity, which only the job knows, make no difference to this check.
         self.guarantee_for().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
@@ -356,7 +364,10 @@ class Policy:
         return self.block_size
 
     def arguments(self) -> dict[str, Any]:
-        """The policy as plain values, for the ledger."""
+        """The policy as plain values, for the ledger.
+
+        Secret options contain values of columns, so the ledger has only their number.
+        """
         secret_names = [param.name for param in parameters(type(self)) if param.option.is_secret]
         names = [policy_field.name for policy_field in fields(self)]
         return {
@@ -371,7 +382,7 @@ class Policy:
 
     @property
     def label_steps(self) -> Mapping[str, float] | None:
-        """The grid widths by column if numbers are released as labels, else None."""
+        """The grid widths by column if classes release ranges of a grid as labels, else None."""
         return self.steps if self.recoding == "generalization" and not self.local_range else None
 
 

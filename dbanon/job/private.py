@@ -36,6 +36,9 @@ _BUDGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 class NewBudget:
     """A privacy budget to create: the total that the releases of a source may spend.
 
+    Each field is described by its option. ``raises`` names an open budget, which the new one
+    replaces with a larger total.
+
     Raises
     ------
     InvalidParameter : an option is out of range, or the unit is a person and there is no entity, or
@@ -112,7 +115,7 @@ class NewBudget:
         return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
 
-# A method for arrays and data frames only, as it does not protect anyone.
+# A method that guarantees nothing, so it is refused for databases.
 _ARRAYS_ONLY_METHOD = "dcmdp"
 
 _BUDGET = Option(
@@ -289,6 +292,7 @@ def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     """
     options = {param.name: param for param in all_parameters(PrivateJob)}
     job_options = {param.name: param for param in all_parameters(Job)}
+    # Fields such as ``roles`` and ``door``, which the interfaces set.
     fields_without_option = {
         name for name in PrivateJob.__dataclass_fields__ if name not in options
     }
@@ -311,7 +315,8 @@ def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     for param in options.values():
         if param.default is REQUIRED and accepted_options.get(param.name) is None:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
-        # An option that is None although it must have a value gets its default.
+        # An option that is None although it must have a value gets its default. The ellipsis stands
+        # for an option that was not passed.
         if (
             param.default is not REQUIRED
             and accepted_options.get(param.name, ...) is None

@@ -3,6 +3,10 @@
 A pseudonym is the first 128 bits of HMAC-SHA-256 (RFC 2104, truncated as in its section 5) of the
 value's text, in hexadecimal digits. The HMAC key is derived from the user's key. A chain may hash
 values with the same user's key; because of the derivation, its hashes never equal pseudonyms.
+
+Functions that only build classes lack the options with ``concerns_release``, and calls in SQL those
+with ``available_in_sql=False``. The error ``TellingColumnRefused`` is about released columns that
+reveal too much about persons.
 """
 
 from __future__ import annotations
@@ -160,7 +164,7 @@ class PseudonymKey:
 
         self._hmac = partial(hmac.new, digestmod=hashlib.sha256)
         self._derived_key: bytes = self._hmac(key, _KEY_LABEL).digest()
-        # Identifies the key without revealing anything about it, if the key is random.
+        # Identifies the key in the ledger without revealing anything about it, if it is random.
         self.fingerprint: str = self._hmac(key, _FINGERPRINT_LABEL).hexdigest()[:_HEX_DIGITS]
 
     def __repr__(self) -> str:

@@ -51,7 +51,8 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         if name == "pseudonym_key":
             # Callers pass the location of the key again when they repeat the release.
             continue
-        # The other options are fields of the policy.
+        # ``all_parameters`` includes the options of the job's parts. Apart from ``pseudonyms``,
+        # which the job has as a property, the remaining ones are fields of the policy.
         owner = job if name in job_fields or name == "pseudonyms" else job.policy
         value = getattr(owner, name)
         if value is None or value == param.default or value in ({}, ()):
@@ -67,7 +68,8 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     if job.declared:
         request["declared"] = job.declared
     if job.chain is not None:
-        # Leave out the location of its key, and values accepted for one run only.
+        # Leave out the location of the chain's key, the turnover that was accepted for one run, and
+        # the rules that the job expected: the chain has its own.
         omitted_fields = {"key", "accept_turnover", "rules"}
         chain = {
             name: _to_plain(value)
@@ -93,6 +95,7 @@ def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
     ------
     DbanonError : the request is not a valid job in this version.
     """
+    # Others may have written the request, so with ``files=False`` never read a file that it names.
     options = dict(request["asked"])
     models = options.get("models", ())
     options |= {

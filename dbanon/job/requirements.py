@@ -283,6 +283,8 @@ def require_split_person_options(
             hint='Use `persons="whole"`, or leave out `also_k`.',
         )
     for model in policy.models:
+        # Classes with the same released values are one class to readers: the model must also hold
+        # for their union.
         if not model.is_union_closed(counts_persons=True):
             raise InvalidParameter(
                 f"With persons=rows classes may have the same released values, and {model.kind}"

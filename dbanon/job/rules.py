@@ -20,7 +20,8 @@ from dbanon.job.columns import VALUE_KINDS
 from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM = "entity", "pseudonym"
-# The value of ``Job.declared`` until the rules that define the job's columns have been read.
+# The value of ``Job.declared`` until the rules that define the job's columns have been read. In a
+# job file, the same word in place of the columns says that declared rules define them.
 RULES_NOT_READ = "declared"
 # By role: the keys that a rule with this role may also have. Columns with the role ``by`` define
 # strata; those with the roles ``identifier`` and ``drop`` are not released.
@@ -37,7 +38,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 # Alternative names of model kinds that rules may use, with the kind that each stands for.
 _MODEL_ALIASES = {"l_diversity": "distinct_l"}
 _RULE_IN_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
-# Options of a job that describe columns. If a job uses declared rules, they come from these.
+# Options of a job that describe columns. If a job uses declared rules, the rules set these options.
 COLUMN_OPTIONS = (
     "quasi_identifiers",
     "sensitive",
@@ -186,7 +187,7 @@ def validate_rules(declaration: Any) -> TableRules:
         {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}
     )
     require_one_entity(rules)
-    # Raises an error if a hierarchy or a model is invalid.
+    # Called for its error: a hierarchy or a model is invalid.
     rules.options()
     return rules
 

@@ -134,6 +134,8 @@ def require_column_sets(
     ------
     InvalidParameter : a set names another column, or a model does not allow sets.
     """
+    # Sets make values coarser, so that classes may become equal to readers. The model must then
+    # hold for the union of such classes, too.
     for model in models if sets else ():
         if not model.is_union_closed(bool(entity)):
             raise InvalidParameter(

@@ -22,8 +22,8 @@ from dbanon.job.concentrated import Cost, delta_option
 
 # The value of ``guarantee`` by which users accept that dcmdp guarantees nothing.
 AS_PUBLISHED = "as_published"
-# Values of the options ``reading``, ``margins``, ``scale`` and ``accounting``; the options of the
-# classes below explain them.
+# Values of the options ``reading`` (how to read the paper on dcmdp), ``margins``, ``scale`` and
+# ``accounting``; the options of the classes below explain them.
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
 RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
 LOG = "log"
@@ -210,6 +210,7 @@ class PrivateOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        # The check above only requires text. This is the option's own error, with what it expects.
         if set(self.scale.values()) - {LOG}:
             raise find_parameter(PrivateOptions, "scale").refusal_error()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
@@ -225,7 +226,10 @@ class PrivateOptions:
         return Cost(self.epsilon, self.delta)
 
     def check_method(self, method: str) -> None:
-        """Check that no option of the other private method is set; raises InvalidParameter."""
+        """Check that no option of the other private method is set; raises InvalidParameter.
+
+        Each of the two methods has one option that the other lacks.
+        """
         other_method, other_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )

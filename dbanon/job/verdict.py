@@ -59,7 +59,7 @@ class Caution:
     Parameters
     ----------
     warning : the warning in a few words.
-    title : its heading, in capitals.
+    title : a heading for it, in capitals.
     reason : why readers need it, with counts if there are any.
     """
 

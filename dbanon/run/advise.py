@@ -90,10 +90,11 @@ def advise(
     with clock.phase("read") as tick:
         tick(0.0)
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
+        # Planning reports no share. The call of ``tick`` lets ``progress`` end it by an exception.
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    # A combination of values that occurs in fewer rows than this singles persons out. The values of
-    # k ascend.
+    # A combination of values that occurs in fewer rows than this singles persons out. The values in
+    # ``request.k`` ascend, so the first is the smallest.
     rare_below = max(SMALL_COUNT, request.k[0])
     with clock.phase("singling") as tick:
         count_sizes = group_size_counter(microdata)
@@ -104,6 +105,7 @@ def advise(
 
         singling_out = find_unique_sets(quasi_identifiers, count_with_tick, rare_below)
     null_choice = choose_null_treatment(request, planned, microdata)
+    # Until here, the policy only served to read all rows. The sweep releases with this choice.
     planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
     with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
@@ -123,10 +125,11 @@ def advise(
         singling=singling_out,
         sweep=sweep_result,
         recommendation=recommendation,
-        # The arguments of ``anonymize`` with which the user can start.
+        # The arguments of ``anonymize`` that make the recommended release.
         start={}
         if recommendation is None
         else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
+        # ``valid`` is None if no quasi-identifier has a NULL.
         nulls=None if microdata.valid is None else null_choice,
         parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
@@ -173,7 +176,7 @@ def _measure_split_person_loss(
 
 
 class _Clock:
-    """Measures CPU seconds per phase and reports the progress of each."""
+    """Measures CPU seconds per phase, unlike ``run.Clock``, and reports the progress of each."""
 
     def __init__(self, progress: AdviceProgress) -> None:
         self._progress = progress
@@ -255,6 +258,7 @@ def propose_nulls(
     quasi_identifiers = request.quasi_identifiers
     job = _build_reading_job(request, quasi_identifiers, profile, entity)
     if job.policy.nulls == ERROR:
+        # The job has this value if no quasi-identifier has a NULL. Only check that k is feasible.
         count, unit = profile.rows, "records"
         if entity:
             count, unit = profile.column(entity).n_distinct, "persons"
@@ -290,6 +294,7 @@ def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Map
     )
     relation = source.describe(job)
     columns = [attribute.name for attribute in relation.schema.attributes]
+    # Raises an error if a column may not be read, or if no key identifies the rows.
     profile = source.profile(source.with_row_locator(relation, job, columns))
     if not profile.rows:
         raise NoRows(f"{relation.name} has no rows, so there is no advice.")
@@ -328,24 +333,31 @@ def _suggest_chain_command(
     # A table has its chain in its own database; a file has it in the database of the releases.
     if file_url is None and "chains" in source.session.unsupported_features:
         return None
+    # Without an entity each row is a person, and a unique column identifies persons.
     identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
     person_identifier = entity or person_column(profile.columns, identifiers, profile.rows)
     if person_identifier is None:
         return None
-    row_limit = " --max-rows-per-person N" if entity else ""
-    return build_create_chain_command(table, person_identifier, file_url=file_url) + row_limit
+    # Persons have several rows only if there is an entity. The user replaces N.
+    row_limit_option = " --max-rows-per-person N" if entity else ""
+    command = build_create_chain_command(table, person_identifier, file_url=file_url)
+    return command + row_limit_option
 
 
 def _propose_all_roles(
     request: AdviceRequest, profile: Profile, person_columns: Mapping[str, str]
 ) -> dict[str, RoleProposal]:
-    """Propose roles; if the request names quasi-identifiers, propose no others."""
+    """Propose roles; if the request names quasi-identifiers, propose no others.
+
+    The reasons in the result are keys of a table of texts in ``advice.roles``.
+    """
     roles = propose_column_roles(profile, person_columns)
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
                 roles[name] = RoleProposal(role="not_copied", reason="not_named")
     elif not any(role.role == QUASI_IDENTIFIER for role in roles.values()):
+        # Protect the undecided columns rather than find nothing to anonymize.
         for name, role in roles.items():
             if role.role == UNDECIDED and name not in request.sensitive:
                 roles[name] = RoleProposal(role=QUASI_IDENTIFIER, reason="no_other")
@@ -364,7 +376,10 @@ def _build_reading_job(
     profile: Profile,
     entity: str | None = None,
 ) -> Job:
-    """Build a job that reads all rows, including those with a NULL."""
+    """Build a job that reads all rows, including those with a NULL.
+
+    Its policy treats NULL as a value (``category``) if a quasi-identifier has one.
+    """
     has_nulls = any(profile.column(name).n_non_null < profile.rows for name in quasi_identifiers)
     return Job(
         table=request.table,
@@ -439,14 +454,15 @@ def _build_anonymize_arguments(
         "k": point.k,
         "method": point.method,
     }
-    released_records = records_to_release(microdata, policy.nulls, point.k)
+    # The records that remain after this treatment of NULLs; they know how many are withheld.
+    remaining_records = records_to_release(microdata, policy.nulls, point.k)
     optional_arguments = {
         "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
         "kinds": dict(policy.kinds) or None,
         "nulls": None if policy.nulls == "error" else policy.nulls,
-        "max_suppression": share_withheld(released_records) or None,
+        "max_suppression": share_withheld(remaining_records) or None,
         "key": list(request.key) or None,
     }
     return arguments | {

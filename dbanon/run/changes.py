@@ -31,10 +31,11 @@ _LEDGER = "ledger"
 def with_exact_staleness(
     store: Store, listed_releases: Sequence[releases.Listed]
 ) -> list[releases.Listed]:
-    """Set ``stale`` by comparing the source's rows with the digest recorded for the release.
+    """Set ``stale``, whether the source has changed since the release, by comparing digests.
 
-    The rows are read with the rights of the current role. If a right or a digest is missing,
-    ``stale`` keeps its value, which comes from the database's counters of changes.
+    The digest of the source's rows is compared with the one recorded for the release. The rows are
+    read with the rights of the current role. If a right or a digest is missing, ``stale`` keeps its
+    value, which comes from the database's counters of changes.
     """
     result = []
     for listed_release in listed_releases:
@@ -66,8 +67,10 @@ def open_planning_ports(
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:
-            # The rows of a file are staged in the database of the chain.
+            # A source that is not persistent is a file. Its rows are staged in the database of the
+            # chain.
             stages_in_target = staging and not source.is_persistent
+            # With ``create``, a missing database file counts as an empty database.
             target_session = stack.enter_context(
                 target.planning(staging=stages_in_target, create=True)
             )
@@ -130,6 +133,7 @@ def plan_changes(
         created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaced_kind is None:
         created_relations.append(f"{output.kind} {output.name}")
+    # A view has a table of its own, under another name. A table is its own relation.
     if output.relation != output.name:
         created_relations.append(f"a table for {output.kind} {output.name}")
     if job.exports:
@@ -147,7 +151,8 @@ def _find_superseded_tables(
     """Return the tables of earlier releases to drop once the view shows the new release."""
     if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
-    # The table that the view shows now will be the newest of the replaced ones.
+    # The table that the view shows now will be the newest of the replaced tables, and count as one
+    # of those to keep.
     replaced_before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
     current_table = [] if keep_last else release_tables.tables_shown_by(session, output.name)
     return tuple(str(name) for name in (*current_table, *replaced_before))
@@ -159,7 +164,8 @@ def _plan_files(job: Job) -> list[PlannedFile]:
         PlannedFile(
             path=str(destinations.resolve_destination(export.path, "{release}")),
             format=export.format,
-            # With the id of the release in its path, each file is new.
+            # With the id of the release in its path, each file is new. In other paths there is no
+            # id to insert.
             replaces="{release}" not in export.path
             and destinations.status_of(destinations.resolve_destination(export.path, release_id=""))
             is not None,
@@ -180,8 +186,8 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
     DbanonError : the run would be refused with this error.
     """
     assert job.name is not None
-    # The output and its release usually exist, so plan to replace them, and do not refuse a second
-    # release of the same persons.
+    # The output and its release usually exist, so plan to replace them. ``INDEPENDENT`` keeps the
+    # plan from refusing a second release of the same persons.
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)
@@ -198,8 +204,9 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
             session, job, last_release.release_id
         ):
             return None
-        [row] = rows_of_release(session, "release", last_release.release_id)
-    exported_files = row["arguments"].get("exports", ())
+        # The ledger's table ``release`` has one row for each release.
+        [ledger_row] = rows_of_release(session, "release", last_release.release_id)
+    exported_files = ledger_row["arguments"].get("exports", ())
     return last_release.release_id if all(map(_is_file_unchanged, exported_files)) else None
 
 
@@ -218,10 +225,12 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
     return bool(comparison.unchanged)
 
 
+# The requests about the file share a client, too.
 @keep_clients_open()
 def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""
     try:
+        # Recorded paths already have the id of their release.
         path = destinations.resolve_destination(file["path"], release_id="")
         return (
             destinations.is_file(destinations.status_of(path))

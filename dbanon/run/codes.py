@@ -29,12 +29,13 @@ def count_averaged_codes(
         states them. A column that is stated to be numeric holds no codes.
     """
     rows_by_column: dict[str, int] = {}
+    # Each released column has one value per class.
     sizes = release.partition.sizes
     for column in release.columns:
         attribute = column.attribute
         numeric_names = [numeric_attribute.name for numeric_attribute in microdata.numeric]
-        # Skip ranges: two columns for their bounds have other names than the quasi-identifier, and
-        # a column of a range type has upper borders.
+        # Skip ranges. If they are released as two columns, one for each bound, the columns have
+        # other names than the quasi-identifier. A column of a range type has upper bounds.
         if (
             attribute.kind not in _CODE_KINDS
             or column.renamed_from is not None

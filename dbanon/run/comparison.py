@@ -78,7 +78,8 @@ class Comparison:
         current_columns = self._session.columns_of(self._relation)
         self._current_names = [name for name, _ in current_columns]
         released_names = [name for name, _ in recorded_columns]
-        # Releases of version 0.1.0 recorded neither the order nor the types of the catalog.
+        # Releases of version 0.1.0 recorded no digest, and neither the order nor the types of the
+        # columns.
         normalize_order = list if self._recorded_digest is not None else sorted
         if normalize_order(self._current_names) != normalize_order(released_names):
             self._differences.append(COLUMNS)
@@ -113,7 +114,10 @@ class Comparison:
 
     @property
     def unchanged(self) -> bool | None:
-        """True if the rows are as released; None if they could not be compared."""
+        """True if the rows are as released; None if they could not be compared.
+
+        Never False: ``compare_rows`` raises an error if the rows differ.
+        """
         return True if self.digest == digest.UNCHANGED else None
 
     def require_columns(self, names: Sequence[str]) -> None:
@@ -258,6 +262,7 @@ def _restore_model(
         if "sha256" not in origin:
             return "its hierarchy is not stored with it"
         try:
+            # Others may have written the entry, so never read a file that it names.
             distance = resolve(session, parse(origin["from"], files=False))
         except DbanonError:
             return "its hierarchy is no longer in this database, or this role may not read it"

@@ -1,4 +1,8 @@
-"""Check for disclosure that the guarantee does not rule out; warn or refuse before publication."""
+"""Check for disclosure that the guarantee does not rule out; warn or refuse before publication.
+
+Names of errors and report keys call a column *telling* if it is released unchanged and its values
+reveal too much about persons. Elsewhere such a column is called disclosive.
+"""
 
 from __future__ import annotations
 
@@ -142,15 +146,17 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
     findings = []
     for name in [planned.job.entity] if planned.job.entity else []:
         attribute = planned.relation.attribute(name)
-        person = as_identifier(attribute, planned.job.entity_normalize)
+        person_attribute = as_identifier(attribute, planned.job.entity_normalize)
         if attribute.kind is not Kind.CATEGORY:
             continue
-        counts = source.count_spellings(planned.relation, person)
-        n_spellings, n_casefolded = counts[person.normalize], counts[CASEFOLD]
+        counts = source.count_spellings(planned.relation, person_attribute)
+        # The persons that the run counts, and those it would count if it also ignored case.
+        n_spellings, n_casefolded = counts[person_attribute.normalize], counts[CASEFOLD]
+        # Normalization only merges identifiers, so more of them than before are a contradiction.
         if n_spellings > counts[""]:
             raise InvalidParameter(
                 f'The database considers values of "{name}" equal that entity_normalize='
-                f"{person.normalize} tells apart.",
+                f"{person_attribute.normalize} tells apart.",
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
         if n_casefolded < n_spellings:
@@ -185,6 +191,7 @@ def find_disclosive_columns(
 
     Parameters
     ----------
+    originals : the original values of the released rows, by quasi-identifier.
     group_rows : groups the released rows by their value in a column.
     sample_findings : by column, findings that a sample of the release has already proved; these
         columns are not counted again.
@@ -202,6 +209,8 @@ def find_disclosive_columns(
             findings.append(sample_findings[name])
             continue
         for finding in find_disclosures(name, group_rows(name), originals, k):
+            # ``determines`` is the quasi-identifier that the column determines. It is None if the
+            # column's values are nearly unique.
             if finding.determines is None or not only_unique:
                 findings.append(finding)
     build_refusal = partial(
@@ -241,8 +250,11 @@ def require_pseudonyms(
 def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     """Merge classes with the same released values, which readers cannot distinguish."""
     partition = draft.release.partition
+    # The recount groups rows by their released values, so it counts classes with the same released
+    # values as one class.
     if counts.rows.classes == partition.n_classes:
         return partition
+    # By label of a class: the number of its combination of released values.
     class_of_label = number_combinations(draft.microdata, draft.release)
     # Withheld records have the label -1, which indexes the appended last element: they stay -1.
     return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
@@ -314,6 +326,7 @@ def measure_homogeneity(
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
     requests = planned.count_requests(released_names)
+    # Only releases per attribute have sets of columns to count one attribute at a time.
     if requests.attribute_columns:
         return ()
     return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)
@@ -330,7 +343,8 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings
     )
-    # Spellings and few persons share a field of the recount, but not a key of the report.
+    # Findings about spellings and about few persons share the field ``few_persons`` of the recount,
+    # because a release never has both. In the report they have different keys.
     findings_by_key = {
         **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
@@ -347,10 +361,14 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
 
 
 def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
-    """Count, for JSON, the persons at risk from an attacker who knows several of their rows."""
+    """Count, for JSON, the persons at risk from an attacker who knows several of their rows.
+
+    Such an attacker can join the classes of these rows, which may be different ones.
+    """
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released_indices = np.flatnonzero(labels >= 0)
+    # Readers cannot distinguish classes with the same released values, so those count as one.
     visible_labels = number_combinations(microdata, draft.release)[labels[released_indices]]
     return joint_rows(
         microdata.entities[released_indices], visible_labels, int(policy.k), policy.seed

@@ -43,7 +43,7 @@ def evaluate(
     """
 
     def compute(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        # Import the measures only when needed, to keep database backends small.
+        # Import the measures only when needed, so that database backends need less memory.
         from dbanon.measures.catalogue import evaluate as compute_figures
         from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import evaluation_of_figures, pairs_of
@@ -58,6 +58,7 @@ def evaluate(
         exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
         )
+        # The loss that the report shows, from sums that readers may see.
         loss = compute_published_loss(release.public_sums, release.measure)
         names = [column.name for column in release.losses]
         recorded_losses = (
@@ -91,6 +92,7 @@ def _restore_suppressed_cells(
     released values may lack a suppressed value; then all suppressed cells of that column stay NULL.
     """
     original = microdata.before_suppression
+    # None if no cell was suppressed.
     if original is None:
         return microdata, release.column_statistics
     released_records = take_records(original, np.flatnonzero(release.partition.labels >= 0))
@@ -116,14 +118,15 @@ def _clear_suppressed_cells(
     assert original.valid is not None
     assert suppressed.valid is not None
     valid = original.valid.copy()
-    column = original.attributes.index(attribute)
-    valid[:, column] = suppressed.valid[:, column]
+    attribute_index = original.attributes.index(attribute)
+    valid[:, attribute_index] = suppressed.valid[:, attribute_index]
     if attribute.kind.is_numeric:
         return replace(original, valid=valid)
-    position = original.categorical.index(attribute)
+    # Codes and their categories exist for categorical attributes only.
+    category_index = original.categorical.index(attribute)
     codes, categories = original.codes.copy(), list(original.categories)
-    codes[:, position] = suppressed.codes[:, position]
-    categories[position] = suppressed.categories[position]
+    codes[:, category_index] = suppressed.codes[:, category_index]
+    categories[category_index] = suppressed.categories[category_index]
     return replace(original, valid=valid, codes=codes, categories=tuple(categories))
 
 
@@ -155,8 +158,9 @@ def certify(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -
     tick : called with the share of the work that is done, 0 to 1.
     """
     certificate, failure = _evaluate_by_extension("certificate", microdata, planned, release, tick)
-    seconds = float(planned.policy.certificate or 0.0)
-    return {"limit": seconds, **(certificate or {"failed": failure})}
+    # The option ``certificate`` is the time limit of the search for a bound.
+    limit_seconds = float(planned.policy.certificate or 0.0)
+    return {"limit": limit_seconds, **(certificate or {"failed": failure})}
 
 
 def _evaluate_by_extension(
@@ -183,7 +187,8 @@ def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "failed" in exact:
         return dict(exact)
-    # Round up to hundredths.
+    # The share by which the loss exceeds the bound, 0.05 for 5 %; None if the bound is 0. Round it
+    # up to hundredths. The subtrahend keeps rounding errors from adding a hundredth.
     above = None if exact["above"] is None else math.ceil(100 * exact["above"] - 1e-9) / 100
     return {**exact, "above": above, "lower_bound": None, "simple_bound": None}
 
@@ -191,7 +196,7 @@ def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
 def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
     """Return the result of ``compute`` and None, or None and the reason why it failed.
 
-    Errors that ``tick`` raises propagate.
+    Errors that ``tick`` raises propagate, because they end the run, as at its time limit.
     """
     tick_errors: list[BaseException] = []
 

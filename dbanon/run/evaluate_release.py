@@ -112,6 +112,7 @@ def evaluate_release(
             hint="dbanon releases lists them. To evaluate tables from elsewhere, read them"
             " as data frames, and call dbanon.evaluate in Python.",
         )
+        # Raises InvalidParameter for synthetic rows.
         require_classes(entry)
         # Check the relation like a source: its owner may have replaced it by a view.
         released_relation = session.find_source(entry.name)
@@ -127,6 +128,7 @@ def evaluate_release(
         if source is not None:
             if not changed_source:
                 _require_original(session, source, record)
+            # ``suppressed`` is the number of withheld rows.
             if report.suppressed:
                 names = (*_NUMERIC_MEASURES, "entropy_change")
                 figures += [
@@ -149,7 +151,8 @@ def evaluate_release(
 def _describe_figure(origin: str, value: float | None, note: str) -> str:
     """Combine the origin of a figure with its note.
 
-    Returns only the note if there is no value, or if the measure does not apply to labels.
+    Returns only the note if there is no value, or if the measure is not meant for labels of
+    generalization, such as "20-29".
     """
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
@@ -208,6 +211,7 @@ def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFig
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
     """Check that a relation still has the released columns and the recorded number of rows."""
     names = {attribute.name for attribute in source.schema.attributes}
+    # A released quasi-identifier may have another name than its original: bounds of a range do.
     missing_names = [
         column.name
         for column in record.columns
@@ -238,8 +242,8 @@ def _compare_originals(
 ) -> Iterator[ReleaseFigure]:
     """Yield figures that compare the columns of source and release.
 
-    Strata are skipped, because their values are released unchanged, and so are text columns with an
-    order.
+    Strata are skipped, because their values are released unchanged. Text columns with an order are
+    skipped, because the entropy ignores the order.
     """
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}

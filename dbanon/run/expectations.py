@@ -39,10 +39,11 @@ def require_expected_counts(
     expectations = job.expect
     if expectations is None:
         return {}, {}
-    persons = []
+    # The entity, whose distinct values are the persons; empty without one.
+    person_attributes = []
     if job.entity:
-        persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
-    if PERSONS in expectations.counts and not persons:
+        person_attributes = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
+    if PERSONS in expectations.counts and not person_attributes:
         # A job file that lists its columns was already refused if it expects persons and has no
         # entity. Whether declared rules have an entity is only known here.
         raise InvalidParameter(
@@ -50,7 +51,7 @@ def require_expected_counts(
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"
             " expect.",
         )
-    counts = source.count_totals(relation, persons, tuple(expectations.share_null))
+    counts = source.count_totals(relation, person_attributes, tuple(expectations.share_null))
     last_release = target.last_counts(job, relation.name, output)
     last_totals = {} if last_release is None else last_release.counts.totals
     breaches = _find_breaches(expectations, counts, last_totals)
@@ -67,6 +68,7 @@ def require_expected_counts(
     comparison: dict[str, Any] = {
         "compared_with": None if last_release is None else last_release.release_id
     }
+    # Counts whose change is limited, although the last release has no such count.
     not_compared = [
         name
         for name, bounds in expectations.counts.items()
@@ -82,7 +84,7 @@ def require_expected_counts(
 def _find_breaches(
     expectations: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """Describe the expectations that are not met, by name."""
+    """Describe the expectations that are not met, by their names in ``EXPECTATIONS``."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expectations.counts.items():
         count = counts.totals[name]

@@ -64,6 +64,7 @@ class Exporter:
     """
 
     def __init__(self, job: Job, database: Store) -> None:
+        # A hash of database and output, by which a later run finds the files of this output again.
         self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
         self._pending_files: list[destinations.PendingFile | destinations.PendingObject] = []
@@ -71,8 +72,8 @@ class Exporter:
         # replaced.
         self._checked_status: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
-        # True as soon as the commit begins: from then on, the ledger decides whether the files are
-        # published.
+        # Set by the caller just before the commit begins. From then on, the ledger decides whether
+        # the files are published.
         self.is_committing = False
 
     @property
@@ -165,11 +166,13 @@ class Exporter:
                 pending.path, export, attributes, count_requests, counts, guarantee.models
             )
             try:
+                # A table of a catalog keeps earlier versions, with the rows of earlier releases.
                 older_versions = (
                     {"older_versions": path.count_older_versions(self._checked_status.get(path))}
                     if destinations.is_table(path)
                     else {}
                 )
+                # Files on disk need no upload; this call then does nothing.
                 pending.upload()
             except OSError as error:
                 raise problems.write_error(path.parent, error) from None
@@ -179,6 +182,7 @@ class Exporter:
                     "format": export.format,
                     "bytes": size,
                     "sha256": digest,
+                    # The path before ``{release}`` was replaced. The files of an export share it.
                     "template": export.path,
                     **older_versions,
                 }
@@ -242,7 +246,7 @@ class Exporter:
         if existing_status is not None and not destinations.same_file(
             existing_status, self._checked_status.get(path)
         ):
-            # Another run has written a file there since this one checked.
+            # Another run has written a file there since this run checked the destination.
             with self._database.session(write=False) as session:
                 exports = self._recorded_exports(session)
             if is_current_or_later(path, self._release_id, exports):
@@ -275,6 +279,7 @@ class Exporter:
             acquired_leftovers = [
                 leftover
                 for leftover in leftovers
+                # False if a run that still works on the file holds its lock.
                 if locks.enter_context(destinations.lock_leftover(leftover[0]))
             ]
             if acquired_leftovers:
@@ -292,6 +297,7 @@ class Exporter:
         exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
             exports = self._recorded_exports(session)
+        # Positions count from the oldest release, so that they order releases by age.
         position_and_entry = {
             (release_id, index): (position, entry)
             for position, (release_id, index, entry) in enumerate(reversed(exports))
@@ -440,8 +446,8 @@ def _require_same_counts(
     models: Sequence[Model],
 ) -> None:
     """Count the rows of a file as a reader would, and compare with the relation's counts."""
-    # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
-    # their own ways, so leave out columns with a hierarchy.
+    # A file has no person identifiers, so compare counts of rows. Databases spell leaves of
+    # hierarchies in their own ways, so leave out models of columns with a hierarchy.
     model_columns = tuple(
         name for name in requests.sensitive if name not in requests.hierarchy_columns
     )
@@ -475,7 +481,8 @@ def _require_same_counts(
 def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -> bool:
     """Return True if there is no file at a path, or a file that contains a release.
 
-    The file's own metadata shows that, or its digest is among those of ``exports``.
+    A file contains a release if its own metadata says so, or if its digest is among those of
+    ``exports``.
     """
     status = destinations.status_of(path)
     if status is None:
@@ -500,6 +507,7 @@ def is_current_or_later(
     """
     if not any(release_id == recorded_id for recorded_id, _, _ in exports):
         return False
+    # ``exports`` begins with the newest release.
     later_files = list(takewhile(lambda file: file[0] != release_id, exports))
     release_files = [file for file in exports if file[0] == release_id]
     return destinations.is_file(destinations.status_of(path)) and _has_recorded_digest(

@@ -30,7 +30,7 @@ from dbanon.version import version
 # This many rounds take tens of milliseconds: negligible for a run, but expensive for an attacker
 # who guesses values.
 _HASH_ROUNDS = 200_000
-# Fields of ``Job`` that do not affect the released rows, and are not part of the fingerprint.
+# Fields of ``Job`` that do not affect the released rows. The fingerprint does not hash them.
 _RUN_FIELDS = {
     "accept_counts",
     "accept_types",
@@ -39,9 +39,9 @@ _RUN_FIELDS = {
     "expect",
     "fingerprint_key",
     "if_exists",
-    "kept_columns",
+    "kept_columns",  # whether retained values pass through the client
     "memory_limit",
-    "releases",
+    "releases",  # the consent to release a source again
     "run_id",
     "swap_timeout",
     "time_limit",
@@ -61,6 +61,7 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
+    # All columns that the release depends on.
     names = sorted({*job.named_columns, *job.guarantee.entity_columns, *job.key})
     rows_digest = source.digest(planned.relation, names, salt)
     if rows_digest is None:
@@ -122,12 +123,14 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
         return None
     if job.where is not None and not is_publisher:
         return None
+    # The parsed job has all columns that were read as quasi-identifiers.
     source, names = SqlSource(session), job.quasi_identifiers
     relation = session.find_source(parse_relation(job.table))
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
     relation = source.with_row_locator(relation, job, names)
     current_digest = digest_source(source, relation, names, recorded_digest["salt"])
+    # Hashes of two algorithms cannot be compared. Without a current digest, ``way`` is missing.
     if current_digest.get("way") != recorded_digest["way"]:
         return None
     return bool(current_digest["hash"] != recorded_digest["hash"])
@@ -142,6 +145,7 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     InvalidParameter : the request is not a valid job.
     """
     recorded_fields = json.loads(request or "{}")
+    # The result of ``digest_source``, and the options of the job as the user set them.
     recorded_read = recorded_fields["source"]["read"]
     job_options = recorded_fields["asked"]
     algorithm, salt, rows_hash = (

@@ -14,6 +14,7 @@ from dbanon.stores import scratch
 from dbanon.stores.exports import destinations
 from dbanon.stores.scratch import clear_staged_directories
 
+# A century. A time that is millennia ago would leave the range of ``datetime``.
 _MAX_DAYS = 36_500
 
 
@@ -50,15 +51,16 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
     """
     with store.session(write=False) as session:
         tables = release_tables.own_tables_by_release(session, output)
-        # The mark tells a release's table from a later table of the same name.
         files = releases.list_exports(session, str(output))
+        # The values of ``tables`` are pairs of a table and its mark, a comment that dbanon writes
+        # on it. The mark distinguishes a release's table from a later table of the same name.
         without_data = {
             release_id
             for release_id in ids
             if release_id in tables and not release_tables.has_mark(session, *tables[release_id])
         }
     for release_id, _, entry in files:
-        # A path without an id always belongs to the newest release.
+        # Later releases replace a file whose path has no id, so it counts for none of these.
         has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file

@@ -60,7 +60,7 @@ class JobHierarchies:
 
         Raises
         ------
-        InvalidParameter : a builder cannot use the values.
+        InvalidParameter : a builder cannot use the values, such as texts for intervals.
         """
         return build_all(self.trees, microdata, pulse)
 

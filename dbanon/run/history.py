@@ -21,6 +21,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.ports import Target, W
 
 _MAX_NAMED_OUTPUTS = 5
+# The option by which the user allows another release outside a chain, for hints.
 CONSENT = '`releases="independent"`'
 
 
@@ -78,6 +79,7 @@ def measure_joint_histories(
     themselves.
     """
     for entity in () if job.chain is not None else job.guarantee.entity_columns:
+        # A temporary ledger does not know earlier releases.
         if not history.is_persistent:
             return {JOINT_HISTORIES: describe_missing_ledger()}
         earlier_releases = history.releases_of_entity(entity)
@@ -129,6 +131,7 @@ def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
 def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """Suggest a chain if the source's database supports chains; otherwise only the consent."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
+    # ``file_url`` is None if the source is a table. A chain over files is in the target database.
     if not history.supports_chains:
         reason = (
             "Its source is not a database that supports chains."
@@ -163,4 +166,5 @@ def build_create_chain_command(
 
 def derive_chain_name(name: str) -> str:
     """Derive a chain's name from the name of its table or job."""
+    # ``require_chain_name`` allows these characters, and at most 63 of them.
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:48] or "chain"

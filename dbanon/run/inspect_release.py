@@ -54,6 +54,7 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
     """
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
+        # Raises InvalidParameter for synthetic rows.
         require_classes(entry)
         record = recorded_report.read(session, entry)
         return ReleaseInspection(
@@ -86,12 +87,15 @@ def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[
     guarantee = entry.guarantee
     requests = guarantee.count_requests(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    # Sets of columns to count by themselves, each a quasi-identifier with the strata. Only releases
+    # per attribute have them.
     for columns in requests.attribute_columns:
         yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
     if requests.attribute_columns:
         yield "Whole rows: nothing is guaranteed for them.", requests.columns
         return
     count_text = "k counts these."
+    # There is at most one entity column.
     for name in requests.entity_columns:
         count_text = (
             f'k counts persons, by "{name}". A class may have fewer persons than rows. The release'
@@ -107,8 +111,9 @@ def _count_distributions(
 
     Columns that the relation no longer has are left out.
     """
-    source = session.find_source(entry.name)
-    attributes = {attribute.name: attribute for attribute in source.schema.attributes}
+    # Check the relation like a source: its owner may have replaced it by a view.
+    released_relation = session.find_source(entry.name)
+    attributes = {attribute.name: attribute for attribute in released_relation.schema.attributes}
     shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
     return tuple(
         _count_distribution(session, entry, attributes[column.name], column.role)
@@ -121,10 +126,11 @@ def _count_distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
     """Build the distribution of a column, from the number of rows with each released value."""
-    text = session.text_of(attribute)
+    # SQL for the column's values as text.
+    text_sql = session.text_of(attribute)
 
     def count_values() -> list[tuple[str, int]] | None:
-        value_rows = session.rows(value_counts(entry.name, text))
+        value_rows = session.rows(value_counts(entry.name, text_sql))
         if len(value_rows) > _MAX_VALUES:
             return None
         return [(str(value), int(n_rows)) for value, n_rows in value_rows if value is not None]
@@ -134,8 +140,8 @@ def _count_distribution(
 
         Then follow the number of other labels, and the number of their rows.
         """
-        shared_rows = session.rows(shared_values(entry.name, text, min_rows))
-        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, min_rows))
+        shared_rows = session.rows(shared_values(entry.name, text_sql, min_rows))
+        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text_sql, min_rows))
         label_rows = [
             ("NULL" if value is None else str(value), int(n_rows)) for value, n_rows in shared_rows
         ]

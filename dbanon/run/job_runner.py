@@ -67,7 +67,7 @@ class JobRunner(Protocol):
         ...
 
     def prepare(self, job: Job, source: Store, target: Store | None) -> None:
-        """Create what the first run of a job needs, if the job file allows that."""
+        """Create what the first run of a job needs, such as its chain, if the job allows that."""
         ...
 
 

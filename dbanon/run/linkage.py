@@ -1,7 +1,8 @@
 """Find columns that are released unchanged and split classes, by counting the written release.
 
 A column links rows if it is another coding of a quasi-identifier, or if its values identify groups
-of rows, such as households.
+of rows, such as households. It is another coding if one of the two columns determines the other for
+many rows, as a postcode determines a town.
 """
 
 from __future__ import annotations
@@ -130,6 +131,8 @@ class RetainedColumns:
         """
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
+            # The groups count, at the position of each quasi-identifier, those in which all rows
+            # share one value of it.
             groups = self._counts.group_by_value(name)
             strengths[name] = {
                 quasi_identifier: measure_dependence(
@@ -174,6 +177,7 @@ class RetainedColumns:
             return None
         if not may_identify_groups(self._counts.group_by_value(name)):
             return None
+        # The values that several rows share, and those that the classes of their rows identify.
         n_repeated, n_identified = self._counts.count_profiles(self._class_columns, name)
         share = share_in_hundredths(n_identified, n_repeated)
         return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
@@ -185,7 +189,10 @@ def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:
 
 
 class CountedColumns(Protocol):
-    """The columns of a release that are released unchanged, with their counts."""
+    """The columns that are released unchanged, with their counts.
+
+    Implemented by ``RetainedColumns``, and by another class for chains.
+    """
 
     @property
     def job(self) -> Job:

@@ -1,4 +1,8 @@
-"""Choose how to treat NULLs in quasi-identifiers: by default with the least information loss."""
+"""Choose how to treat NULLs in quasi-identifiers: by default with the least information loss.
+
+A *pattern* of NULLs is the set of quasi-identifiers that are NULL in a record. ``Microdata.valid``
+marks the cells with a value, and is None if no cell is NULL.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +38,15 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
     """
     remaining_records = microdata
     if microdata.valid is not None:
+        # Only ``k`` and ``nulls`` matter here. With ``max_suppression=None``, any number of records
+        # may be withheld.
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
         remaining_records = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
             released_indices = np.flatnonzero(microdata.valid.all(axis=1))
         else:
+            # The records whose pattern fewer than k records share; None without such records, or if
+            # no pattern has k.
             rare_indices = rare_records(remaining_records, policy)
             released_indices = np.arange(remaining_records.n_records)
             if rare_indices is not None:
@@ -105,7 +113,7 @@ def choose_nulls(
     TooFewRecords : no value of ``nulls`` leaves k records.
     """
     if microdata.valid is None:
-        # Raises TooFewRecords if there are too few.
+        # Raises TooFewRecords if there are too few. Nothing is withheld, and no treatment is tried.
         records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
     if requested_nulls is not None:
@@ -122,7 +130,8 @@ def choose_nulls(
             released_records = records_to_release(microdata, nulls, k)
         except TooFewRecords:
             continue
-        # Skip a treatment that gives the same release as another one.
+        # Skip a treatment that gives the same release as another: CATEGORY, if all records with a
+        # NULL are withheld as rare, and MERGE, if it has set no cell to NULL.
         equals_suppress = nulls == CATEGORY and released_records.valid is None
         equals_category = nulls == MERGE and released_records.suppressed is None
         if equals_suppress or equals_category:
@@ -151,9 +160,11 @@ def _count_informative_cells(microdata: Microdata, release: Release) -> float:
     present_cells = all_cells
     if microdata.valid is not None:
         present_cells = int(microdata.valid.sum())
+    # A suppressed cell had a value and is now NULL: it is present, and lost completely.
     if microdata.suppressed is not None:
         present_cells += int(microdata.suppressed.sum())
-    # NULLs count in iloss as cells that lose nothing.
+    # The measure iloss is an average over all cells, in which NULLs lose nothing. Other measures
+    # average over the cells with a value.
     return present_cells - release.loss * (
         all_cells if release.measure == "iloss" else present_cells
     )

@@ -106,9 +106,13 @@ def _normalize_sqlalchemy(database: Any) -> Any:
 
 
 class _NoStore(InvalidParameter):
-    """There is no store for this SQLAlchemy dialect. Never leaves this module."""
+    """There is no store for this SQLAlchemy dialect.
+
+    Only ``open_source`` catches this class. Callers in other modules know it as InvalidParameter.
+    """
 
 
+# If a driver is missing, the error names the extra to install.
 @name_missing_extras()
 def open_source(
     database: Any,
@@ -147,6 +151,7 @@ def open_source(
         origin = find_stream_origin(database)
     elif isinstance(database, str) and (table_format := find_table_format(database)) is not None:
         location = database.removeprefix(table_format.prefix)
+        # ``open_origin`` is the path of a function, which is imported only here.
         origin = load(table_format.open_origin)(location, job.reading.foreign_files)
         is_local_folder = table_format.reads_folders and not is_object(location)
     if origin is None:
@@ -180,7 +185,8 @@ def open_source(
         table=job.table,
         columns=(*job.columns_to_read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
-        # The other half is for clustering.
+        # DuckDB, which holds the fetched rows, gets half of the limit; the other half is for
+        # clustering. No limit stays None.
         memory_bytes=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )
@@ -272,7 +278,7 @@ def open_store(
             database if isinstance(database, Engine) else url, on_sql
         )
         return store
-    # An extension that cannot be loaded may be the one that has the store.
+    # An extension that failed to load may have the missing store, so name its error.
     broken_extensions = [error.message for error in installed_extensions().errors]
     raise _NoStore(
         " ".join([f"There is no store for {backend}.", *broken_extensions]),

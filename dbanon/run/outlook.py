@@ -73,7 +73,7 @@ class FileColumn:
     def of(cls, reading: ColumnReading, k: int) -> FileColumn:
         """Describe a column without revealing anything about fewer than k rows."""
         n_different = reading.n_values - reading.n_matching
-        # Name no format that fewer than k rows, or fewer than half of them, have.
+        # Name no pattern that fewer than k texts, or fewer than half of the texts, have.
         if (
             not reading.pattern
             or reading.n_matching < k
@@ -164,7 +164,10 @@ class Outlook:
 
     @property
     def passthrough(self) -> bool:
-        """True if copied columns leave their database for the client's memory."""
+        """True if copied columns leave their database for the client's memory.
+
+        False if all rows were copied from another system; then ``arguments`` describe that copy.
+        """
         return self.arguments.get("kept_columns") == CLIENT and _COPIED_ROWS not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
@@ -278,6 +281,7 @@ def build_outlook(
         )
         distinct_share = _measure_distinct_share(planned, sql_source, rows)
         memory = _estimate_memory(planned, rows - withheld, distinct_share)
+        # For a chain, ``plan_release`` has made the checks: it needs enough newcomers, not rows.
         if job.chain is None:
             require_coverage(sql_source, planned.relation, planned.hierarchies)
             require_feasible(
@@ -341,6 +345,8 @@ def _assemble_outlook(
     seconds_forecast = forecast(
         planned.policy, rows - withheld, _forecast_shape(planned), distinct_share
     )
+    # Describe the trees that exist already. Hierarchies that a run builds from the values of a
+    # column have no size yet, so only say where they come from.
     trees = {
         name: tree
         for name, tree in planned.hierarchies.trees.items()
@@ -351,7 +357,7 @@ def _assemble_outlook(
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
-    # Only say so if classes may split the rows of a person.
+    # Name the option only if classes may split the rows of a person.
     if job.persons != WHOLE_PERSONS:
         arguments[PERSON_ROWS] = job.persons
     return Outlook(
@@ -404,6 +410,7 @@ def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> floa
 def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
     """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would."""
     columns, job = planned.roles.columns, planned.job
+    # Texts are read as codes of a dictionary, which takes more memory than numbers.
     n_coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
     needed_bytes = require_memory(
@@ -414,7 +421,8 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
         on_disk=on_disk,
         n_coded=n_coded,
     )
-    # ``require_memory`` assumes that all rows are distinct. Here the share of such rows is known.
+    # ``require_memory`` assumes that all rows are distinct. Here the share of distinct rows is
+    # known. With values on disk, the memory does not depend on it.
     return (
         needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
     )

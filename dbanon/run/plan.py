@@ -90,6 +90,7 @@ class Plan:
         ------
         UnexpectedCounts : the counts differ.
         """
+        # Without a target, nothing is released, so expectations do not matter.
         if target is None:
             return self
         counts, expectation_report = require_expected_counts(
@@ -107,6 +108,10 @@ class Plan:
         """Return the hierarchies by quasi-identifier.
 
         Some of them are built from the values of these records.
+
+        Parameters
+        ----------
+        pulse : called regularly; an exception that it raises ends the building.
 
         Raises
         ------
@@ -216,7 +221,7 @@ class Plan:
 
     @property
     def sensitive(self) -> dict[str, Attribute]:
-        """The attributes of the privacy models, by name."""
+        """The attributes that privacy models, or sets of ``also_k``, count in classes, by name."""
         return {a.name: self.relation.attribute(a.name) for a in self.roles.sensitive}
 
     @property
@@ -266,15 +271,20 @@ def plan(
         and not job.guarantee.entity_columns
         and job.guarantee.has_k_anonymous_rows
     ):
+        # Classes of k rows may have fewer than k persons. Later checks count the values of these
+        # columns, so the relation must include them.
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
     pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
-    # Take the state before reading, so that later writes count as newer than the release.
+    # Take the state (column types and write counters) before reading, so that later writes count as
+    # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
     # From here on, all reads see the same rows.
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
+    # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
     models = add_null_leaves(hierarchies.models)
+    # The copied columns whose values are counted in classes, for models and sets of ``also_k``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
@@ -357,6 +367,8 @@ def _find_passthrough_columns(
 
     None if the database copies them, without the client.
     """
+    # A summary exists if all rows were copied into a database in this process. That database then
+    # copies the columns itself.
     if job.kept_columns != CLIENT or source.copied_rows_summary:
         return None
     require_passthrough_options(
@@ -422,11 +434,13 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
     ------
     ColumnUnclassified, ColumnWithoutRule : a column has no role.
     """
+    # Without ``roles``, any column may lack a role. It is not copied.
     if job.roles is None or job.on_new_column != "halt":
         return
     unclassified_columns = [
         f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles
     ]
+    # The roles come from declared rules.
     if unclassified_columns and job.declared is not None:
         raise ColumnWithoutRule(
             f"{relation.name} has columns without a rule; nothing was published.",
@@ -455,10 +469,11 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
     UnsupportedType : the target lacks one of them.
     """
     policy = job.policy
-    # Only recodings that are measured by iloss generalize, and may release ranges.
+    # Only recodings whose loss is measured by iloss generalize values, and may release ranges.
     if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:
         has_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies
+        # Texts, and columns with a hierarchy, are released as labels.
         if not attribute.kind.is_coded and not has_tree:
             target.require_ranges(attribute)

@@ -77,6 +77,7 @@ def build_refresh_job(
         if word not in ACCEPTABLE_DIFFERENCES:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTABLE_DIFFERENCES)}.")
     name = session.resolve_output(parse_relation(release))
+    # Errors in a malformed entry become LedgerEntryBroken.
     with reading_entry(name):
         return _build_job(session, name, accept, chain_key, pseudonym_key, door, run_options)
 
@@ -178,6 +179,7 @@ def _read_entry(
             " that release can be refreshed.",
         )
     request_options: dict[str, Any] = json.loads(request)
+    # The names of options whose values would disclose column values, so the ledger has none.
     if request_options.get("lacks"):
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
@@ -240,23 +242,29 @@ def _find_differences(
     """
     if recorded_version != version():
         yield VERSION, f"version {recorded_version} made it, and this is {version()}"
+    # Both are digests of the table's rules, or None for a job that names its columns.
     if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} have changed"
-    source = request["source"]
+    recorded_source = request["source"]
     existing_relation = session.find_existing(relation.name)
-    if existing_relation is not None and source.get("oid") not in (None, existing_relation.oid):
+    # Only PostgreSQL has OIDs; elsewhere the recorded one is None.
+    if existing_relation is not None and recorded_source.get("oid") not in (
+        None,
+        existing_relation.oid,
+    ):
         yield SOURCE, f"{relation.name} is now another table of this name"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
     for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
         if name not in types:
             yield SOURCE, f'column "{name}" of {relation.name} no longer exists'
-        elif name in source["types"] and types[name] != source["types"][name]:
-            difference = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
-            yield SOURCE, difference
+        elif name in recorded_source["types"] and types[name] != recorded_source["types"][name]:
+            recorded_type = recorded_source["types"][name]
+            yield SOURCE, f'column "{name}" was {recorded_type}, and is {types[name]}'
     for column, spec in job.hierarchies.items():
         recorded_sha256 = recorded_hierarchies.get(column, {}).get("sha256")
         if recorded_sha256 is None or not isinstance(spec, HierarchySpec):
             continue
+        # Only a stored hierarchy or a hierarchy table can change without the request.
         if spec.kind not in (TABLE, NAME):
             continue
         if hierarchies.resolve(session, spec).sha256 != recorded_sha256:

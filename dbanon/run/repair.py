@@ -21,7 +21,7 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 # The values of ``Repair.action``.
 ATTACHED, RENAMED, UNCHANGED = "attached", "renamed", "left"
 _OTHER_COLUMNS_REASON = "its columns are not those that were released"
-# By verdict of the query ``CANDIDATES``: why an entry cannot be attached to a relation.
+# By verdict of the query ``REPAIR_CANDIDATES``: why an entry cannot be attached to a relation.
 _REASON_BY_VERDICT = {
     "columns": _OTHER_COLUMNS_REASON,
     "view": "its view is another role's, or shows something else",
@@ -58,6 +58,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     ------
     InsufficientRights : the ledger belongs to another role.
     """
+    # Without recorded OIDs, entries find their relations by name, so nothing can be loose.
     if not has_oids(session):
         return []
     repairs = []
@@ -76,7 +77,7 @@ def _repair_entry(
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
     # The relation whose rows readers see: the table, or the view that shows it.
     compared_relation = table if candidate["read_oid"] == candidate["table_oid"] else output
-    # ``rename``, ``attach``, or why neither is possible; see ``CANDIDATES``.
+    # ``rename``, ``attach``, or a word for why neither is possible; see ``REPAIR_CANDIDATES``.
     verdict, owner = candidate["verdict"], candidate["owner"]
     refusal_reason = _REASON_BY_VERDICT.get(verdict)
     if verdict == "owner" and owner not in accept_owners:
@@ -84,6 +85,7 @@ def _repair_entry(
             f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
         )
     success_reason = "its owner, columns and rows are those that were released"
+    # The OID shows that a renamed relation is the released one, so its rows need no comparison.
     if verdict == "rename":
         recorded_name = RelationName(candidate["output_schema"], candidate["output_name"])
         success_reason = f"its entry named it {recorded_name}"

@@ -206,7 +206,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         )
     rule_by_column = {rule.name: rule.rule for rule in trusted_rules}
     # Use the table's order, so that the release does not depend on when each rule was declared.
-    # Columns that no longer exist come first; the run refuses them.
+    # Columns that no longer exist come first, by name; the run refuses them.
     column_order = sorted(
         rule_by_column, key=lambda name: (columns.index(name) if name in columns else -1, name)
     )
@@ -249,6 +249,8 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
 
 def apply_rules(job: Job, rules: TableRules) -> Job:
     """Return a copy of the job with the options that result from the rules of its columns.
+
+    The options belong to the job, to its policy or to its pseudonym options.
 
     Raises
     ------

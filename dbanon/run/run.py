@@ -75,6 +75,8 @@ def run(
 
     Parameters
     ----------
+    target : where the release is written. ``W`` is its type of a release that is written, but not
+        visible yet.
     export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
 
@@ -96,6 +98,7 @@ def run(
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
+        # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
@@ -215,6 +218,7 @@ def publish(
             certificate = certify(draft.microdata, planned, draft.release, tick)
             public_certificate = {"certificate": publish_certificate(certificate)}
             exact_figures["certificate"] = certificate
+    # This phase builds the report, which contains the digest of the written rows.
     with clock.phase("digest"):
         report = build_report(planned, draft, clustering, recount_result)
         for text in report.describe_averaged_columns():
@@ -224,6 +228,7 @@ def publish(
                 **public_certificate
             )
         )
+        # ``internal`` has what only the operator may see: the exact losses, and now these figures.
         if report.internal is not None:
             report = replace(
                 report, internal=OperatorFigures(report.internal.loss, **exact_figures)
@@ -238,7 +243,7 @@ def publish(
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
-    # Verification counts as complete only once the release is published.
+    # The phase ``verify`` counts as complete only once the release is published.
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
@@ -325,6 +330,8 @@ def _merge_indistinguishable_classes(
     The resulting classes are also coarsened for the sets of columns in ``also_k``.
     """
     has_entities = microdata.entities is not None
+    # A model is closed under unions if it always holds for the union of classes for which it holds.
+    # Then merged classes need no check.
     while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous_clustering = clustering
         release = recode_release(planned, policy, source, microdata, previous_clustering)

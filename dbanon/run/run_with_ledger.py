@@ -50,10 +50,12 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
     with open_scratch(job.spill) as scratch:
         open_stores = [store for store in stores if store is not None]
         for store in open_stores:
+            # The other half of the limit is for clustering. No limit stays None.
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
         try:
             yield scratch
         finally:
+            # Restore the defaults.
             for store in open_stores:
                 store.spill(None, None)
 
@@ -94,7 +96,8 @@ def run_with_ledger(
     for name in (job.table, job.output):
         # Raises InvalidName if this is not the name of a relation.
         parse_relation(name)
-    # A run that is asked to stop has little time, and must still record its failure.
+    # A run that is asked to stop has little time, and must still record its failure. The scope lets
+    # other threads and signal handlers cut this thread's connections when that time is over.
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
@@ -135,6 +138,7 @@ def run_in_transactions(
             read_session = write_session
         else:
             # Sessions end in reverse order, so the target's commit is the last step that can fail.
+            # ``create`` makes the file of a target that does not exist yet, such as SQLite.
             write_session = stack.enter_context(target.session(write=True, create=True))
             read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
@@ -143,6 +147,8 @@ def run_in_transactions(
         report = run(
             job,
             SqlSource(read_session, disk),
+            # A release by a SQL function has a summary, a table of aggregates for its readers. If
+            # this run replaces such a release, it renews the summary.
             target_with_summary(write_session, job),
             progress,
             exporter,

@@ -20,6 +20,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
 
     Parameters
     ----------
+    job : the job; nothing is checked if its ``roles``, all columns with a role, is None.
     last_types : SQL type by column name, as recorded by the last release.
 
     Raises

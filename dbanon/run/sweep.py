@@ -2,7 +2,8 @@
 
 Nothing is written. A *point* is a trial release with its loss and risk. A *curve* is a method, with
 or without refinement, at several values of k; its *knee* is the point with the best trade-off. The
-*frontier* has the points that no other point beats in both loss and risk.
+*frontier* has the points that no other point beats in both loss and risk. Curves are named by
+their method and refinement, such as ``mdav+fast``.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def sweep(
                 raise
             # Drop the traceback to avoid a reference cycle with this frame.
             errors_by_method[method] = error.with_traceback(None)
+            # Its other releases would most likely fail, too.
             queue.drop_method(method)
     if not points:
         raise _pop_first_error(errors_by_method)
@@ -142,7 +144,7 @@ def sweep(
         if not is_numeric and runner.microdata.n_records > MAX_LINKED_RECORDS
         else None,
         untried=untried,
-        # Without a timeout, the queue ends early only if no other release is worth its time.
+        # Without a timeout, releases stay in the queue only if none of them is worth its time.
         passed_over=0 if untried else len(queue.pending),
         left_out=tuple(
             SkippedMethod(name, error.code, error.message)
@@ -259,7 +261,7 @@ class _RecordsByK:
             released_records = records_to_release(all_records, self._planned.policy.nulls, k)
             earlier_sample = next(iter(self._sample_by_k.values()), None)
             if all_records.valid is None and earlier_sample is not None:
-                # Without NULLs, all records are released for every k.
+                # Without NULLs, all records are released for every k, so the same sample serves.
                 self._sample_by_k[k] = earlier_sample
             else:
                 trees = self._planned.build_trees(released_records, self._pulse)
@@ -318,13 +320,17 @@ class _TrialQueue:
         self.pending = [(method, k) for method, k in self.pending if method != name]
 
     def total_share(self, release_share: float) -> float:
-        """Convert the share done of the current release into the share done of the sweep."""
+        """Convert the share done of the current release into the share done of the sweep.
+
+        The current release is no longer in ``pending``.
+        """
         return (self._n_releases - len(self.pending) - 1 + release_share) / self._n_releases
 
 
 def _is_refined(name: str) -> bool:
     """Return True for a method with refinement, such as ``mdav+fast``."""
-    return parse_method_and_refinement(name)[1] is not None
+    _, refinement = parse_method_and_refinement(name)
+    return refinement is not None
 
 
 def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
@@ -340,8 +346,10 @@ class _TrialRunner:
     ----------
     records : the records to release, by k.
     smallest_k : the smallest k of the sweep; its records stand for those of all k in forecasts.
-    is_numeric : True if all quasi-identifiers are numbers.
+    is_numeric : True if all quasi-identifiers are numbers. Then the linkage risk is measured on all
+        records, and the loss is SSE/SST.
     rare_below : counts of withheld rows below this are not reported exactly.
+    request : the limits and options of the sweep, as the user set them.
     """
 
     planned: Plan
@@ -412,6 +420,7 @@ class _TrialRunner:
             suppressed=Count(figures.suppressed, microdata.n_read, self.rare_below),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
+            # For all rows, if these are a sample.
             estimate=self._extrapolate_loss(release.loss),
             forecast=None if seconds_forecast is None else seconds_forecast.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,

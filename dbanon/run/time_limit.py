@@ -69,10 +69,13 @@ def limit_time(
             except OutcomeUnknown:
                 raise
             except DbanonError:
+                # The limit has passed, and the error comes from a statement that was cut for it.
                 if connections.is_ending and not connections.is_committed:
                     raise build_time_limit_error() from None
                 raise
         return
+    # Python runs signal handlers in the main thread only. The alarm is a handler that raises
+    # KeyboardInterrupt in the block.
     alarm = Alarm()
     previous_handler = signal.signal(signal.SIGALRM, alarm)
     try:

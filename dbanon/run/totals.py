@@ -32,10 +32,12 @@ def exact_totals_of(microdata: Microdata) -> ExactTotals:
             valid = microdata.valid_column(attribute.name)
             if valid is not None:
                 values = np.where(valid, values, 0.0)
-            # Timestamps are stored in microseconds, other numbers unscaled.
+            # ``scale`` is the number of decimals to sum. Timestamps are stored in microseconds, so
+            # six of them are whole already; other numbers are unscaled.
             decimals = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
             # Multiples of the unit, but for the rounding error of floats: 0.29 * 100 is below 29.
             scaled = np.rint(values * 10.0**decimals)[partition.members]
+            # Members are in the order of their classes, and ``starts`` has each class's first one.
             integers = np.array([int(value) for value in scaled.tolist()], object)
             sums[attribute.name] = np.asarray(np.add.reduceat(integers, partition.starts), object)
         return sums

@@ -112,13 +112,14 @@ def _count_values(
     Returns three arrays of v entries: the position of a leaf, int32; its number of rows, int64; and
     the code of a person, int64. The last one is None without a person column.
     """
-    text = session.text_of(attribute)
+    # SQL for the column's values as text.
+    text_sql = session.text_of(attribute)
     if person_column is None:
-        query = statements.value_counts(relation.relation_to_read, text)
+        query = statements.value_counts(relation.relation_to_read, text_sql)
         pairs = [(value, int(n_rows)) for value, n_rows in session.rows(query) if value is not None]
     else:
         query = statements.persons_of_values(
-            relation.relation_to_read, text, session.grouping_sql(person_column)
+            relation.relation_to_read, text_sql, session.grouping_sql(person_column)
         )
         person_codes: dict[object, int] = {}
         pairs = [
@@ -145,6 +146,7 @@ def _count_below(
     are as returned by ``_count_values``.
     """
     totals = np.zeros(len(tree.labels), np.int64)
+    # ``tree.leaves`` has the node of each leaf. Begin there, and go up a level in each round.
     nodes = tree.leaves[leaves]
     while len(nodes):
         if persons is not None:
@@ -175,6 +177,7 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
         children.setdefault(parent, []).append(node)
     # By node: its visible children with their bars, and a text about its other children.
     shown_below: dict[int, tuple[list[tuple[int, Bar]], str]] = {}
+    # Node 0 is the root.
     pending_nodes, nodes_left = deque([0]), MAX_NODES
     while pending_nodes:
         node = pending_nodes.popleft()
@@ -200,7 +203,7 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
 def _select_visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """Select those of some sibling nodes that have enough rows.
+    """Select the nodes that have enough rows to be shown, from siblings.
 
     Returns pairs of a node and its bar, in the tree's order, and a description of the other nodes.
     """
@@ -215,6 +218,7 @@ def _select_visible_nodes(
         other_values=len(rare_nodes),
         other_rows=int(sum(rows[node] for node in rare_nodes)),
     )
+    # There are bars only for the most frequent labels, up to a limit.
     bars = {bar.label: bar for bar in summary.bars}
     shown_nodes = [
         (node, bars[tree.labels[node]]) for node in frequent_nodes if tree.labels[node] in bars

@@ -262,6 +262,7 @@ def verify(
             release = find_release_relation(session, relation)
             entry, relation = release.entry, release.relation
             if entry.epsilon is not None:
+                # Raises InvalidParameter: synthetic rows have no classes, so they have no k.
                 if k is not None:
                     require_classes(entry)
                 return _verify_private(session, release)
@@ -290,11 +291,14 @@ def _verify_classes(
     release : the release with its entry in the ledger; None without an entry.
     """
     entry = release.entry if release else None
+    # Without an entry, it compares nothing.
     comparison = Comparison(session, relation, entry)
     comparison.require_columns(names)
+    # Without an entry, require k rows in each class.
     guarantee = Guarantee(k) if entry is None else entry.guarantee
     with _explain_missing_right(relation):
         recount = count_classes(session, relation, guarantee.count_requests(names))
+    # In a chain of several tables, k counts persons, and a class may have fewer rows.
     if guarantee.classes_have_k_rows:
         hint = RELEASE_AGAIN_HINT if entry else partial(_hint_without_entry, session, relation)
         require_smallest_class(recount, k, str(relation), hint)
@@ -369,6 +373,7 @@ def _explain_missing_right(relation: RelationName) -> Iterator[None]:
     try:
         yield
     except InsufficientRights as error:
+        # Subclasses of this error have hints of their own.
         if type(error) is not InsufficientRights:
             raise
         raise InsufficientRights(

@@ -76,6 +76,7 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
     except PermissionError:
         raise InsufficientRights(f"The file {path} may not be read.") from None
     with store.session(write=False) as session:
+        # The search finds releases by the digest, but yields all files of each.
         for entry in find_exports(session, digest):
             if entry.sha256 == digest:
                 return VerifiedExport(str(path), entry)
@@ -85,6 +86,7 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
 def _build_unpublished_error(session: Session, path: Path, digest: str, size: int) -> DbanonError:
     """Build the error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
+    # All exported files that the ledger records, newest first.
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:
             return ReleaseChanged(

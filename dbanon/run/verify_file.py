@@ -60,6 +60,7 @@ def verify_file(
         raise InsufficientRights(f"The file {path} may not be read.") from None
     except (OSError, ValueError):
         raise InvalidParameter(f"{path} is not a Parquet file.") from None
+    # The names of the caller take precedence over the file's metadata, which is then not used.
     names = user_names = tuple(quasi_identifiers)
     arguments: Mapping[str, Any] = {}
     if not user_names:
@@ -83,6 +84,7 @@ def verify_file(
             relation.name,
             names,
             recorded_models=arguments.get("models", []),
+            # The metadata has none, so models that need a hierarchy are not counted.
             hierarchies={},
             recount=recount,
         )
@@ -95,7 +97,9 @@ def verify_file(
         guarantee,
         recount,
         release_id=None if user_names else metadata.get("release_id"),
+        # Only the ledger, which is not read here, could tell.
         unchanged=None,
+        # The field holds the sentence of the guarantee, not the object above.
         guarantee=None if user_names else metadata.get("guarantee"),
         models=models,
         also_k=column_set_counts,
