@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
-from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
+from dbanon.ledger.postgresql_rules import build_rule_oids_update, rules_with_state
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rules_session import RulesSession
 
@@ -70,7 +70,8 @@ ORDER BY a.attnum"""
 
 # The server's counters for a relation and its children, as JSON; no rows are read. ``{oid}`` is
 # SQL of the relation's oid. Views and foreign tables have no counters. Counters lag by some
-# seconds, and are lost in a crash.
+# seconds, and are lost in a crash. ``file`` changes if a table is rewritten or truncated; ``since``
+# changes if the counters are reset.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})
@@ -107,6 +108,7 @@ class PostgresqlRules(RulesSession):
     def require_owner(self, source: RelationName) -> None:
         rows = self.rows(_OWNER, (source.schema, source.name))
         if not rows:
+            # The relation does not exist, so nobody owns it.
             return
         [(_, owner, has_owner_rights)] = rows
         if not has_owner_rights:
@@ -129,6 +131,7 @@ class PostgresqlRules(RulesSession):
             )
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+        # FIND_RULES_WRITER returns no row if dbanon's functions are not installed.
         oid = self._lookup_oid(source)
         if oid is None or not self.rows(ledger.FIND_RULES_WRITER):
             return False
@@ -148,7 +151,7 @@ class PostgresqlRules(RulesSession):
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
     def update_rule_oids(self, source: RelationName) -> None:
-        self.run(tie_rules(self._table_condition(source)))
+        self.run(build_rule_oids_update(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:
         """SQL condition: the row ``c`` of pg_class is this table."""
