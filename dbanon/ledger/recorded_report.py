@@ -199,6 +199,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     }
     arguments: Mapping[str, Any] = row["arguments"]
     evaluation = row["evaluation"]
+    # A column is lost completely if all rows are released with the same label.
     missing = ["the seconds of the commit", "which columns were lost completely"]
     if evaluation is None:
         missing.append("an evaluation")
@@ -217,6 +218,8 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     report = Report(
         _build_request(row, columns, entry),
         _build_recount_result(row, entry),
+        # The recoding determines the measure of the loss. ``levels`` are recorded for full-domain
+        # generalization only.
         ReleaseLoss(
             float(row["information_loss"]),
             float(row["information_loss_before_rounding"]),

@@ -319,7 +319,8 @@ class MariadbStaging(MariadbCatalog):
             super().insert(table, values, source, source_columns, joins)
             return
         # First join in key order, then sort by output position: a join in output order would read
-        # the rows of the copy in random order. LIMIT keeps the server from merging the two steps.
+        # the rows of the copy in random order. LIMIT keeps the server from merging the two steps,
+        # and STRAIGHT_JOIN from reading the tables in another order.
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
         class_column, position_column = (

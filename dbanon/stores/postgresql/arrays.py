@@ -431,6 +431,7 @@ class PostgresqlArraySession(Session):
     ) -> None:
         # Without a source, the rows come from staging tables with values of another database.
         if self._arrays is not None and source is not None:
+            # The statement sorts all rows, and a small memory makes sorting faster.
             self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
                 insert_statement(

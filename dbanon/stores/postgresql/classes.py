@@ -94,6 +94,7 @@ class StableSource(SqlSource):
         query = packed_rows.select_all_records(
             f"{numbered_rows}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
         )
+        # Each row of the query is a whole chunk.
         for row in self.session.fetch_records(query, rows_per_fetch=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 

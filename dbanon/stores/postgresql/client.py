@@ -60,7 +60,7 @@ class PsycopgSession(PassthroughSession):
     ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
     # Chains exchange their columns with the server as arrays.
     supports_arrays = True
-    # SQL of a value that no keyed hash of a person has.
+    # SQL of the tag of rows without a person: 16 zero bytes, which no keyed hash of a person has.
     no_person_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
@@ -382,6 +382,7 @@ class PsycopgSession(PassthroughSession):
     ) -> bool:
         if self._arrays is None:
             return False
+        # The statement sorts all rows, and a small memory makes sorting faster.
         self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
         self.run_with_arrays(
             arrays.insert_statement(

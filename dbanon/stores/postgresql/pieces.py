@@ -134,8 +134,8 @@ class PostgresqlPieces(SessionInterface):
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
             if release_id not in is_abandoned:
-                # A running driver holds this lock. If it is free, it is held here until this
-                # transaction ends.
+                # A running driver holds this lock, the advisory lock of ``locks.hold_job``. If it
+                # is free, it is held here until this transaction ends.
                 try_lock = (
                     "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 )

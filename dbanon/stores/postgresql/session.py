@@ -213,6 +213,7 @@ class PostgresqlSession(
         oid, schema, relation_name, relkind, row_estimate, has_children, has_row_security = row
         resolved_name = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
+            # An index or a sequence, for instance, which has no rows to anonymize.
             raise self._missing_error(name)
         if has_row_security:
             raise InsufficientRights(

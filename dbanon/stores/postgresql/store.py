@@ -317,6 +317,7 @@ class PostgresqlStore:
             connection = connection.execution_options(isolation_level=isolation_level)
             backend: Backend | None = None
             former_prepare_threshold = driver_connection.prepare_threshold
+            # No prepared statements, as in ``driver_arguments``.
             driver_connection.prepare_threshold = None
             watch(driver_connection)
             try:
