@@ -108,7 +108,7 @@ class PostgresqlRules(RulesSession):
     def require_owner(self, source: RelationName) -> None:
         rows = self.rows(_OWNER, (source.schema, source.name))
         if not rows:
-            # The relation does not exist, so nobody owns it.
+            # The relation does not exist, so it has no owner.
             return
         [(_, owner, has_owner_rights)] = rows
         if not has_owner_rights:
