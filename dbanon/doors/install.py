@@ -26,7 +26,7 @@ from dbanon.errors import (
     PythonNotUsable,
 )
 from dbanon.ledger.postgresql import INTERNAL_VIEW, LEDGER_OWNER
-from dbanon.ledger.tables import HEAD, TABLES
+from dbanon.ledger.tables import LEDGER_REVISION, TABLES
 from dbanon.run.open import open_store
 from dbanon.run.repair import Repair
 from dbanon.run.repair import repair as repair_ledger
@@ -248,8 +248,11 @@ def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
     Returns pairs of item and value: the ledger's revision, and the repairs.
     """
     repairs = _upgrade_and_repair_ledger(url, lock_timeout)
-    # HEAD is the newest revision, to which the ledger was just upgraded.
-    return [("ledger", HEAD), ("sql functions", "not installed"), *_to_check_rows(repairs)]
+    return [
+        ("ledger", LEDGER_REVISION),
+        ("sql functions", "not installed"),
+        *_to_check_rows(repairs),
+    ]
 
 
 def _upgrade_and_repair_ledger(

@@ -35,8 +35,8 @@ from dbanon.ledger.postgresql_releases import (
     entry_states,
     existing_tables,
 )
-from dbanon.ledger.postgresql_rules import may_act_as, rules_with_state, tie_rules
-from dbanon.ledger.tables import HEAD, LEDGER_SCHEMA, TABLES, ledger_ddl
+from dbanon.ledger.postgresql_rules import build_rule_oids_update, may_act_as, rules_with_state
+from dbanon.ledger.tables import LEDGER_REVISION, LEDGER_SCHEMA, TABLES, ledger_ddl
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.sessions.names import RelationName, literal
@@ -66,7 +66,7 @@ RULE_QUERIES: dict[str, Callable[..., str]] = {
     # The rules, and whether they apply.
     "RULES_WITH_STATE": rules_with_state,
     # Updates the OIDs and names of tables in rules, after a dump was restored or a table renamed.
-    "TIE_RULES": tie_rules,
+    "TIE_RULES": build_rule_oids_update,
     # The condition that one role has the rights of another.
     "MAY_ACT_AS": may_act_as,
 }
@@ -286,10 +286,9 @@ def ledger_script(*, extension: bool = False) -> str:
     scripts += [
         tables,
         record_oids_script(),
-        # HEAD is the newest revision of the ledger's tables.
-        f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
+        f"INSERT INTO dbanon.alembic_version SELECT '{LEDGER_REVISION}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
-        f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
+        f"UPDATE dbanon.alembic_version SET version_num = '{LEDGER_REVISION}';",
         (sql / "ledger_grants.sql").read_text(),
     ]
     return _fill_marks("\n".join(scripts))
@@ -297,7 +296,7 @@ def ledger_script(*, extension: bool = False) -> str:
 
 def record_oids_script() -> str:
     """Build the SQL that stores the OIDs of relations in rules, and in entries of old versions."""
-    return f"{RECORD_OIDS};\n{tie_rules()};\n"
+    return f"{RECORD_OIDS};\n{build_rule_oids_update()};\n"
 
 
 def _fill_marks(text: str) -> str:

@@ -67,8 +67,8 @@ class RecordedBudget:
     total : the amount that the budget started with.
     spent : the amount spent so far.
     created_by : the role that created it, if the database has roles.
-    raises : name of the smaller budget that this one replaces; None if there is none. The amount
-        spent from that budget carries over.
+    raises : name of the smaller budget that this one replaces (its total is raised); None if there
+        is none. The amount spent from that budget carries over.
     closed : whether another budget replaces this one.
     delta : the delta of the guarantee, if amounts are values of rho; None if they are values of
         epsilon.
@@ -159,6 +159,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         )
     if new_budget.raises is not None:
         replaced_budget = next((b for b in open_budgets if b.name == new_budget.raises), None)
+        # A larger budget must count the same amounts: unit, person identifier and delta are equal.
         terms = (new_budget.unit, new_budget.entity, new_budget.delta)
         if (
             replaced_budget is None
@@ -200,6 +201,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
         "raises": new_budget.raises,
+        # Open; ``_close`` sets another number.
         "closed": 0,
         "delta": new_budget.delta,
     }
@@ -271,7 +273,8 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
     table : the name of the table, as in ``TABLES``.
     row : the values, by column.
     """
-    amount_columns = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
+    columns, _primary_key = TABLES[table]
+    amount_columns = [name for name, kind, _ in columns if kind == "amount"]
     placeholders = ", ".join(_AMOUNT_PARAMETER if name in amount_columns else "?" for name in row)
     relation = session.ledger_name(table).quoted
     try:
@@ -296,9 +299,11 @@ def list_budgets(session: Session) -> list[RecordedBudget]:
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    columns = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
+    # Older ledgers have no column for delta.
+    columns, _primary_key = TABLES["budget"]
+    names = [name for name, _, _ in columns if name != "delta"]
     rows = session.rows(
-        f"SELECT {as_text('budget', columns)}, {optional_column(session, 'delta', 'budget')}"
+        f"SELECT {as_text('budget', names)}, {optional_column(session, 'delta', 'budget')}"
         f" FROM {table} ORDER BY created_at, name"
     )
     budgets = []

@@ -246,6 +246,8 @@ def insert_release(
     column_table = session.ledger_name("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
+    # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
+    # after a dump was restored that the recorded oids are those of another database.
     role_oid, ledger_relation = session.role_id(), session.find_existing(release_table)
     if role_oid is not None and ledger_relation is not None:
         row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}
@@ -264,6 +266,7 @@ def insert_release(
     if row.get("request") is not None and role_oid is not None:
         request = {**json.loads(row["request"]), PUBLISHER_OID_KEY: role_oid}
         row["request"] = json_text(request)
+    # The exact figures, which only the publisher may read, have a table of their own.
     internal = row.pop("internal", None)
     session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
@@ -309,7 +312,7 @@ def record_failure(store: Store, run: Run) -> None:
     Errors of this function are suppressed, since they would hide why the run failed.
     """
     if thread_connections().is_server_silent:
-        # A server that no longer answers would only delay the error of the run.
+        # The server no longer answers: waiting for it would only delay the error of the run.
         return
     with (
         suppress(Exception),
@@ -374,6 +377,7 @@ def find_release(session: Session, name: RelationName, hint: str = _RECOUNT_HINT
             " recorded.",
             hint=REPAIR_HINT,
         )
+    # On databases without oids, the missing mark shows that the relation is no release.
     has_oid = existing is not None and existing.oid is not None
     if release_id is None and has_oid and _has_current_entry(session, name):
         raise ReleaseNotFound(

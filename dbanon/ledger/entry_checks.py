@@ -131,7 +131,10 @@ def is_list_of_strings(value: object) -> bool:
 
 
 def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
-    """Return True for a column set in the form that reports write."""
+    """Return True for a column set in the form that reports write.
+
+    ``counted`` is the size of the smallest class of these columns, as the recount found it.
+    """
     try:
         ColumnSet.from_plain({name: recorded_set[name] for name in ("columns", "k")})
     except InvalidParameter:
@@ -140,7 +143,10 @@ def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
 
 
 def is_model(recorded_model: Mapping[str, Any]) -> bool:
-    """Return True for a privacy model in the form that reports write."""
+    """Return True for a privacy model in the form that reports write.
+
+    ``model`` describes it in words, and ``counted`` is the level that the recount found.
+    """
     field_names = ("kind", "attribute", "level", "l")
     model_fields = {name: recorded_model[name] for name in field_names if name in recorded_model}
     try:

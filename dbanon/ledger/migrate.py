@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dbanon.ledger.tables import HEAD, VERSION_TABLE, ledger_ddl
+from dbanon.ledger.tables import LEDGER_REVISION, VERSION_TABLE, ledger_ddl
 from dbanon.version import share_path
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def create_or_migrate(
         return
     session.make_schema(version)
     statements = [
-        *ledger_ddl(session.ledger_types, session.ledger_name, {}),
+        *ledger_ddl(session.ledger_types, session.ledger_name, existing={}),
         f"CREATE TABLE {version.quoted} (version_num VARCHAR(32) NOT NULL,"
         f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
-        f"INSERT INTO {version.quoted} VALUES ('{HEAD}')",
+        f"INSERT INTO {version.quoted} VALUES ('{LEDGER_REVISION}')",
     ]
     for statement in (*statements, *revoke_statements):
         connection.exec_driver_sql(statement)

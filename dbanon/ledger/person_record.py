@@ -1,5 +1,8 @@
 """Record the classes of each person in a release, to count joint histories over releases.
 
+The *joint history* of a person is the set of the person's classes in several releases. If fewer
+than k persons share it, the releases together protect these persons less than each of them does.
+
 A person is recorded as a salted hash of the identifier, with one salt per source and entity column.
 Anyone who can read both the record and the salt can test identifiers; see ``docs/guarantees.md``.
 PostgreSQL packs and counts these records in SQL (``ledger.postgresql_persons``).
@@ -61,6 +64,7 @@ def count_joint_histories(
     in_progress : the id, the output table and the source of the release in progress; None if there
         is none.
     """
+    # None if the database cannot count them, or if this role may read the persons and count here.
     counts = session.joint_histories(releases, k, in_progress)
     if counts is None:
         records = [_read_persons(session, release) for release in releases]
@@ -86,7 +90,7 @@ def count_cumulative_joint_histories(
     ]
     counts = [three_counts for three_counts in counts_in_database if three_counts is not None]
     if len(counts) < len(releases):
-        # This database cannot count them in SQL.
+        # The database returned None for all of them: it leaves counting to the client.
         counts = count_joint_histories_of_records(
             [_read_persons(session, release) for release in releases], k
         )
@@ -183,6 +187,7 @@ def count_joint_histories_of_records(
     # Each class gets a random number as its hash. The hash of a history is the sum of the hashes of
     # its classes, modulo 2**64.
     history_hashes = np.zeros(len(all_persons), np.uint64)
+    # Whether a person was in one of the releases so far.
     is_seen = np.zeros(len(all_persons), np.bool_)
     rng = np.random.default_rng()
     counts = []

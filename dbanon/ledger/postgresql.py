@@ -126,7 +126,8 @@ _OWN_CHECKS = ", ".join(
 # creates no triggers, rules, policies, defaults, references, child tables or expressions, so any of
 # them is untrusted. Check constraints must have the text of dbanon's own, and only use built-in
 # operators, which pg_depend does not record. The right to create such objects later is untrusted,
-# too (kind 'grant').
+# too. Kinds: 'owner', the owner of the object is not trusted; 'code', the object is or has code
+# that dbanon did not write; 'grant', an untrusted role has a right to add code.
 UNTRUSTED_OBJECTS = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
@@ -243,7 +244,7 @@ NOT_TRUSTED_HINT = (
 )
 
 # Query for the rights that the current role lacks to use the ledger, or to create it if there is
-# none.
+# none. Rights to write its tables are needed only if no function writes them as their owner.
 MISSING_RIGHTS = f"""
 WITH writer AS (
 {FIND_RELEASE_WRITER}

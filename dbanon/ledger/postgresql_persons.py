@@ -47,6 +47,8 @@ def build_joint_histories_query(releases: str, persons: str, k: str) -> str:
         builds it; or NULL.
     k : SQL of the number of persons who should share each history.
     """
+    # A mark identifies a class over all releases: the ordinal of the release (0 for the one in
+    # progress), and the class number. The sorted marks of a person are the person's history.
     record_indices = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
     person_columns = (
         "substr({0}.persons, 12 * i.i + 1, 8) AS person,"

@@ -37,7 +37,12 @@ _IS_MARKED = "pg_catalog.obj_description({0}.oid, 'pg_class') = 'dbanon release 
 
 
 def same_columns(relation: str = "c") -> str:
-    """Return an SQL condition: a row of pg_class has the columns that the entry ``r`` recorded."""
+    """Return an SQL condition: a relation has the columns that the entry ``r`` recorded.
+
+    Parameters
+    ----------
+    relation : the alias of the relation's row of pg_class.
+    """
     return f"""(
         SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
         FROM pg_catalog.pg_attribute AS a
@@ -102,6 +107,8 @@ WHERE {_is_recorded("output_oid", "output_name", _RELKIND)} AND {condition}"""
 
 def existing_tables(condition: str = "true") -> str:
     """Return SQL of the released tables that still exist.
+
+    ``is_shown`` says whether the output's view reads the table.
 
     Parameters
     ----------
@@ -195,11 +202,12 @@ FROM (
 WHERE r.release_id = t.release_id"""
 
 # Query for renamed releases, and for relations that may belong to entries without a relation in
-# this database. In the result, ``shown`` means the relation that readers use: the view, or the
-# table itself. ``verdict`` says what to do: ``rename`` updates the entry; ``attach`` attaches the
-# relation to it if the rows match the digest. Other verdicts are reasons to do nothing: another
-# role owns the relation (``owner``), its columns differ (``columns``), or the view is missing or
-# shows another table (``view``).
+# this database. In ``match``, ``is_same`` means that the table has the recorded oid and owner. In
+# the result, ``shown`` means the relation that readers use: the view, or the table itself;
+# ``read_oid`` is that of the relation whose rows are compared with the digest. ``verdict`` says
+# what to do: ``rename`` updates the entry; ``attach`` attaches the relation to it if the rows match
+# the digest. Other verdicts are reasons to do nothing: another role owns the relation (``owner``),
+# its columns differ (``columns``), or the view is missing or shows another table (``view``).
 REPAIR_CANDIDATES = f"""
 WITH match AS (
     SELECT r.release_id, {HAS_VALID_OIDS} AS has_valid_oids,
@@ -346,7 +354,7 @@ class ReleasedTable:
     is_shown: bool
 
 
-def has_oids(session: Session) -> bool:
+def records_oids(session: Session) -> bool:
     """Return True if entries record the database of their oids: PostgreSQL, from revision 0013."""
     if session.role_id() is None:
         return False

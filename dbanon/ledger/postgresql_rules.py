@@ -59,8 +59,12 @@ def rules_with_state(condition: str = "true") -> str:
     A superuser may act as any owner. Nevertheless, the rules of a superuser's dropped table do not
     apply to another owner's table of the same name.
 
-    Rules of earlier versions have no owner. They apply if the present owner declared them, or if
-    the table is the same and a member of the owning role declared them.
+    Rules of earlier versions have no owner, and ``has_valid_oids`` is NULL. They apply if the
+    present owner declared them, or if the table is the same and a member of the owning role
+    declared them.
+
+    ``is_same`` says whether the table is the one that the rule was declared for. ``acting_owner``
+    is the present oid of the role that owned the table then.
 
     Parameters
     ----------
@@ -132,7 +136,7 @@ LEFT JOIN pg_catalog.pg_attribute AS c
     ON c.attrelid = j.table_oid AND c.attname = j.name AND c.attnum > 0 AND NOT c.attisdropped"""
 
 
-def tie_rules(condition: str = "true") -> str:
+def build_rule_oids_update(condition: str = "true") -> str:
     """Return SQL that updates oids and names in the rules that apply.
 
     Rules follow a table that was renamed, recreated by the owner, or restored from a dump, and use

@@ -52,7 +52,8 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
     if session.find_existing(relation) is None:
         return []
     existing = {name for name, _ in session.columns_of(relation)}
-    recorded_columns = [(name, kind) for name, kind, _ in TABLES[table][0] if name in existing]
+    columns, _primary_key = TABLES[table]
+    recorded_columns = [(name, kind) for name, kind, _ in columns if name in existing]
     expressions = ", ".join(
         f"CAST({quote(name)} AS {_CASTS[kind]})" if kind in _CASTS else quote(name)
         for name, kind in recorded_columns
@@ -198,6 +199,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     }
     arguments: Mapping[str, Any] = row["arguments"]
     evaluation = row["evaluation"]
+    # A column is lost completely if all rows are released with the same label.
     missing = ["the seconds of the commit", "which columns were lost completely"]
     if evaluation is None:
         missing.append("an evaluation")
@@ -216,6 +218,8 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     report = Report(
         _build_request(row, columns, entry),
         _build_recount_result(row, entry),
+        # The recoding determines the measure of the loss. ``levels`` are recorded for full-domain
+        # generalization only.
         ReleaseLoss(
             float(row["information_loss"]),
             float(row["information_loss_before_rounding"]),
@@ -275,7 +279,10 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
     """
     arguments = row["arguments"]
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
+    # ``k_rows`` is recorded only if the classes of each attribute were counted by themselves: the
+    # number of rows with the rarest combination of all attributes.
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
+    # If k counts persons, the recorded histogram is that of persons, too.
     entity_counts = {
         name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
         for name in entry.guarantee.entity_columns
@@ -292,6 +299,7 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
             DisclosiveColumn(**fields)
             for fields in read_key_or_former_key(arguments, "disclosive_columns") or ()
         ),
+        # Both kinds are findings on columns that look like person identifiers.
         few_persons=(
             *(FewPersons(**fields) for fields in arguments.get("few_persons", ())),
             *(PersonSpellings(**fields) for fields in arguments.get("entity_spellings", ())),

@@ -50,7 +50,7 @@ def release_id_of(
     """
     if existing is None or not has_trusted_ledger(session):
         return None
-    if postgresql_releases.has_oids(session):
+    if postgresql_releases.records_oids(session):
         return postgresql_releases.release_id_of(session, existing)
     entry = _marked_entry(session, existing.mark)
     if entry is None or not session.is_same_name(entry.output, name) or entry.kind != existing.kind:
@@ -75,7 +75,7 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.current_user() or "", session.role_id()
     release_table = session.find_existing(session.ledger_name("release"))
-    if role_oid is None or release_table is None or not postgresql_releases.has_oids(session):
+    if role_oid is None or release_table is None or not postgresql_releases.records_oids(session):
         return name_condition, (user,)
     oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
     return (
@@ -131,7 +131,7 @@ def is_summary_of(
     """
     if not has_trusted_ledger(session):
         return False
-    if postgresql_releases.has_oids(session) and postgresql_releases.is_summary(
+    if postgresql_releases.records_oids(session) and postgresql_releases.is_summary(
         session, output, existing, existing_output
     ):
         return True

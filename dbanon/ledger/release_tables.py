@@ -83,7 +83,8 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
         )
     [row] = rows
     output = RelationName(row["output_schema"], row["output_name"])
-    if postgresql_releases.has_oids(session):
+    if postgresql_releases.records_oids(session):
+        # The output may have been renamed since: take the present name, which follows the state.
         _, output = postgresql_releases.find_states(session).get(release_id, (None, output))
     if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
@@ -118,7 +119,8 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
         " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
         (name.name, _marked_release_id(session, name)),
     )
-    if postgresql_releases.has_oids(session):
+    # The oids decide on PostgreSQL; elsewhere the name or the mark suggests entries to check.
+    if postgresql_releases.records_oids(session):
         release_ids = [
             table.release_id
             for table in postgresql_releases.find_tables(session)
@@ -183,7 +185,7 @@ def find_release_table(
     output : the name of the release.
     entry : its ledger row, by column name.
     """
-    if postgresql_releases.has_oids(session):
+    if postgresql_releases.records_oids(session):
         tables = postgresql_releases.find_tables(session, str(entry["release_id"]))
         return tables[0].name if tables else None
     name = output.sibling(entry["relation_name"])
@@ -242,7 +244,7 @@ def superseded_tables(
     if not entries.has_trusted_ledger(session):
         return []
     resolved = None if output is None else session.resolve_output(output)
-    if postgresql_releases.has_oids(session):
+    if postgresql_releases.records_oids(session):
         return _superseded_tables_by_oid(session, keep_last, resolved)
     superseded_entries = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
@@ -265,6 +267,7 @@ def superseded_tables(
         existing = session.find_existing(name)
         if existing is None or existing.mark != mark or existing.kind != "table":
             continue
+        # Without an oid in the entry the owner decides; other databases have neither (None).
         is_recorded = existing.owner == publisher if oid is None else existing.oid in (oid, None)
         # The view may still show the table, whatever the ledger says.
         existing_view = session.find_existing(view)

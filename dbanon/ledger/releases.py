@@ -31,7 +31,7 @@ from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, parse_relation, require_length
 from dbanon.sessions.session import Session
 
-# Values of ``Listed.stale_by`` and ``Listed.state``.
+# Values of ``Listed.stale_by`` and ``Listed.state``, which the class describes.
 COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
@@ -124,7 +124,9 @@ def list_releases(session: Session) -> list[Listed]:
     existing_relations: dict[RelationName, ExistingRelation | None] = {}
     # By release id; empty for ledgers that do not record the oids of relations.
     states = (
-        postgresql_releases.find_states(session) if postgresql_releases.has_oids(session) else {}
+        postgresql_releases.find_states(session)
+        if postgresql_releases.records_oids(session)
+        else {}
     )
     releases = []
     for row in rows:
@@ -225,7 +227,7 @@ def _find_state(
         MARK + release_id,
         kind,
     )
-    # The owner may have been renamed.
+    # Ask the ledger before comparing names of owners: the owner may have been renamed.
     if is_candidate and entries.release_id_of(session, name, existing) == release_id:
         return CURRENT
     is_candidate = is_candidate and existing is not None and existing.owner in (None, publisher)

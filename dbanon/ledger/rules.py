@@ -15,11 +15,11 @@ from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# The states of rules. A current rule applies to its column. A column has no rule, or a rule has no
-# column if the column was dropped or renamed.
+# The states of rules, and of columns without a rule. The rule applies to its column; the column has
+# no rule; the rule's column was dropped or renamed.
 CURRENT, NO_RULE, NO_COLUMN = "current", "no rule", "no column"
-# The rule was declared for another table, which had this name; its table was dropped; the role that
-# declared it could not declare it now.
+# The rule was declared for another table, which had this name; the rule's table was dropped; the
+# role that declared the rule could not declare it now.
 ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted"
 
 
@@ -186,6 +186,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
         return
     require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
+    # The rules of other columns follow the table, which may have been renamed or recreated.
     session.rules.update_oids(source)
     identity_columns = session.rules.identity_columns(source)
     declared_at = session.timestamp(now())
@@ -212,6 +213,7 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
     removed_columns = None if columns is None else list(columns)
     if not session.rules.write_as_owner(source, {"remove": removed_columns}):
         _delete(session, source, removed_columns)
+        # The other rules follow the table, which may have been renamed or recreated.
         session.rules.update_oids(source)
 
 

@@ -230,8 +230,8 @@ _ADDED_WITH_NULLABLE_CLASSES = "epsilon"
 # Unused columns of earlier versions.
 DROPPED_COLUMNS = {"release": ("class_signature", "entity_hash")}
 
-# The newest revision in migrations/, and Alembic's version table.
-HEAD = "0017"
+# The newest revision in migrations/, and the table in which Alembic records a ledger's revision.
+LEDGER_REVISION = "0017"
 VERSION_TABLE = "alembic_version"
 
 
@@ -269,6 +269,7 @@ def ledger_ddl(
                     for name in _CLASS_COLUMNS
                 ]
             continue
+        # MariaDB needs a length for columns of keys and unique constraints.
         key_columns = {*primary_key, *", ".join(UNIQUE.get(table, {}).values()).split(", ")}
         definitions = [
             f"{quote(name)} {_type_of(types, kind, name in key_columns)}"
@@ -299,7 +300,7 @@ def ledger_is_current(session: SessionInterface) -> bool:
     version = session.ledger_name(VERSION_TABLE)
     if session.find_existing(version) is None:
         return False
-    return session.rows(f"SELECT version_num FROM {version.quoted}") == [(HEAD,)]
+    return session.rows(f"SELECT version_num FROM {version.quoted}") == [(LEDGER_REVISION,)]
 
 
 def as_text(table: str, names: Iterable[str] | None = None) -> str:
@@ -309,7 +310,8 @@ def as_text(table: str, names: Iterable[str] | None = None) -> str:
     ----------
     names : the columns; None for all columns of the table.
     """
-    types_by_column = {name: kind for name, kind, _ in TABLES[table][0]}
+    columns, _primary_key = TABLES[table]
+    types_by_column = {name: kind for name, kind, _ in columns}
     return ", ".join(
         f"CAST({name} AS {TEXT_CASTS[types_by_column[name]]})"
         if types_by_column[name] in TEXT_CASTS

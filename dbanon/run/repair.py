@@ -11,7 +11,7 @@ from dbanon.ledger.postgresql_releases import (
     ATTACH_RELEASE,
     REPAIR_CANDIDATE_COLUMNS,
     REPAIR_CANDIDATES,
-    has_oids,
+    records_oids,
 )
 from dbanon.ledger.recorded_report import released_columns
 from dbanon.sessions.names import RelationName
@@ -59,7 +59,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     InsufficientRights : the ledger belongs to another role.
     """
     # Without recorded OIDs, entries find their relations by name, so nothing can be loose.
-    if not has_oids(session):
+    if not records_oids(session):
         return []
     repairs = []
     for row in session.rows(REPAIR_CANDIDATES):

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from dbanon.ledger.postgresql_rules import tie_rules
+from dbanon.ledger.postgresql_rules import build_rule_oids_update
 
 revision = "0012"
 down_revision = "0011"
@@ -30,7 +30,7 @@ def upgrade() -> None:
         op.add_column("rule", column, schema="dbanon")
     op.execute("UPDATE dbanon.rule SET owner_oid = 0, relation_oid = coalesce(relation_oid, 0)")
     _use_key(_KEY, oids_required=True)
-    op.get_bind().exec_driver_sql(tie_rules())
+    op.get_bind().exec_driver_sql(build_rule_oids_update())
 
 
 def downgrade() -> None:

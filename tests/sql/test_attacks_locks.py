@@ -20,7 +20,7 @@ from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.errors import JobRunning
 from dbanon.ledger.migrate import migrate
-from dbanon.ledger.tables import HEAD
+from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.run.open import open_store
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
@@ -209,7 +209,7 @@ def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
             with expect_refusal("postgres"), open_store(url).job_lock("people"):
                 pass
         assert sql_server.execute("SELECT version_num FROM dbanon.alembic_version", url=url) == [
-            (HEAD,)
+            (LEDGER_REVISION,)
         ]
 
 

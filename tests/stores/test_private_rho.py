@@ -97,7 +97,7 @@ def test_a_budget_of_epsilon_takes_no_delta_and_nothing_is_spent(filled: Databas
     report = release(filled)
     assert (report.spent, report.rho, report.delta) == (2.0, None, None)
     # A total of rho does not take the place of one of epsilon.
-    with pytest.raises(BudgetNotFound, match="this delta"):
+    with pytest.raises(BudgetNotFound, match="same person identifier and delta"):
         dbanon.create_budget(url, "more", source="people", epsilon=9, delta=1e-9, raises="people")
     for wrong in (0.0, -1e-9, 1e-4, float("nan")):
         with pytest.raises(InvalidParameter, match="delta must be"):

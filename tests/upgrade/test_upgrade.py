@@ -221,7 +221,7 @@ def installed(
 def test_versions_agree(installed: PostgresqlDatabase) -> None:
     assert installed.rows("SELECT dbanon.version()") == [(dbanon.__version__,)]
     assert installed.rows("SELECT version_num FROM dbanon.alembic_version") == [
-        (ledger_tables.HEAD,)
+        (ledger_tables.LEDGER_REVISION,)
     ]
 
 

@@ -58,7 +58,10 @@ _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
 
 def publication_ddl(name: RelationName) -> str:
-    """Return the statement that creates the ledger table of publications."""
+    """Return the statement that creates the ledger table of publications.
+
+    The column ``entry`` has the ledger entry as JSON, from the count until the outcome is known.
+    """
     return (
         f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
         " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
@@ -374,6 +377,7 @@ class MariadbCatalog(Session):
             # IGNORE: if two first runs race, both use the secret that was inserted first. The
             # server generates it, since a secret sent by a client would appear in the general log.
             self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
+            # Show it to other connections before this one takes a lock.
             self.run("COMMIT")
         [(secret,)] = self.rows(query)
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
@@ -386,6 +390,7 @@ class MariadbCatalog(Session):
         return RelationName(LEDGER_SCHEMA, table)
 
     def timestamp(self, text: str) -> Any:
+        # The ledger stores times as text; see ``ledger_types``.
         return text
 
     def current_user(self) -> str | None:
@@ -401,7 +406,7 @@ class MariadbCatalog(Session):
 
     def record_persons_in_database(self, release_id: str) -> bool:
         # The server copies the persons from a staging table: values sent by a client would appear
-        # in its general log. A packed person has 12 bytes.
+        # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"
@@ -415,6 +420,7 @@ class MariadbCatalog(Session):
 
     def salted_hash(self, text: str) -> str:
         digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
+        # The ledger stores 8 bytes per person: 16 hexadecimal digits.
         return f"unhex(left({digest}, 16))"
 
     def random_order_key(self, alias: str) -> str:

@@ -140,7 +140,7 @@ def as_text(attribute: Attribute, column: str) -> str:
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4) COLLATE {COLLATION}"
 
 
-def retained_column(attribute: Attribute, column: str) -> str:
+def copied_column(attribute: Attribute, column: str) -> str:
     """SQL of a column in the copy of a source; texts get a collation that compares bytes."""
     return as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
@@ -226,6 +226,8 @@ def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     """
     rows = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
     for position, values in enumerate(arrays):
+        # ``unpack_value`` reads integers as hexadecimal numbers, which begin with the highest byte,
+        # and doubles as stored by the server, lowest byte first.
         encoded = values.astype(">i8" if values.dtype == np.int64 else "<f8")
         rows[:, 8 * position : 8 * position + 8] = encoded.view(np.uint8).reshape(-1, 8)
     return rows
@@ -250,7 +252,8 @@ def unpack_value(position: int, dtype: np.dtype[Any], n_arrays: int) -> str:
 
 # A double whose bytes are all different.
 _DOUBLE_BYTES = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
-# Query that returns 1 if the server stores doubles as expected.
+# Query that returns 1 if the server stores doubles as expected. The suffix e0 makes the number a
+# double; otherwise it would be a decimal.
 DOUBLE_FORMAT_PROBE = (
     f"SELECT ST_X(x'{(_POINT_HEADER + _DOUBLE_BYTES + bytes(8)).hex()}')"
     f" = {float(np.frombuffer(_DOUBLE_BYTES, '<f8')[0])!r}e0"
@@ -265,7 +268,8 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
     kind, values = column.attribute.kind, column.values
     stored: Any
     if kind in (Kind.DATE, Kind.TIMESTAMP):
-        require_years(column, 1, "MariaDB")
+        # The first year of MariaDB's dates is 1.
+        require_years(column, first_year=1, database="MariaDB")
         unit = "D" if kind is Kind.DATE else "us"
         timestamps = np.datetime_as_string(values.astype(f"datetime64[{unit}]"))
         sql_type = "DATE" if kind is Kind.DATE else "DATETIME(6)"
@@ -380,7 +384,8 @@ def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt:
             points.append(f"coalesce(POINT({column}, 0), '-')")
             continue
         value = as_text(attribute, column)
-        # Texts are quoted, since they may contain the comma that separates columns.
+        # Texts are quoted, since they may contain the comma that separates columns. ``quote``
+        # returns the word NULL without quotes for NULL.
         needs_quotes = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
         texts.append(f"quote({value})" if needs_quotes else f"coalesce({value}, '-')")
     row_bytes = ", ".join([*points, f"CAST(concat_ws(',', {', '.join(texts)}) AS BINARY)"])

@@ -99,6 +99,7 @@ _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
                 "Ask its administrator for an account with this machine as its host.",
             ),
         ),
+        # A lock timeout, a deadlock, and two time limits of statements.
         ((1205, 1213, 1969, 3024), (DatabaseBusy, None, "Try again later.")),
         (
             (_DISK_FULL_CODE, 1114),

@@ -182,16 +182,17 @@ def _swap(
     renames : pairs of old and new name; either all are renamed or none.
     """
     pairs = ", ".join(f"{old.quoted} TO {new.quoted}" for old, new in renames)
-    last_name, _ = renames[-1]
+    last_old_name, _ = renames[-1]
     deadline = time.monotonic() + session.swap_seconds
     timeouts, timeout = iter(ATTEMPT_SECONDS), ATTEMPT_SECONDS[0]
     while True:
+        # After the last time limit, keep it.
         timeout = next(timeouts, timeout)
         try:
             session.run(f"SET STATEMENT max_statement_time = {timeout} FOR RENAME TABLE {pairs}")
         except DatabaseBusy:
             # The rename may have succeeded just before the timeout.
-            if session.find_existing(last_name) is None:
+            if session.find_existing(last_old_name) is None:
                 return
             if time.monotonic() >= deadline:
                 raise OutputBusy(

@@ -102,7 +102,8 @@ class MariadbSession(MariadbStaging):
             )
         primary_key = self._primary_key(source.name)
         attributes = choose_key(source, key or primary_key)
-        unchecked_columns = tuple(key) if key and tuple(key) != primary_key else ()
+        # A key that the job names may have NULLs and duplicates, so reading the source checks it.
+        unverified_key = tuple(key) if key and tuple(key) != primary_key else ()
         if not attributes and source.kind != "table":
             raise key_required_error(source)
         names = tuple(attribute.name for attribute in attributes)
@@ -113,7 +114,7 @@ class MariadbSession(MariadbStaging):
         # which does not have the column of row numbers.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
-            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unchecked_columns)
+            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unverified_key)
         )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -122,7 +123,6 @@ class MariadbSession(MariadbStaging):
         Raises
         ------
         MixedTypes : a column holds zero dates, or values that are not in its enum.
-        DuplicateKeys : the key is not unique.
         """
         if not self._may_copy or source.copy is not None:
             return source
@@ -151,18 +151,21 @@ class MariadbSession(MariadbStaging):
         elif key_attributes:
             sort_keys = ", ".join(self._sortable(a, quote(a.name)) for a in key_attributes)
             order = f" ORDER BY {sort_keys}"
+        # The condition by which the job selects rows. The line breaks end any comments in it.
         condition = source.selected_rows and source.selected_rows.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
         values = ", ".join(
-            f"{mariadb_dialect.retained_column(a, quote(a.name))} AS {quote(a.name)}"
+            f"{mariadb_dialect.copied_column(a, quote(a.name))} AS {quote(a.name)}"
             for a in attributes
         )
+        # Without columns, as when rows are only counted, a constant takes their place.
+        values = values or "1 AS one"
         # At REPEATABLE READ the statement would lock all rows it reads, and ignore the snapshot.
         self.run("COMMIT")
         self.run(_SET_ISOLATION_LEVEL.format("READ COMMITTED"))
         self.run(
             f"CREATE TEMPORARY TABLE {copy.quoted} ({definition}){STAGING_OPTIONS} AS"
-            f" SELECT {row_value}{values or '1 AS one'} FROM {source.name.quoted}{where}{order}"
+            f" SELECT {row_value}{values} FROM {source.name.quoted}{where}{order}"
         )
         self.run(_SET_ISOLATION_LEVEL.format("REPEATABLE READ"))
         self.run(BEGIN_SNAPSHOT)
@@ -241,8 +244,9 @@ class MariadbSession(MariadbStaging):
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
-        # By column: SQL condition for invalid values, and two phrases for messages, which describe
-        # the type and these values.
+        # Declared types are complete here, so the attributes stay as they are: only values are
+        # checked. By column: SQL condition for invalid values, and two phrases for messages, which
+        # describe the type and these values.
         checks: dict[str, tuple[str, str, str]] = {}
         for attribute in attributes:
             column = f"s.{quote(attribute.name)}"
@@ -337,6 +341,8 @@ class MariadbSession(MariadbStaging):
     ) -> str | None:
         """Keep the ledger entry in the unpublished release, to be written after publication."""
         assert self.unpublished_release is not None
+        # The exact figures (loss, evaluation and certificate) are for the publisher only. So they
+        # are not part of the entry, which is sent as plain text, but are inserted encrypted now.
         exact_figures = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
         if exact_figures is not None:
@@ -380,6 +386,7 @@ class MariadbSession(MariadbStaging):
         return int(n_rows), int(hash_sum)
 
     def digest_probe(self) -> str:
+        # Digests of servers with different results cannot be compared.
         [(probe,)] = self.rows(mariadb_dialect.DIGEST_PROBE)
         return hashlib.sha256(str(probe).encode()).hexdigest()[:16]
 

@@ -46,12 +46,12 @@ _BATCH_ROWS = 20_000
 _STATEMENT_CHARACTERS = 500_000
 # Staging table of the numbers from 0, the indexes of the rows of a packet.
 _ROW_INDEXES = "dbanon_row_indexes"
-# Staging table of the key that encrypts labels. The server generates the key and the client reads
-# it, so no log contains it.
-_LABEL_KEY = "dbanon_secret"
-# A new random key is generated each time labels are staged.
-_CREATE_LABEL_KEY = (
-    f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {STAGING_OPTIONS} AS"
+# Staging table of the key that encrypts labels and other values that logs must not contain. The
+# server generates the key and the client reads it, so no log contains the key.
+_ENCRYPTION_KEY = "dbanon_secret"
+# A new random key is generated each time values are sent.
+_CREATE_ENCRYPTION_KEY = (
+    f"CREATE OR REPLACE TEMPORARY TABLE {_ENCRYPTION_KEY} {STAGING_OPTIONS} AS"
     " SELECT random_bytes(16) AS secret"
 )
 # SQL that reads three numbers from the 16 bytes of a row in a decrypted packet: the row key, the
@@ -233,7 +233,7 @@ class MariadbStaging(MariadbCatalog):
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
         self.run(statements.create_staging(statements.LABELS, columns, STAGING_OPTIONS))
         self._stage_row_indexes()
-        self.run(_CREATE_LABEL_KEY)
+        self.run(_CREATE_ENCRYPTION_KEY)
         insert = (
             f"INSERT INTO {quote(statements.LABELS)}"
             f" SELECT {_UNPACKED_LABELS} FROM {_ROW_INDEXES}, (SELECT"
@@ -246,25 +246,29 @@ class MariadbStaging(MariadbCatalog):
         labels["key"], labels["class"] = keys[order, 0], classes[order]
         labels["position"] = positions[order]
         with closing(self.connection.cursor()) as cursor:
-            secret = self._fetch_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            secret = self._fetch_value(cursor, f"SELECT secret FROM {_ENCRYPTION_KEY}")
             for start in range(0, len(labels), _BATCH_ROWS):
                 batch = labels[start : start + _BATCH_ROWS]
                 # Each row is one cipher block, and no two blocks are equal, since row keys are
                 # unique. So ECB mode reveals nothing.
                 packet = _encrypt(batch.tobytes(), secret)
                 # LIMIT makes the server decrypt the packet once instead of once per row.
-                decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_LABEL_KEY} LIMIT 1"
+                decrypted = (
+                    f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_ENCRYPTION_KEY} LIMIT 1"
+                )
                 self._execute(cursor, f"{insert} {decrypted}) AS p WHERE row_index < {len(batch)}")
 
     def insert_encrypted(self, relation: RelationName, key: str, text: str) -> None:
         """Insert a key (a UUID) and a text; the text is sent encrypted, so it appears in no log."""
-        self.run(_CREATE_LABEL_KEY)
+        self.run(_CREATE_ENCRYPTION_KEY)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
         self.report_sql(f"{insert}…")
         with closing(self.connection.cursor()) as cursor:
-            secret = self._fetch_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            secret = self._fetch_value(cursor, f"SELECT secret FROM {_ENCRYPTION_KEY}")
             packet = _encrypt(text.encode(), secret)
-            self._execute(cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_LABEL_KEY}")
+            self._execute(
+                cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_ENCRYPTION_KEY}"
+            )
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         column_types = [("class", "INT PRIMARY KEY")]
@@ -315,7 +319,8 @@ class MariadbStaging(MariadbCatalog):
             super().insert(table, values, source, source_columns, joins)
             return
         # First join in key order, then sort by output position: a join in output order would read
-        # the rows of the copy in random order. LIMIT keeps the server from merging the two steps.
+        # the rows of the copy in random order. LIMIT keeps the server from merging the two steps,
+        # and STRAIGHT_JOIN from reading the tables in another order.
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
         class_column, position_column = (

@@ -134,7 +134,10 @@ class MariadbStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
-        """Open one transaction; a release written in it is published when the block ends."""
+        """Open one transaction; a release written in it is published when the block ends.
+
+        ``create`` has no effect: it concerns databases that are files.
+        """
         with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
@@ -199,6 +202,7 @@ class MariadbStore:
                     session.run(f"KILL CONNECTION {int(thread_id)}")
                 # The server holds the lock until the old connection has ended.
                 lock_name = publication.output_lock_name(session, unpublished_release.output.name)
+                # Wait for that at most 5 s.
                 session.rows("SELECT get_lock(?, 5)", (lock_name,))
                 session.rows("SELECT release_lock(?)", (lock_name,))
                 publication.resolve_interrupted_publications(session)

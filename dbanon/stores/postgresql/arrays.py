@@ -202,12 +202,12 @@ def map_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
     n_blocks : number of blocks with rows that were read.
     block_elements : array elements per block, more than the rows that were read from any block.
     """
-    # A row address has four bytes for the block and two for the row. With few blocks the leading
-    # bytes are always 0, so leave them out.
+    # ``tidsend`` returns the address as six bytes: four for the block and two for the row. With few
+    # blocks the first bytes are always 0, so leave them out.
     address_bytes = [f"get_byte({{key}}, {i})" for i in range(6)]
     block_bytes = max((n_blocks - 1).bit_length() + 7, 8) // 8
-    leading = [f"({address_bytes[i]} << {8 * (3 - i)})" for i in range(4 - block_bytes, 3)]
-    block = " | ".join([*leading, address_bytes[3]])
+    high_bytes = [f"({address_bytes[i]} << {8 * (3 - i)})" for i in range(4 - block_bytes, 3)]
+    block = " | ".join([*high_bytes, address_bytes[3]])
     row = f"({address_bytes[4]} << 8) | {address_bytes[5]}"
     index = f"({block}) * {block_elements} + least({row}, {block_elements})"
     # IS TRUE prevents a TID range scan, which would evict other pages from the buffer cache.
@@ -257,10 +257,11 @@ def pack_class_positions(
     dtype: Any = np.int32 if len(class_sizes) + 1 << position_bits < 2**31 else np.int64
     class_positions: NDArray[Any] = np.full(n_elements, -1, dtype)
     for class_numbers, records in shuffled_classes(partition, classes):
-        # Positions count from the first record of each class; classes are contiguous.
-        starts = np.flatnonzero(np.diff(class_numbers, prepend=-1))
-        sizes = np.diff(starts, append=len(class_numbers))
-        positions = np.arange(len(class_numbers)) - np.repeat(starts, sizes)
+        # Each batch has the shuffled records of complete classes, one class after the other. So a
+        # record's position is its distance from the first record of its class.
+        class_starts = np.flatnonzero(np.diff(class_numbers, prepend=-1))
+        sizes = np.diff(class_starts, append=len(class_numbers))
+        positions = np.arange(len(class_numbers)) - np.repeat(class_starts, sizes)
         class_positions[element_of_record[records]] = class_numbers + 1 << position_bits | positions
     return class_positions, position_bits
 
@@ -291,7 +292,8 @@ def insert_statement(
     names = [quote(name) for name in source_columns]
     key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
     index = slots.index.format(key=key, key_range=key_range)
-    # OFFSET 0 separates subqueries: the key is computed once per row, class values after sorting.
+    # OFFSET 0 keeps the planner from merging subqueries. So the key is computed once per row, and
+    # class values after sorting.
     with_key = ", ".join([f"{slots.key} AS {key}", *(f"s.{name}" for name in names)])
     class_positions = array_sql(0, columns[0])
     with_position = ", ".join([f"({class_positions})[{index}] AS {class_position}", *names])
@@ -300,7 +302,7 @@ def insert_statement(
         f"{column.element(array_sql(i, column), class_number)} AS {column.name}"
         for i, column in enumerate(arrays.values, 1)
     )
-    # Without value columns, as in a chain, select the class itself, which counts from 0.
+    # A chain sends no released values: it stores the class itself, which there counts from 0.
     class_values = class_values or f"{class_number} - 1 AS class"
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
@@ -395,6 +397,7 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
+        # The values of each class, in the order of class numbers; a range has two columns.
         values = build_value_arrays(
             postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
         )
@@ -426,7 +429,9 @@ class PostgresqlArraySession(Session):
         source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
+        # Without a source, the rows come from staging tables with values of another database.
         if self._arrays is not None and source is not None:
+            # The statement sorts all rows, and a small memory makes sorting faster.
             self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
                 insert_statement(

@@ -30,7 +30,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import with_pulses
-from dbanon.ledger.tables import HEAD
+from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
@@ -73,9 +73,10 @@ class PlpySession(PostgresqlSession):
     """
 
     def __init__(self, plpy: Any, oid: int | None = None) -> None:
-        super().__init__(None)
+        super().__init__(on_sql=None)
         self._plpy, self._source_oid = plpy, oid
         self._source: RelationName | None = None
+        # SQL functions pin the search path, so all names that they look up have a schema.
         self._search_path = []
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
@@ -97,7 +98,7 @@ class PlpySession(PostgresqlSession):
         query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
         records = self._execute(query, values, cache_plan)
         if len(records) > _ROWS_PER_CANCEL_CHECK:
-            # Yields the same records, and checks for a cancel every few rows.
+            # This yields the same records, and checks for a cancel every few rows.
             records = with_pulses(records, self._check_for_cancel)
         return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
 
@@ -178,7 +179,8 @@ class PlpySession(PostgresqlSession):
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        # Copy the source, and return it with the copy as the relation to read.
+        # Copy the source, and return it with the copy as the relation to read. The copy is in the
+        # order of its row addresses, which replace the key of the source.
         self.require_no_staging()
         self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
@@ -218,7 +220,8 @@ class PlpySession(PostgresqlSession):
         key_types = source.required_locator.types
         pages_per_chunk = max(chunk_rows * self._n_pages // max(self._n_rows, 1), 1)
         # Most tables have no NULLs, so records only get a mask of their NULLs from the first chunk
-        # with a NULL on.
+        # with a NULL on. Without masks, the query leaves out rows with a NULL: their bytes are
+        # missing.
         has_mask = False
         record_bytes = packed_rows.unmasked_record_bytes(key_types, attributes)
         plan = self._prepare_chunk_query(source, attributes, has_mask=False)
@@ -387,7 +390,7 @@ class PlpySession(PostgresqlSession):
 
     def ensure_ledger(self) -> None:
         versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if versions != [(HEAD,)]:
+        if versions != [(LEDGER_REVISION,)]:
             raise LedgerMissing(
                 "The version of this database's ledger differs from that of dbanon's functions.",
                 hint="A superuser runs: dbanon upgrade URL",
@@ -395,7 +398,10 @@ class PlpySession(PostgresqlSession):
 
 
 def limit_locks(plpy: Any) -> str:
-    """Limit this transaction's lock timeout to ``settings.LOCK_SECONDS``; return the former one."""
+    """Limit this transaction's lock timeout to ``settings.LOCK_SECONDS``.
+
+    Returns the former timeout, as text with its unit.
+    """
     [row] = plpy.execute("SELECT current_setting('lock_timeout') AS lock_timeout")
     limit_ms = lock_milliseconds(row["lock_timeout"])
     plpy.execute(f"SELECT set_config('lock_timeout', '{limit_ms}', true)")

@@ -58,14 +58,17 @@ SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
 WHERE i.indrelid = ?::oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
     AND i.indpred IS NULL"""
 
-# Parameter: schema. Returns the names of its relations.
+# Parameter: schema. Returns the names of its relations, of the kinds in ``RELATION_KINDS``.
 RELATION_NAMES = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
 # Parameter: oid, twice. Returns the arguments of ``_build_attribute`` for each column. Domains are
 # followed to their base type, and types to the types that they are made of: the owners of all of
-# these decide how a column can be read and released.
+# these decide how a column can be read and released. The alias o, which OWNER_IS_UNTRUSTED tests,
+# is the role of an owner. A collation is only returned if it is not that of the type, and if its
+# owner is trusted. NOT NULL counts only for tables and materialized views: elsewhere it is not
+# enforced.
 COLUMNS = f"""
 WITH RECURSIVE unwrapped_types(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
@@ -205,7 +208,8 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 # Parameter: oid. Returns true if this role owns a relation, and no view or foreign key depends on
-# it.
+# it. Dependencies of the type n are those that would make DROP fail; a view's own rule depends on
+# the view and does not count.
 MAY_DROP = """
 SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
     SELECT FROM pg_depend AS d
@@ -296,7 +300,8 @@ def _build_attribute(
         nullable=not not_null,
         order=tuple(enum_labels or ()),
         enum_type=base_type if is_enum and sql_type != "text" else "",
-        # A cast to text would strip trailing blanks, which bpchar without a length displays.
+        # A cast of a type that is not built in could run another role's code. A cast of bpchar
+        # without a length would strip trailing blanks, which the type displays.
         uses_output_function=builtin_type is None or (builtin_type == "bpchar" and typmod < 0),
         type_of_other_role=foreign_type or "",
         **details,
@@ -364,7 +369,8 @@ ORDER BY a.attnum"""
 
 # The server's counters for a relation and its children, as JSON; no rows are read. ``{oid}`` is
 # SQL of the relation's oid. Views and foreign tables have no counters. Counters lag by some
-# seconds, and are lost in a crash.
+# seconds, and are lost in a crash. ``file`` changes if a table is rewritten or truncated; ``since``
+# changes if the counters are reset.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})

@@ -64,8 +64,8 @@ class StableSource(SqlSource):
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
         """Yield the key, as JSON text, and the class of each row; withheld rows have no class."""
-        # ``microdata.keys`` count the rows from 1 in the order of ``_read_keys``. For each row read
-        # this is the index of its record, or -1 if it was withheld, whose label is -1, too.
+        # ``microdata.keys`` count the rows from 1 in the order of ``_read_keys``. ``records`` has
+        # the index of each row's record, or -1 for a withheld row. ``take`` labels these -1, too.
         records = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.take(records).labels.tolist()
         for row_key, label in zip(self._read_keys(relation), labels, strict=True):
@@ -94,6 +94,7 @@ class StableSource(SqlSource):
         query = packed_rows.select_all_records(
             f"{numbered_rows}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
         )
+        # Each row of the query is a whole chunk.
         for row in self.session.fetch_records(query, rows_per_fetch=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 

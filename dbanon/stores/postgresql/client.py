@@ -58,8 +58,9 @@ class PsycopgSession(PassthroughSession):
     """
 
     ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
+    # Chains exchange their columns with the server as arrays.
     supports_arrays = True
-    # SQL of a value that no keyed hash of a person has.
+    # SQL of the tag of rows without a person: 16 zero bytes, which no keyed hash of a person has.
     no_person_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
@@ -73,6 +74,7 @@ class PsycopgSession(PassthroughSession):
         self._driver: Any = connection.connection.driver_connection
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
+        # Set all other settings of the transaction.
         self.begin()
 
     def read_search_path(self) -> list[str]:
@@ -264,6 +266,7 @@ class PsycopgSession(PassthroughSession):
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     def call(self, function: str, arguments: Sequence[str]) -> str:
+        # Pass the arguments through a table that COPY fills: bind parameters could be logged.
         table = quote(statements.ARRAYS_TABLE)
         self.run("DROP TABLE IF EXISTS pg_temp." + table)
         self.run(
@@ -363,6 +366,7 @@ class PsycopgSession(PassthroughSession):
         # If the labels of this partition are in a staging table already, the caller uses that
         # table instead of arrays, as it does if the keys fit no arrays.
         if self._staged_partition is not partition:
+            # Without released values, which a chain keeps in its table of cells.
             self._arrays = self._build_arrays(source, microdata, partition, [])
         if self._arrays is None:
             return False
@@ -378,6 +382,7 @@ class PsycopgSession(PassthroughSession):
     ) -> bool:
         if self._arrays is None:
             return False
+        # The statement sorts all rows, and a small memory makes sorting faster.
         self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
         self.run_with_arrays(
             arrays.insert_statement(
@@ -419,6 +424,7 @@ class PsycopgSession(PassthroughSession):
             with translate_errors():
                 create_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:
+            # The other session committed after this snapshot, which still shows no ledger.
             raise SourceChanged(
                 "Another session has created the ledger in the meantime; nothing was published.",
                 hint="Try again.",

@@ -43,7 +43,8 @@ _COPY_DTYPES = {
     "date": (np.int64, ">i4"),
 }
 _ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# Errors for values that violate NOT NULL or a check of a domain. Both may be newer than the value.
+# Errors for values that violate NOT NULL or a check of a domain. A stored value can violate these
+# if they were declared after it was written.
 _CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
@@ -219,13 +220,16 @@ class PassthroughSession(PostgresqlSession):
         row_of_record = retained_rows.find_rows(microdata.keys)
         # Free the memory: keys are not needed any more.
         retained_rows.keys.clear()
+        # ``class_columns`` has the name, the SQL type and the SQL of each released value.
         encoded_classes = self._encode_classes(partition, class_columns, columns)
         if encoded_classes is None:
+            # The server then converts the staged values of the classes.
             self.stage_classes(partition, columns)
         self._use_stored_encoding(enabled=True)
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
         class_bytes, class_ends = encoded_classes
+        # Each written row consists of the fields of its class and its retained fields.
         row_join = kernels.RowJoin(
             len(class_columns) + retained_rows.n_columns,
             class_bytes,
@@ -254,7 +258,7 @@ class PassthroughSession(PostgresqlSession):
     def _encode_classes(
         self,
         partition: Partition,
-        released: Sequence[tuple[str, str, str]],
+        class_columns: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
         """Encode the released fields of each class without the server.
@@ -263,14 +267,14 @@ class PassthroughSession(PostgresqlSession):
 
         Parameters
         ----------
-        released : name, SQL type and SQL of the value of each released column.
+        class_columns : name, SQL type and SQL of the value of each released column.
         columns : the released values of each class.
         """
         columns_by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         encoded_columns = []
         classes = self.classes_by_number(partition)
-        for index, (name, sql_type, _) in enumerate(released):
+        for index, (name, sql_type, _) in enumerate(class_columns):
             column = columns_by_name[name]
             if column.upper is not None or column.missing is not None:
                 # Let the server encode ranges and NULLs.
@@ -288,15 +292,19 @@ class PassthroughSession(PostgresqlSession):
         return records.view(np.uint8), ends
 
     def _fetch_class_bytes(
-        self, released: Sequence[tuple[str, str, str]], n_classes: int
+        self, class_columns: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Read the released fields of each class, in the order of class numbers.
 
         Returns the bytes of all fields, uint8 (m,), and the end offset of each class in them, int64
         (n_classes,). The server converts the values just as for an INSERT from staging
         tables.
+
+        Parameters
+        ----------
+        class_columns : name, SQL type and SQL of the value of each released column.
         """
-        values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in released)
+        values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in class_columns)
         query = (
             f"COPY (SELECT {values} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class)"
             " TO STDOUT (FORMAT binary)"
@@ -304,7 +312,7 @@ class PassthroughSession(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copy_chunks(query, _ROWS_PER_WRITE):
-            _, chunk_fields, chunk_ends = kernels.split_rows(buffer, [], len(released))
+            _, chunk_fields, chunk_ends = kernels.split_rows(buffer, [], len(class_columns))
             ends.append(chunk_ends + len(fields))
             fields += chunk_fields.data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
@@ -326,6 +334,7 @@ def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[A
         return None
     if kind is Kind.FLOAT:
         return values.astype(copy_dtype)
+    # Dates are days since 1970 here, and days since 2000 in COPY.
     shifted = values - packed_rows.EPOCH_DAYS if kind is Kind.DATE else values
     limits = np.iinfo(np.dtype(copy_dtype))
     if len(shifted) and (shifted.min() < limits.min or shifted.max() > limits.max):

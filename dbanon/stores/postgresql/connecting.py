@@ -114,6 +114,7 @@ def query_backend(driver_connection: Any) -> Backend:
     with driver_connection.cursor() as cursor:
         [(search_path,)] = cursor.execute(SHOW_SEARCH_PATH).fetchall()
         cursor.execute(_QUERY_BACKEND)
+        # Skip to the result of the last statement: those before it only set settings.
         while cursor.nextset():
             pass
         [(pid, started_at, default_settings)] = cursor.fetchall()
@@ -156,6 +157,7 @@ def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
     def cancel_safe(*, timeout: float = _CANCEL_SECONDS) -> None:
         # The driver calls this when a signal interrupts a wait.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
+            # From now on, connections that do not answer are cut after a short time.
             thread_connections().request_end()
         timeout = min(timeout, _CANCEL_SECONDS)
         thread = threading.Thread(target=try_cancel, args=(timeout,), daemon=True)
@@ -250,8 +252,8 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
         r"\b(SSL|TLS|GSSAPI)\b|certificate",
         TlsFailed,
         "the encrypted connection (TLS) to {address} could not be established",
-        "sslmode, sslrootcert and sslcert in the URL or PGSSLMODE … set what the client asks"
-        " for, and the server's ssl setting what it offers.",
+        "Check the client's side (sslmode, sslrootcert and sslcert in the URL, or variables such"
+        " as PGSSLMODE) and the server's side (its setting ssl).",
     ),
     (
         r"Temporary failure in name resolution|Try again|\[Errno -3\]",

@@ -124,6 +124,7 @@ class _PythonDrain:
         self._next_row = connection.get_copy_data
         self._header_bytes = len(packed_rows.COPY_HEADER)
         self._buffer = bytearray()
+        # Number of rows in the buffer.
         self.rows = 0
 
     def drain(self, max_rows: int) -> int:

@@ -44,6 +44,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.INTEGER:
+        # Integers of more than 64 bits are staged as texts.
         value = f"{name}::numeric" if column.values.dtype == object else name
     elif attribute.kind is Kind.DECIMAL:
         value = f"{name}::numeric * {Decimal(1).scaleb(-attribute.scale):f}"
@@ -202,14 +203,22 @@ def as_portable(attribute: Attribute) -> str:
 
 
 def retained_column(attribute: Attribute) -> str:
-    """SQL of a retained column, converted so that storing it needs no user-defined cast."""
+    """SQL of a retained column, converted so that storing it needs no user-defined cast.
+
+    Only a column of a user-defined type that is released as text is converted, such as another
+    role's enum.
+    """
     if attribute.uses_output_function and attribute.sql_type == "text":
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
 def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
-    """Return name, SQL type and values (n_classes,) of each staging column of class values."""
+    """Return name, SQL type and values (n_classes,) of each staging column of class values.
+
+    Dates, timestamps and decimals are staged as integers: days or microseconds since 1970, or the
+    number without its decimal point.
+    """
     staging_columns: list[tuple[str, str, NDArray[Any]]] = []
     for position, column in enumerate(columns):
         name = statements.value_column(position)

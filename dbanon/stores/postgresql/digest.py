@@ -47,7 +47,8 @@ _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 # Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
 # the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and
 # 3 for 0. Up to 210 columns, a *part*, are hashed by nested calls, since the server's parser limits
-# nesting; the subquery ``chains`` has the nested calls of each part.
+# nesting; the subquery ``chains`` has the nested calls of each part. ``x`` is the SQL of a column;
+# ``before`` and ``after`` enclose the seed in the call that hashes the column.
 _ROW_HASH = """
 WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
@@ -225,9 +226,11 @@ class PostgresqlKeyedSession(PseudonymSession):
     """Session methods for chains: tags of persons (keyed hashes), and rows in random order."""
 
     bytes_type = "bytea"
+    # The planner does not merge a subquery with OFFSET into the outer query.
     compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
+        # An HMAC: each of its two hashes begins with a block that is derived from the staged key.
         digest = f"sha256({staged_block(INNER_BLOCK)} || convert_to({text}, 'UTF8'))"
         if self._hashes_twice:
             digest = f"sha256({staged_block(OUTER_BLOCK)} || {digest})"
@@ -363,9 +366,11 @@ class PostgresqlPrivateSession(SessionInterface):
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+        # No row: dbanon's functions are not installed, so nothing can be written as the owner.
         if not self.rows(ledger.FIND_SPENDER):
             return None
         call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
+        # The function returns NULL if the budget is closed, or too little of it is left.
         [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
         return spent is not None
 

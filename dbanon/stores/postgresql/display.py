@@ -51,6 +51,8 @@ def expressions_as_displayed(
 ) -> list[tuple[str, ...]]:
     """Return SQL that distinguishes a column's values as displayed, as a 1-tuple for each column.
 
+    (Some other databases need several expressions per column, so the interface returns tuples.)
+
     Parameters
     ----------
     look_up : executes a query of the catalog with parameters, and returns its rows.

@@ -228,6 +228,7 @@ def translate_driver_error(error: Any) -> DbanonError:
     detail = f"SQLSTATE {sqlstate}" + _describe_objects(error) if sqlstate else None
     if sqlstate is None and "ProgrammingError" in class_names:
         return DatabaseFailure("The driver refused a statement.")
+    # Class 08 has connection errors; 57P01 to 57P03 mean that the server stops or is starting.
     if sqlstate is None or sqlstate[:2] == "08" or sqlstate in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
     if sqlstate == "53400":
@@ -299,6 +300,7 @@ def translate_spi_errors() -> Iterator[None]:
 
 def translate_spi_error(error: Any) -> DbanonError:
     """Translate an error of SPI without the server's text, which may quote values."""
+    # PL/Python passes the fields of the error in this order; the others have the server's text.
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
     # Decode the SQLSTATE, five characters of six bits each. (plpy has no error class for some
     # states.)

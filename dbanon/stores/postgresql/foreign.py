@@ -36,7 +36,7 @@ _REACHES_OUT = (
 # SQL condition: a function looks up casts for the types of its arguments at run time: functions
 # that convert to json, functions written in SQL that convert to text, such as ``quote_literal`` and
 # ``||``, and functions that fill records. Polymorphic functions that are not built in may do so,
-# too.
+# too. 14 is the oid of the language SQL.
 _LOOKS_FOR_CASTS = (
     "(p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
@@ -47,7 +47,7 @@ _LOOKS_FOR_CASTS = (
 
 # SQL condition: the text of an SQL function is IMMUTABLE and uses only built-in functions and
 # types, so if the planner inlines it, only the server's code runs. Unicode escapes are excluded,
-# since they could hide any name.
+# since they could hide any name. Objects that are not built in have oids from 16384 on.
 _PLAIN_SQL = (
     "(p.provolatile = 'i' AND p.prosrc !~* '[.]|u&|satisfies_hash_partition'"
     " AND coalesce(strpos(p.prosqlbody::text, format(':funcid %s ',"
@@ -71,6 +71,8 @@ _CALL_OF_COLUMNS = (
 
 # Returns a row for each object with foreign code: relation, description of the object, owner.
 # ``{relation}`` is the SQL of the relation's oid. Definitions are only read as text, never run.
+# ``tree`` has the relation, its children, and the relations that views among these read.
+# ``foreign_text`` says whether an untrusted role owns the relation, and so wrote the expression.
 _FOREIGN_CODE_QUERY = """
 WITH RECURSIVE tree(oid, owner, kind) AS (
     SELECT c.oid, c.relowner, c.relkind FROM pg_class AS c WHERE c.oid = {relation}

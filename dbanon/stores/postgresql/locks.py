@@ -149,7 +149,8 @@ def _busy_error(
 # Parameter: quoted name of an output. The key of its advisory lock.
 _OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
 # Any role can take an advisory lock. It only counts if its holder could create a relation with this
-# name: such a role could block the name anyway. Parameters: quoted name and schema of the output.
+# name: such a role could block the name anyway. pg_locks shows a key of 64 bits as two halves
+# (classid, objid), with objsubid 1. Parameters: quoted name and schema of the output.
 _OUTPUT_HOLDERS = f"""
     SELECT l.pid, a.usename::text
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
@@ -221,8 +222,9 @@ _MAY_WRITE_RUNS = """
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
 
-# Key of the row of dbanon.run that is a job's runner lock; the same as in
-# sql/functions/_hold_job.sql.
+# Key of the row of dbanon.run that is a job's runner lock: a UUID of version 8 (the 13th digit), so
+# it differs from the ids of runs, which have version 4. sql/functions/_hold_job.sql computes the
+# same key.
 _LOCK_ROW_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
 _LOCK_ROW_STATEMENTS = (
     f"DELETE FROM dbanon.run WHERE run_id = {_LOCK_ROW_KEY} AND state = 'lock'",
@@ -340,6 +342,9 @@ def _write_lock_row(session: SavepointSession, job: str) -> bool:
                 session.run(statement, (job,))
             session.run(set_lock_timeout(session_timeout_ms))
     except (DatabaseBusy, OutputExists, SourceChanged):
+        # The row of another session that is not committed makes the statements wait until the
+        # timeout. If that session has just ended, they fail by a duplicate key, which is translated
+        # to OutputExists, or by a concurrent change.
         return False
     return True
 

@@ -350,7 +350,8 @@ def _float8(attribute: Attribute, column: str) -> str:
     """SQL of a number as float8; numbers outside its range become 0 or infinity."""
     if attribute.kind is not Kind.DECIMAL or attribute.precision:
         return f"{column}::double precision"
-    # Outside the range of float8 the cast would fail, and the server would log the value.
+    # A numeric without a declared precision may be outside the range of float8. The cast would then
+    # fail, and the server would log the value.
     return (
         f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
         f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"

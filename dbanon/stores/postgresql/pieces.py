@@ -30,7 +30,8 @@ ABANDONED_SECONDS = 86_400
 
 _NAME_PATTERN = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
 _MARK_PATTERN = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
-# Returns schema, name, oid and comment of each piece, and the current time in seconds.
+# Returns schema, name, oid and comment of each piece, and the current time in seconds. Pieces are
+# unlogged tables (relpersistence u).
 _PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
@@ -133,8 +134,8 @@ class PostgresqlPieces(SessionInterface):
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
             if release_id not in is_abandoned:
-                # A running driver holds this lock. If it is free, it is held here until this
-                # transaction ends.
+                # A running driver holds this lock, the advisory lock of ``locks.hold_job``. If it
+                # is free, it is held here until this transaction ends.
                 try_lock = (
                     "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 )
@@ -182,6 +183,7 @@ def range_queries(
     if relkind not in catalog.KINDS_WITH_CTID or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation_to_read.quoted} AS s"]
     if relation.selected_rows is not None:
+        # The job's condition selects rows by a subquery. Let it return ctid, too, for the ranges.
         system_columns = tuple(dict.fromkeys([*relation.selected_rows.system_columns, "ctid"]))
         rows = replace(relation.selected_rows, system_columns=system_columns).quoted
     else:

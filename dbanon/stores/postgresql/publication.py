@@ -23,6 +23,7 @@ class PostgresqlPublication(Session):
     # In a dry run: whether a real run would be read-only. None otherwise.
     _planned_read_only: bool | None = None
     release_id: str | None
+    # The statements that ``publish`` runs together with those that replace the output.
     _publication_statements: list[str]
     _search_path: list[str]
 
@@ -68,6 +69,7 @@ class PostgresqlPublication(Session):
         return rights.must_create_schema(self, str(name.schema), strict)
 
     def make_schema(self, name: RelationName) -> None:
+        # Users expect a new schema for the ledger, but perhaps not one for an output.
         if rights.make_schema(self, str(name.schema)) and name.schema != self.ledger_schema:
             warn_caller(schema_created(str(name.schema)))
 
@@ -81,6 +83,7 @@ class PostgresqlPublication(Session):
         self.run(f"COMMENT ON TABLE {staging_name} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
+        # ``output.replaced_kind`` is None if the output is new.
         statements, self._publication_statements = self._publication_statements, []
         if output.kind == "view":
             # The view selects from ``output.relation``, the table of this release. A plain CREATE

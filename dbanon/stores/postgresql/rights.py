@@ -63,6 +63,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
             hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))}"
             f" TO {_quoted_role(session)};",
         )
+    # The second right on the database is that to create temporary tables.
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         [(database,)] = session.rows("SELECT current_database()::text")
         raise InsufficientRights(
@@ -105,6 +106,7 @@ def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
     InsufficientRights : the role may not create tables or the schema.
     SchemaNotFound : the schema is missing, and ``strict`` forbids creating it.
     """
+    # No row if there is no such schema. The first right on the database is that to create schemas.
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
@@ -216,7 +218,8 @@ def find_missing_write_grants(session: Session, schema: str) -> list[str]:
         statements.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
     if privileges and not all(privileges[0]):
         statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
-    # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
+    # Texts such as "CREATE on the database", if there is no ledger yet, and "USAGE on schema
+    # dbanon".
     missing_privileges = [name for (name,) in session.rows(ledger.MISSING_RIGHTS)]
     if any(name.endswith("the database") for name in missing_privileges):
         statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")

@@ -8,7 +8,7 @@ from typing import Any
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
-from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
+from dbanon.ledger.postgresql_rules import build_rule_oids_update, rules_with_state
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rule_catalog import RuleCatalog
@@ -78,6 +78,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
     def require_owner(self, source: RelationName) -> None:
         rows = self._session.rows(_OWNER, (source.schema, source.name))
         if not rows:
+            # The relation does not exist, so it has no owner.
             return
         [(_, owner, has_owner_rights)] = rows
         if not has_owner_rights:
@@ -100,6 +101,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
             )
 
     def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+        # FIND_RULES_WRITER returns no row if dbanon's functions are not installed.
         oid = self._lookup_oid(source)
         if oid is None or not self._session.rows(ledger.FIND_RULES_WRITER):
             return False
@@ -119,7 +121,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
     def update_oids(self, source: RelationName) -> None:
-        self._session.run(tie_rules(self._table_condition(source)))
+        self._session.run(build_rule_oids_update(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:
         """SQL condition: the row ``c`` of pg_class is this table."""

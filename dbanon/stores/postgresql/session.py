@@ -28,7 +28,7 @@ from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
 from dbanon.ledger.postgresql_persons import build_joint_histories_query, pack_persons
 from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import tie_rules
+from dbanon.ledger.postgresql_rules import build_rule_oids_update
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     ExistingRelation,
@@ -99,6 +99,7 @@ class PostgresqlPersons(Session):
         k: int,
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
+        # ``in_progress`` has the id, the output table and the source of the release in progress.
         if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
             # This role may read the table of persons, so let the caller read it once and count.
             return None
@@ -111,6 +112,8 @@ class PostgresqlPersons(Session):
                 "relation_oid": self._oid_of(relation),
                 "source_oid": self._oid_of(source),
             }
+        # With dbanon's functions installed, only the ledger's owner can read persons, so a function
+        # with the owner's rights counts them.
         if self.look_up(FIND_PERSONS_WRITER):
             rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
         else:
@@ -121,6 +124,7 @@ class PostgresqlPersons(Session):
             )
         [(counts_json,)] = rows
         counts = json.loads(counts_json)
+        # All persons, those whose history fewer than k share, and those with a unique history.
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
@@ -226,6 +230,7 @@ class PostgresqlSession(
         oid, schema, relation_name, relkind, row_estimate, has_children, has_row_security = row
         resolved_name = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
+            # An index or a sequence, for instance, which has no rows to anonymize.
             raise self._missing_error(name)
         if has_row_security:
             raise InsufficientRights(
@@ -285,6 +290,7 @@ class PostgresqlSession(
     def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_explicit = bool(key)
         relation = self._relations[source.name]
+        # The primary key of an inherited table is not unique: it does not cover the children.
         if not is_explicit and not (relation.has_children and relation.kind == "r"):
             key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
         attributes = choose_key(source, key)
@@ -298,12 +304,14 @@ class PostgresqlSession(
                 attributes,
                 "bigint",
                 is_single_integer=is_integer_key(attributes),
+                # Nothing is known of a key that the job names; a primary key is unique.
                 needs_uniqueness_check=is_explicit,
                 comparison_sql=comparison_sql,
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.HAS_FOREIGN_TABLES, (relation.oid,))[0][0]:
                 raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
+            # A row address is unique only within a partition or child table.
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in catalog.KINDS_WITH_CTID:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
@@ -311,7 +319,8 @@ class PostgresqlSession(
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        # User-defined types may have any name.
+        # Sort texts by their bytes, so that the order depends on no collation. A uuid needs no
+        # conversion; user-defined types may have any name.
         is_uuid = "uuid" in attribute.sql_type and not attribute.uses_output_function
         if attribute.uses_output_function or (attribute.kind is Kind.CATEGORY and not is_uuid):
             return self.text_of(attribute)
@@ -342,6 +351,7 @@ class PostgresqlSession(
         return postgresql_dialect.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+        # This session owns its staging tables.
         if source.name.staging_table is None:
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
@@ -404,8 +414,6 @@ class PostgresqlSession(
             a.name: scale or 0 for a, scale in zip(unscaled_attributes, scales, strict=True)
         }
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
-
-    # -- shared statements -------------------------------------------------------------------------
 
     def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
         return postgresql_dialect.range_type(attribute, bounds)
@@ -472,6 +480,7 @@ class PostgresqlSession(
     ) -> str | None:
         if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
+        # The function adds the release id to the rows of columns.
         column_rows = [
             {key: column[key] for key in column if key != "release_id"} for column in columns
         ]
@@ -493,7 +502,7 @@ class PostgresqlSession(
         # Complete entries of earlier versions, and give rules the oids of the tables that they
         # apply to.
         self.run(RECORD_OIDS)
-        self.run(tie_rules())
+        self.run(build_rule_oids_update())
 
     def may_drop(self, existing: ExistingRelation) -> bool:
         return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])

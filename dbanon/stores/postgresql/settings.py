@@ -66,8 +66,9 @@ def set_clauses(settings: Sequence[tuple[str, str]]) -> str:
 
 
 # Statements that apply the pinned settings. SET LOCAL ends with the transaction; other settings
-# would reach another client's session through a pooler. None of the statements takes a snapshot.
-# None has a backslash, whose meaning depends on a setting.
+# would reach another client's session through a pooler. None of the statements takes the snapshot
+# of the transaction, since locks may have to be taken before it. None has a backslash, whose
+# meaning depends on a setting.
 PIN_STATEMENTS = set_local(PINNED_SETTINGS)
 
 # Statements that apply the settings of the client's transactions.
@@ -99,7 +100,7 @@ FUNCTION_SETTINGS = (
 # applied by a SET clause, which would hide the caller's value.
 LOCK_SECONDS = 60.0
 _UNIT_MILLISECONDS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-# SHOW takes no snapshot.
+# SHOW takes no snapshot, unlike SELECT.
 SHOW_LOCK_TIMEOUT = "SHOW lock_timeout"
 
 

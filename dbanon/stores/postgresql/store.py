@@ -133,6 +133,7 @@ def _query_until_known(
     """
     started_at = time.monotonic()
     connections = thread_connections()
+    # MIN_SECONDS leaves a server time to answer the last query.
     with connections.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
             elapsed_seconds = time.monotonic() - started_at
@@ -261,7 +262,7 @@ class PostgresqlStore:
             # The first listener pins the search path before SQLAlchemy's own listener runs, which
             # uses unqualified names; the second one runs after it.
             event.listen(engine, "connect", _record_backend, insert=True)
-            event.listen(engine, "connect", _release_connection)
+            event.listen(engine, "connect", _end_first_transaction)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
     @property
@@ -273,7 +274,8 @@ class PostgresqlStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """Open a REPEATABLE READ transaction.
 
-        The caller only reads in it unless ``write`` is set.
+        The caller only reads in it unless ``write`` is set. ``create`` has no effect: it concerns
+        databases that are files.
         """
         # All users of an engine with a StaticPool share one connection.
         _require_idle(find_shared_connection(self._engine))
@@ -315,6 +317,7 @@ class PostgresqlStore:
             connection = connection.execution_options(isolation_level=isolation_level)
             backend: Backend | None = None
             former_prepare_threshold = driver_connection.prepare_threshold
+            # No prepared statements, as in ``driver_arguments``.
             driver_connection.prepare_threshold = None
             watch(driver_connection)
             try:
@@ -327,6 +330,7 @@ class PostgresqlStore:
                 # transaction.
                 unwatch(driver_connection)
                 connection.invalidate()
+                # The server did not answer in time, so it may not notice the lost client for long.
                 if thread_connections().is_server_silent:
                     self._terminate_stalled_backend(backend)
                 raise
@@ -387,7 +391,10 @@ class PostgresqlStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """Hold a job's lock in a transaction of a separate connection; it ends with its process."""
+        """Hold a job's lock while the block runs, in a transaction of a separate connection.
+
+        If this process dies, its connection ends, and so does the lock.
+        """
         with self._open_connection("READ COMMITTED") as connection:
             hold_job(PsycopgSession(connection), job)
             try:
@@ -431,7 +438,10 @@ def _record_backend(driver_connection: Any, record: Any) -> None:
     record.info[BACKEND_KEY] = query_backend(driver_connection)
 
 
-def _release_connection(driver_connection: Any, record: Any) -> None:
-    """Leave no state on the server, since a pooler may give the connection to another client."""
+def _end_first_transaction(driver_connection: Any, record: Any) -> None:
+    """End the transaction in which SQLAlchemy initialized a new connection.
+
+    No state may be left on the server, since a pooler may give the connection to another client.
+    """
     driver_connection.rollback()
     unwatch(driver_connection)

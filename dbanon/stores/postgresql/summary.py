@@ -124,6 +124,11 @@ class SummarizedTarget(SqlTarget):
 def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> PlannedSummary:
     """Plan how to write the summary, before any row is read.
 
+    Parameters
+    ----------
+    output : the name of the release.
+    if_exists : ``error`` or ``replace``, what to do if the output or its summary exists.
+
     Raises
     ------
     OutputExists, OutputNotOurs : a relation with this name exists and cannot be replaced.
@@ -222,7 +227,7 @@ def write(
         _create(session, summary)
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
-    smallest_class = report.counts.verdict.rarest_combination_size
+    rarest_size = report.counts.verdict.rarest_combination_size
     row = {
         "release_id": report.release_id,
         "created_at": report.created_at,
@@ -247,7 +252,7 @@ def write(
         "column_losses": json_text(
             {name: loss.released for name, loss in report.column_losses.items()}
         ),
-        "highest_risk": 1 / smallest_class if smallest_class else None,
+        "highest_risk": 1 / rarest_size if rarest_size else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
         "evaluation": _readable_evaluation(report.evaluation, k),
