@@ -210,8 +210,10 @@ class SqlTarget:
         """Return the column with its SQL type in the release."""
         attribute = column.attribute
         if column.upper is not None:
+            # The values are ranges: ``values`` has their lower bounds.
             range_type = self.session.range_type(attribute, (column.values, column.upper))
             attribute = replace(attribute, sql_type=range_type)
+        # The attribute of another database has a type of that database.
         elif is_copied or not attribute.sql_type:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
@@ -361,6 +363,7 @@ class SqlTarget:
         relation = staged_release.relation
         profile_expressions = self.session.columns_as_displayed(relation, columns)
         [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        # Larger groups are no groups of people who know each other, and are skipped.
         query = recount_statements.unique_profiles(
             relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )
@@ -449,6 +452,7 @@ class SqlTarget:
         Raises the same errors as ``ports.Target``.
         """
         draft = staged_release.draft
+        # How long a database that publishes by renaming waits for readers of the replaced table.
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
             (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
@@ -459,10 +463,10 @@ class SqlTarget:
         )
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
-        # A release can only be refreshed if its source is in this database.
         # A name with a staging table is that of a file.
         is_source_file = draft.relation.name.staging_table is not None
         is_source_elsewhere = staged_release.is_copied or is_source_file
+        # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):

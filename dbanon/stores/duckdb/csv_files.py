@@ -95,6 +95,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
         raise FileMalformed(f"The file {path} has no header{length_note}.", hint=_CSV_RULES)
     cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
     n_digits = len(str(len(cells) - 1))
+    # If the option is None, ``require_header`` checks later whether the first line is a header.
     has_header = reading.header is not False
     names = tuple(
         (cell if has_header else "") or f"column{position:0{n_digits}}"
@@ -222,6 +223,10 @@ def open_as_utf8(
 ) -> Iterator[int]:
     """Yield a file descriptor that reads the file as UTF-8; convert other encodings in memory.
 
+    Parameters
+    ----------
+    csv_header : the header of the file, to locate undecodable bytes for the error.
+
     Raises
     ------
     MemoryLimit : the converted file would be larger than ``memory_bytes`` bytes.
@@ -293,22 +298,25 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Return the error for a row that repeats the header, and whether its line number is known."""
-    location = "A line"
+    """Build the error for a row that repeats the header, after the row was found in SQL.
+
+    Also returns whether the row was found again in this file, so that the error has its line.
+    """
+    is_line_known, location = False, "A line"
     # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error):
         for line, row in read_records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
             # The file that was appended may begin with a byte order mark.
             if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == csv_header.cells:
-                location = f"Line {line}"
+                is_line_known, location = True, f"Line {line}"
                 break
     error = FileMalformed(
         f"{location} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
         " contain their own names.",
         hint="Files were concatenated with their headers: remove this line.",
     )
-    return error, location != "A line"
+    return error, is_line_known
 
 
 def _find_problems(

@@ -27,6 +27,7 @@ class LoadedFile:
 
     Parameters
     ----------
+    csv_header : the header of the file, by which it is read again.
     end_row : the number of rows in the table up to the end of this file.
     open : opens the file again, decompressed.
     """
@@ -92,6 +93,8 @@ def find_untyped_columns(
     ----------
     table : the table of texts, whose ``rowid`` is the order of rows in the files.
     types : the inferred type of each column.
+    files : the loaded files, in the order of their rows in the table.
+    reading : the options for reading CSV files.
     """
     untyped_columns = {}
     for name, inferred_type in types.items():
@@ -99,6 +102,7 @@ def find_untyped_columns(
         if problem is not None and problem.interpretations:
             untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:
+            # The first value that does not meet the condition of well-formed values.
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"

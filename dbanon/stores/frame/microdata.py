@@ -138,8 +138,9 @@ def microdata_from_frame(
     names : the columns to convert.
     other_names : columns that are not converted but must exist.
     by : the stratum columns.
-    orders : the order of categories, by column; None for none.
-    kinds : the kind that replaces that of the type, by column; None for none.
+    orders : the order of categories, lowest first, by column; None for none.
+    kinds : ``nominal`` or ``numeric`` for columns whose type suggests another kind, by column; None
+        for none.
     """
     require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
@@ -151,7 +152,7 @@ def microdata_from_frame(
     categories = []
     is_valid = np.ones((n, len(attributes)), bool)
     # Columns with values that float64 may be unable to represent exactly.
-    rounded_names = set()
+    wide_names = set()
     # The next column of ``numbers``, which has no columns for coded attributes.
     number_index = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
@@ -169,7 +170,7 @@ def microdata_from_frame(
             continue
         numbers[:, number_index] = _to_numbers(attribute, series)
         if is_wide(numbers[:, number_index], attribute):
-            rounded_names.add(attribute.name)
+            wide_names.add(attribute.name)
         number_index += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     chunk = Chunk(
@@ -177,7 +178,7 @@ def microdata_from_frame(
         numbers,
         np.column_stack(codes) if codes else None,
         None if is_valid.all() else is_valid,
-        frozenset(rounded_names),
+        frozenset(wide_names),
     )
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
@@ -200,6 +201,7 @@ def with_strata_and_persons(
     """
     require_columns(frame, [*by, *person_columns])
     if by:
+        # The number of each row's combination of values is its stratum.
         strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
         microdata = replace(microdata, strata=np.asarray(strata, np.int32))
     for name in person_columns:
