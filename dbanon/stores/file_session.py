@@ -54,8 +54,8 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # If another process has just opened the file, its ``_acquire_lock`` notices that the file is
-        # no longer at this path, and tries again.
+        # If another process has just opened the file, its ``_acquire_lock`` notices that the file
+        # is no longer at this path, and tries again.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 

@@ -92,6 +92,7 @@ def ensure_database_file(
     try:
         yield
     except BaseException:
+        # Remove only the file that was created here, not one that has replaced it.
         if path.exists() and path.stat().st_ino == inode:
             for new_file in (path, *new_companions):
                 new_file.unlink(missing_ok=True)
@@ -246,6 +247,7 @@ def _require_encoded_at(url: URL) -> None:
 
     Raises InvalidParameter.
     """
+    # The parts of the URL that follow the password.
     later_parts = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in later_parts):
         raise InvalidParameter(

@@ -88,6 +88,7 @@ def profile_columns(
             (
                 quote(a.name),
                 count_distinct_sql(session.grouping_sql(a)),
+                # Only texts have a length and words.
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
@@ -120,7 +121,7 @@ def find_direct_identifiers(
     """
     attributes = [relation.attribute(name) for name in names]
     profiles = {a.name: ColumnProfile(a, n_non_null=0, n_distinct=0) for a in attributes}
-    # Judge columns of unsupported types by their names only.
+    # Judge columns of unsupported types by their names only, with the counts 0.
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name = relation.name

@@ -52,6 +52,7 @@ def count_persons(
     person of each row.
     """
     draft = staged_release.draft
+    # The SQL type and the SQL expression of each column that forms classes.
     class_columns = [
         (sql_type, expression)
         for name, sql_type, expression in staged_release.columns
@@ -62,7 +63,8 @@ def count_persons(
     }
     class_names = [name for name in column_by_name if name in requests.columns]
     names_in_sets = {name for names in requests.further_sets for name in names}
-    # Columns that are only in the further sets of columns whose combinations are counted.
+    # Besides the classes, combinations of further sets of columns are counted. These columns are in
+    # such sets only.
     set_only_names = [
         name
         for name in column_by_name
@@ -86,6 +88,7 @@ def count_persons(
         dictionary_position = draft.roles.columns.index(person_column)
         joins = statements.join_values(dictionary_position, session.value_of(person_column))
         person_sql = statements.code_column(dictionary_position)
+        # The columns of the source that the SQL of the staged values reads.
         staged_name_set = set(staged_names)
         columns_to_read = [
             name

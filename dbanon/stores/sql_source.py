@@ -309,6 +309,7 @@ class SqlSource:
                 passthrough=roles.passthrough,
             )
         )
+        # Privacy models without a hierarchy may use the order of a sensitive column's values.
         recoded_columns = {
             name: recode_in_value_order(
                 self.session, relation.relation_to_read, relation.attribute(name), column
@@ -386,7 +387,7 @@ class SqlSource:
         """
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # The number of rare groups is not needed here, so the condition is never true.
+        # The number of groups below k is not needed here, so the condition is never true.
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
@@ -404,7 +405,7 @@ class SqlSource:
         name : the column, for error messages.
         value : SQL of the value to group by.
         compared_columns : the columns to check for a single value within each group.
-        is_rare_condition : SQL that is true for groups to be counted as rare.
+        is_rare_condition : SQL that is true for groups to be counted as rare: those below k.
         """
         session, partition = self.session, draft.release.partition
         query = statements.value_groups(

@@ -67,6 +67,7 @@ class SqlTarget:
         name = parse_relation(job.output)
         if job.output_kind == "view":
             self.session.require_names_allowed_in_views(job.named_columns)
+        # A strict policy refuses to create a missing schema.
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
@@ -189,6 +190,7 @@ class SqlTarget:
                 source_relation,
                 staged_release.retained_columns,
             )
+        # Some databases plan the queries that count the rows by these statistics.
         session.analyze(staged_release.relation)
         return staged_release
 
@@ -202,6 +204,8 @@ class SqlTarget:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.source_state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        # Reuse the salt of an earlier release that normalized identifiers in the same way, so that
+        # the hashes of both can be compared.
         return person_record.choose_salt(
             [release for release in releases_of_entity if release.normalize == job.entity_normalize]
         )
@@ -461,6 +465,7 @@ class SqlTarget:
         run = build_run_record(
             draft.job, elapsed, source_attributes=source_attributes, fingerprint=draft.fingerprint
         )
+        # The next run of the job, which is found by the job's name, compares these counts.
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
         # A name with a staging table is that of a file.

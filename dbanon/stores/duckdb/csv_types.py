@@ -194,6 +194,7 @@ class TypeInference:
         row = iter(self._select_row(expressions))
         types_by_name = {}
         for name in names:
+            # The row has a truth value for each format of each column, in this order.
             matching_formats = [value_format for value_format in formats[name] if next(row)]
             if self._is_machine_written:
                 column = quote(name)
@@ -221,6 +222,7 @@ class TypeInference:
     def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
         """Return the type of a format that fits; it has a problem if another type fits, too."""
         column = quote(name)
+        # Whole numbers such as 20240131 may be dates.
         if value_format.kind == INTEGER:
             condition, pattern = csv_forms.compact_date_format(column)
             if self._select_row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:

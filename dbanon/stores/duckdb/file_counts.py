@@ -83,6 +83,7 @@ def count_file(
     DbanonError : the file cannot be read.
     """
     kind = export.format
+    # DuckDB does not distinguish names that differ only in case.
     if len({a.name.lower() for a in attributes}) < len(attributes):
         raise _columns_error()
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(

@@ -410,7 +410,8 @@ class PendingObject:
         """Delete the uploaded file if the store is reachable."""
         close(self.file)
         if self.is_uploaded:
-            # An interrupted run must not wait for a stalled store, so delete with a time limit.
+            # An interrupted run must not wait for a stalled store, so delete within the time limit
+            # for connecting.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
                     lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None
@@ -474,6 +475,7 @@ def move_to_destination(
     assert isinstance(staged_file, Path)
     assert isinstance(destination, Path)
     status = status_of(destination)
+    # A local path has the status ``os.stat_result``, or None.
     if isinstance(status, os.stat_result) and os.path.samestat(status, staged_file.lstat()):
         # Both names refer to the same file: an earlier run ended between link and unlink. A rename
         # would do nothing.

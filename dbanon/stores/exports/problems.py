@@ -25,9 +25,10 @@ def write_error(directory: object, error: OSError) -> DatabaseFailure:
 
 
 def publication_error(destination: object, error: OSError) -> DatabaseFailure:
-    """Return the error for a file that could not be moved into place, without a table beside it.
+    """Return the error for a file that could not be moved to its destination.
 
-    Files are all that such a release consists of, so nothing else stores it.
+    It is for releases that consist of files only. No ledger records them, so a later run cannot
+    move the file.
     """
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(

@@ -100,8 +100,8 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal to an integer in units of 10**-scale.
+def unscaled_integer(value: Any, scale: int) -> int:
+    """Convert a decimal to the integer that has its digits without the point, value * 10**scale.
 
     Parameters
     ----------
@@ -114,7 +114,12 @@ def decimal_to_units(value: Any, scale: int) -> int:
 
 
 def to_python_objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
-    """Convert days, or units of 10**-scale, (m,), to Python's dates or decimals, object (m,)."""
+    """Convert integers, (m,), to Python's dates or decimals, object (m,).
+
+    Parameters
+    ----------
+    values : days since 1970-01-01, or decimals without the point, value * 10**scale.
+    """
     if attribute.kind is Kind.DATE:
         return np.asarray(values.astype("datetime64[D]").astype(object), object)
     return np.array([Decimal(f"{int(value)}E-{attribute.scale}") for value in values], object)

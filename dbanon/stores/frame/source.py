@@ -38,11 +38,11 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
-    decimal_to_units,
     microdata_from_frame,
     releasable_rows,
     require_columns,
     require_texts,
+    unscaled_integer,
 )
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
@@ -330,7 +330,7 @@ class FrameSource:
         if is_valid is not None:
             codes = np.where(is_valid[records], codes, -1)
         column_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
-        # The number of rare groups is not needed here; with k = 0, no group is rare.
+        # The number of groups below k is not needed here; with k = 0, there are none.
         return group_by_value(codes, column_codes, k=0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
@@ -474,7 +474,7 @@ def _exact_totals(
         is_valid = series.notna().to_numpy()
         integers = np.zeros(len(series), object)
         integers[is_valid] = np.array(
-            [decimal_to_units(value, attribute.scale) for value in series[is_valid]], object
+            [unscaled_integer(value, attribute.scale) for value in series[is_valid]], object
         )
     else:
         integers = values.to_numpy(object)
