@@ -125,7 +125,7 @@ def with_observed_digits(attribute: Attribute, longest_or_largest: Any) -> Attri
         if all values are NULL.
     """
     if attribute.kind is Kind.TIMESTAMP:
-        # What follows this prefix are the digits of the fraction of a second.
+        # The digits after this prefix are the fraction of a second.
         n_digits = max((longest_or_largest or 0) - len("2000-01-01 00:00:00."), 0)
         return replace(attribute, scale=n_digits)
     if attribute.kind is Kind.DECIMAL and (longest_or_largest or 0) >= 10 ** (
