@@ -329,7 +329,8 @@ def _select_row_files(
             path.name.lower().endswith(_TEXT_ENDING) and not includes_text_files
         ):
             raise FileMalformed(
-                f"{path} is among the files to read, but is neither a .csv nor a .parquet file.",
+                f"{path} is among the files to read, but is not a .csv, .tsv, .xlsx or .parquet"
+                " file.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
         row_files.append(path)

@@ -150,6 +150,7 @@ class SqlOrigin:
 
         Parameters
         ----------
+        selection : the SELECT of the columns to read.
         column_types : the results of ``_arrow_type_of``, by column name.
         """
         yield empty_batch(

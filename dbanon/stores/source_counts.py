@@ -363,6 +363,7 @@ def _require_strata(
     TooFewRecords, SuppressionOverBudget : see ``require_feasible``.
     """
     k = int(policy.k)
+    # A flag is 0 for NULL, which so sorts first.
     null_flags = [
         f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in columns_with_nulls
     ]

@@ -55,7 +55,12 @@ _STAGING_SHARE = 0.3
 
 @dataclass(frozen=True)
 class SqlTarget:
-    """A target that writes in one transaction of a database session."""
+    """A target that writes in one transaction on a database.
+
+    Parameters
+    ----------
+    session : the transaction. If the source is in the same database, ``SqlSource`` has it, too.
+    """
 
     session: Session
 

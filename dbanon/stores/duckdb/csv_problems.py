@@ -121,8 +121,8 @@ def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
     if len(descriptions) == 1:
         message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'
     else:
-        message = f'Column "{name}" can be read in {_NUMBER_WORDS.get(len(descriptions), "several")} ways:'
-        message += f" {'; or '.join(descriptions)}."
+        count_text = _NUMBER_WORDS.get(len(descriptions), "several")
+        message = f'Column "{name}" can be read in {count_text} ways: {"; or ".join(descriptions)}.'
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
     return UntypedColumn(name, message, hint, is_ambiguous=True)
 
