@@ -56,10 +56,12 @@ def read_copied_rows(
     """
     microdata, partition = draft.microdata, draft.release.partition
     released_records = np.flatnonzero(partition.labels >= 0)
+    # Withheld records keep the position -1, which is never read.
     positions = np.full(microdata.n_records, -1, np.int32)
     positions[released_records] = random_order(len(released_records))
     # Withheld records have the label -1. They get a wrong class here, and are left out below.
     classes = session.class_numbers(partition)[partition.labels]
+    # The random number of each record's person; None if the job has no entity.
     person_numbers = None
     if microdata.entities is not None:
         person_order = random_order(int(microdata.entities.max(initial=-1)) + 1)
@@ -84,6 +86,7 @@ def read_copied_rows(
     names = [attribute.name for attribute in attributes]
     n_read = 0
     for keys, rows in _rows_with_pseudonyms(draft, source, names):
+        # The indexes of the rows' records in the microdata, found by row key.
         records = find_records(microdata.keys, keys)
         released_indexes = np.flatnonzero(partition.labels[records] >= 0)
         records = records[released_indexes]

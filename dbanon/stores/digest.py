@@ -30,7 +30,7 @@ def digest_relation(session: Session, relation: RelationName) -> str:
 def hash_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """Hash the rows that a run reads, over the columns of these names.
+    """Hash the rows that a run reads, over the columns in ``names``.
 
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.

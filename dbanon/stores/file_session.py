@@ -38,6 +38,7 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     Parameters
     ----------
     database : the path of the database file; None for a database in memory, which needs no lock.
+    job : the name of the job, which becomes a part of the lock file's name.
 
     Raises
     ------
@@ -53,7 +54,8 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A process that has just opened the file notices that it is no longer at this path.
+        # If another process has just opened the file, its ``_acquire_lock`` notices that the file
+        # is no longer at this path, and tries again.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
@@ -165,6 +167,7 @@ class FileDatabase(ABC):
                 yield session
             return
         with (
+            # A later run will write the file, so refuse a file that may not be written.
             ensure_database_file(self._path, self.kind, write=True, create=False),
             self._session(write=False) as session,
             hints_without_views(self.where_to_cast),
@@ -232,8 +235,9 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
+        # Lock nothing, since a database file has a single writer; only check that it is writable.
         # Query only the caller's connections: those that dbanon opens for planning are always
-        # read-only.
+        # read-only, which does not concern the later run.
         may_be_read_only = self.stays_open and self.read_only_query
         if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
@@ -244,6 +248,7 @@ class FileSession(Session):
     def make_schema(self, name: RelationName) -> None:
         is_new_schema = not self.has_schema(name)
         self.create_schema(name)
+        # Warn of new schemas that hold releases; users expect that of the ledger.
         if is_new_schema and name.schema != self.ledger_schema:
             warn_caller(schema_created(str(name.schema)))
 

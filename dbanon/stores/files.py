@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 DUCKDB, SQLITE = "duckdb", "sqlite"
 
+# The endings that hints suggest for a new database.
 _NEW_FILE_ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
+# The number of bytes at the start of a file that show whether it is a database.
 _HEADER_BYTES = 16
 # Whether os.access can check the rights of the effective user, instead of the real one.
 _CHECKS_EFFECTIVE_USER = os.access in os.supports_effective_ids
@@ -90,6 +92,7 @@ def ensure_database_file(
     try:
         yield
     except BaseException:
+        # Remove only the file that was created here, not one that has replaced it.
         if path.exists() and path.stat().st_ino == inode:
             for new_file in (path, *new_companions):
                 new_file.unlink(missing_ok=True)
@@ -210,7 +213,7 @@ def require_database(path: Path, kind: str) -> None:
 
 
 def _kind_of(header: bytes) -> str | None:
-    """The kind of a database file from its first bytes; None for other files."""
+    """The kind of a database file by its first ``_HEADER_BYTES`` bytes; None for other files."""
     if header[8:12] == b"DUCK":
         return DUCKDB
     return SQLITE if header == b"SQLite format 3\0" else None
@@ -244,6 +247,7 @@ def _require_encoded_at(url: URL) -> None:
 
     Raises InvalidParameter.
     """
+    # The parts of the URL that follow the password.
     later_parts = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in later_parts):
         raise InvalidParameter(
@@ -277,8 +281,10 @@ def parse_duckdb_path(url: str) -> str | None:
 
     This avoids importing SQLAlchemy, which takes longer than a small release.
     """
-    start, _, path = url.partition(":///")
-    return os.path.expanduser(path) if start == DUCKDB and not set("?%") & set(path) else None
+    scheme, _, path = url.partition(":///")
+    # A question mark begins arguments, and a percent sign begins an escaped character.
+    is_simple = scheme == DUCKDB and not set("?%") & set(path)
+    return os.path.expanduser(path) if is_simple else None
 
 
 def read_url(url_text: object) -> URL:

@@ -180,17 +180,20 @@ def list_source_files(
     """
     with translate_file_errors(location):
         paths = _list_paths(location, foreign_files)
-        root = location if paths == [location] else find_root(location)
-        folder = None if paths == [location] else root
-        if folder is not None:
+        is_single_file = paths == [location]
+        # Folders between this path and a file define columns; none do if the user named the file.
+        root = location if is_single_file else find_root(location)
+        named_folder = None if is_single_file else root
+        if named_folder is not None:
+            # A pattern such as *.txt names text files.
             paths = _select_row_files(root, paths, str(location).endswith(_TEXT_ENDING))
             _require_no_lake(root)
         source_files = tuple(
             SourceFile(
                 path,
-                _path_state(path, folder, foreign_files),
+                _path_state(path, named_folder, foreign_files),
                 _folder_values(root, path),
-                folder,
+                named_folder,
                 foreign_files,
             )
             for path in paths
@@ -271,13 +274,17 @@ def _walk(folder: Path, foreign_files: str) -> Iterator[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether readers of data lakes skip a file or folder; they read folders such as ``_x=1``."""
+    """Whether readers of data lakes skip a file or folder of this name.
+
+    They skip names that begin with a dot or an underscore, but read folders such as ``_x=1``.
+    """
     return name[:1] in (".", "_") and "=" not in name
 
 
 def _raise_error(error: OSError) -> None:
     """Raise an error that ``os.walk`` would otherwise ignore."""
-    # The traceback refers to this frame; without ``del`` the frame would refer to the error.
+    # The traceback refers to this frame. Without ``del`` the frame would refer to the error, and
+    # the cycle would stay in memory until the next garbage collection.
     try:
         raise error
     finally:
@@ -308,7 +315,7 @@ def _select_row_files(
 
     Parameters
     ----------
-    includes_text_files : whether .txt files are row files.
+    includes_text_files : whether .txt files are row files, because the user's pattern names them.
 
     Raises
     ------
@@ -322,7 +329,8 @@ def _select_row_files(
             path.name.lower().endswith(_TEXT_ENDING) and not includes_text_files
         ):
             raise FileMalformed(
-                f"{path} is among the files to read, but is neither a .csv nor a .parquet file.",
+                f"{path} is among the files to read, but is not a .csv, .tsv, .xlsx or .parquet"
+                " file.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
         row_files.append(path)
@@ -363,7 +371,7 @@ def _has_lake_log(log_folder: FileLocation, lake: str) -> bool:
 def _path_state(
     path: FileLocation, root: FileLocation | None, foreign_files: str
 ) -> tuple[object, ...]:
-    """The ``SourceFile.state`` of the file at a path."""
+    """The ``SourceFile.state`` of the file at a path; ``root`` is ``SourceFile.root``."""
     if isinstance(path, ObjectPath):
         return _status_state(path.lstat())
     with _open_file(path, root, foreign_files) as file:

@@ -58,7 +58,9 @@ class Stored:
     Parameters
     ----------
     nodes, leaves : the numbers of nodes and of leaves.
+    description : the user's description; None if there is none.
     created_at : when it was stored, as text.
+    created_by : the database user who stored it; None in databases without users.
     """
 
     name: str
@@ -73,6 +75,10 @@ def resolve(
     session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
     """Load the hierarchy that a specification names; a hierarchy is returned unchanged.
+
+    Parameters
+    ----------
+    source : the hierarchy, or the specification, which names a table or a stored hierarchy.
 
     Raises
     ------
@@ -112,6 +118,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
     session.require_rights(source, [a.name for a in (*columns, *position_columns)])
+    # Find in the values what the types leave open, such as the scale of decimals.
     columns = session.complete_attributes_from_values(source, columns)
     for attribute in columns:
         if attribute.kind in (Kind.TIMESTAMP, Kind.OTHER):
@@ -191,6 +198,7 @@ def store(
     nodes = session.ledger_name("hierarchy_node")
     columns = ("hierarchy", "node", "parent", "label")
     parents: list[int | None] = tree.parents.tolist()
+    # The first node is the root.
     parents[0] = None
     numbered_nodes = list(zip(range(len(parents)), parents, tree.labels, strict=True))
     for start in range(0, len(numbered_nodes), _NODES_PER_STATEMENT):
@@ -252,7 +260,7 @@ def list_hierarchies(session: Session) -> list[Stored]:
 
 
 def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns that describe the tree: child and parent, or leaf and the levels upwards."""
+    """The columns that describe the tree: child and parent, or leaf and all levels to the root."""
     attribute_by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in attribute_by_name and "parent" in attribute_by_name:
         return attribute_by_name["child"], attribute_by_name["parent"]
@@ -285,7 +293,7 @@ def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge
         path += [label for label in levels if label is not None]
         path = [label for i, label in enumerate(path) if not i or label != path[i - 1]]
         edges += [(child, parent, _NO_LINE) for child, parent in pairwise(path)]
-        # An edge from a label to itself marks a leaf.
+        # An edge to None marks the root, and an edge from a label to itself marks a leaf.
         edges += [(path[-1], None, _NO_LINE), (leaf, leaf, _NO_LINE)]
     return edges
 

@@ -69,6 +69,7 @@ class Alarm:
     def __call__(self, signal_number: int, frame: FrameType | None) -> None:
         if not self._is_disarmed:
             self.has_rung = True
+            # An exception cannot interrupt a thread that waits for a server, so cut its connection.
             thread_connections().request_end()
             raise KeyboardInterrupt
 
@@ -163,6 +164,7 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():
         for signal_number in _END_SIGNALS:
             handler = signal.getsignal(signal_number)
+            # SIG_DFL and SIG_IGN, which are integers, have no handler in Python.
             if callable(handler) and not isinstance(handler, int):
                 handlers[signal_number] = signal.signal(signal_number, interrupt)
     try:
@@ -183,7 +185,7 @@ def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int,
     if threading.current_thread() is threading.main_thread():
         for signal_number in _DEFERRED_SIGNALS:
             handler = signal.getsignal(signal_number)
-            # SIG_DFL and SIG_IGN are integers.
+            # SIG_DFL and SIG_IGN, which are integers, have no handler in Python.
             if callable(handler) and not isinstance(handler, int):
                 handlers[signal_number] = signal.signal(signal_number, record_signal)
 

@@ -102,6 +102,8 @@ class ObjectPath:
         """Parse a URL; raises InvalidParameter."""
         scheme, _, key = url.partition("://")
         bucket, _, name = key.partition("/")
+        # In abfs URLs, an @ separates the container from the account; elsewhere it may follow a
+        # password.
         if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
             raise InvalidParameter(
                 "The URL of an object store contains more than a bucket and a name.",
@@ -152,8 +154,8 @@ class ObjectPath:
             info = self.file_system.info(self.key)
         if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
-        state = "|".join(str(info.get(name, "")) for name in _VERSION_KEYS)
-        return ObjectStat(int(info["size"]), state)
+        version = "|".join(str(info.get(name, "")) for name in _VERSION_KEYS)
+        return ObjectStat(int(info["size"]), st_ino=version)
 
     def age(self, now: float) -> float:
         """Return the seconds from the object's modification, by the store's clock, to ``now``.
@@ -179,6 +181,7 @@ class ObjectPath:
         memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
             with translate_client_errors():
+                # fsspec writes to a path only; this one refers to the open file.
                 self.file_system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
             memory_file.close()
@@ -188,6 +191,7 @@ class ObjectPath:
     def put(self, file: BinaryIO, size: int) -> None:
         """Upload a file of ``size`` bytes; readers see all of it or nothing. Raises OSError."""
         with translate_client_errors():
+            # fsspec reads from a path only; this one refers to the open file.
             self.file_system.put_file(f"/dev/fd/{file.fileno()}", self.key)
         if self.lstat().st_size != size:
             raise OSError(errno.EIO, "the size of the stored object is not that of its source")
@@ -254,7 +258,7 @@ def translate_client_errors() -> Iterator[None]:
     ------
     FileNotFoundError : there is no such object.
     PermissionError : the store denies access.
-    OSError : any other error of the client.
+    OSError : any other error of the client, with the error number EIO; it may be temporary.
     """
     try:
         yield

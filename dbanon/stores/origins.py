@@ -27,13 +27,14 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import parse_relation, quote_list
 
-# The start of ``RowStream.consistency`` for rows that one statement selects.
+# How ``RowStream.consistency`` begins for rows that one statement selects.
 SINGLE_STATEMENT = "one statement"
 # The maximum number of digits of an Arrow decimal that DuckDB supports.
 _MAX_DECIMAL_DIGITS = 38
 
 
 def _unknown_count() -> int | None:
+    """The default of ``RowStream.recount``, for sources that cannot count their rows."""
     return None
 
 
@@ -311,6 +312,7 @@ def find_stream_origin(database: Any) -> Origin | None:
     """Return the origin for an ADBC connection, stream or iterable of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)
+    # A list or a generator is taken for frames; ``_read_batches`` refuses other items.
     is_iterable_of_frames = isinstance(database, Iterator) or (
         isinstance(database, (list, tuple)) and bool(database)
     )

@@ -118,7 +118,7 @@ class SqlOrigin:
         # End the transaction of the catalog queries.
         connection.rollback()
         best_levels = [level for level in _PREFERRED_LEVELS if level in supported_levels][:1]
-        # None is the database's default level.
+        # None stands for the database's default level, which is tried last.
         for level in [*best_levels, None]:
             try:
                 if level is not None:
@@ -150,6 +150,7 @@ class SqlOrigin:
 
         Parameters
         ----------
+        selection : the SELECT of the columns to read.
         column_types : the results of ``_arrow_type_of``, by column name.
         """
         yield empty_batch(

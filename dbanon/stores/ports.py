@@ -41,7 +41,9 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRelease:
-    """A release that is computed but not written yet, with its inputs; variables are ``draft``.
+    """A release that is computed but not written yet, with its inputs.
+
+    Variables of this class are named ``draft``.
 
     Parameters
     ----------
@@ -224,8 +226,8 @@ class Source(Protocol):
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
         """Count the distinct person identifiers, as they are and after each normalization.
 
-        The result has a count for each normalization: "" for none, ``person.normalize``, and
-        ``CASEFOLD``.
+        The result has a count for each normalization: "" for none, ``person.normalize``, which is
+        the job's, and ``CASEFOLD``, which ignores case.
         """
 
     def read(

@@ -50,11 +50,11 @@ class Scratch:
     Parameters
     ----------
     path : the directory; databases open files there by name.
-    files : closes the remaining open files when the run ends.
+    open_files : closes the files that are still open when the run ends.
     """
 
     path: Path
-    files: ExitStack
+    open_files: ExitStack
 
     def create_file(self) -> BinaryIO:
         """Create an empty, unlinked file that only its owner can access.
@@ -71,7 +71,7 @@ class Scratch:
         except OSError as error:
             raise self.write_failure(error) from None
         file = os.fdopen(descriptor, "w+b")
-        self.files.callback(_close, file)
+        self.open_files.callback(_close, file)
         return file
 
     def write_failure(self, error: OSError) -> DatabaseFailure:
@@ -110,7 +110,8 @@ def open_scratch(directory: str) -> Iterator[Scratch]:
             descriptor = _open_locked(path)
             cleanup.callback(os.close, descriptor)
             leftovers = _remove_leftovers(path, descriptor)
-            # An empty directory that existed before belongs to the user, and is not removed.
+            # Leftovers suggest that a killed run created the directory. An empty directory that
+            # existed before belongs to the user, and is not removed.
             if is_new or leftovers:
                 cleanup.callback(_remove_if_empty, path)
             try:
@@ -120,9 +121,10 @@ def open_scratch(directory: str) -> Iterator[Scratch]:
             # Remove it by its parent's descriptor: the parent's path may lead elsewhere by then.
             parent_by_descriptor = Path(f"/dev/fd/{descriptor}")
             cleanup.callback(shutil.rmtree, parent_by_descriptor / run_name, ignore_errors=True)
-            files = cleanup.enter_context(ExitStack())
-        yield Scratch(path / run_name, files)
-        # Do not report a committed run as interrupted while cleaning up.
+            open_files = cleanup.enter_context(ExitStack())
+        yield Scratch(path / run_name, open_files)
+        # Do not report a committed run as interrupted while cleaning up: defer signals, as if the
+        # cleanup were a commit.
         with interruptible_until_commit() as hold_interrupts:
             hold_interrupts()
             cleanup.close()

@@ -53,6 +53,8 @@ class _LeadingRows(RelationName):
     columns : the columns to select.
     n_rows : the number of rows.
     source : the FROM item to take rows from; the relation itself if empty.
+
+    If the relation is a file, its inherited field ``staging_table`` names the table with its rows.
     """
 
     columns: tuple[str, ...]
@@ -86,6 +88,7 @@ def profile_columns(
             (
                 quote(a.name),
                 count_distinct_sql(session.grouping_sql(a)),
+                # Only texts have a length and words.
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
@@ -118,7 +121,7 @@ def find_direct_identifiers(
     """
     attributes = [relation.attribute(name) for name in names]
     profiles = {a.name: ColumnProfile(a, n_non_null=0, n_distinct=0) for a in attributes}
-    # Judge columns of unsupported types by their names only.
+    # Judge columns of unsupported types by their names only, with the counts 0.
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name = relation.name
@@ -141,6 +144,7 @@ def find_direct_identifiers(
 
 def count_spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
     """Count the distinct person identifiers; see ``ports.Source.count_spellings``."""
+    # Without duplicates: ``person.normalize`` may be empty or CASEFOLD.
     normalizations = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (
         session.value_of(replace(person, normalize=normalization))
@@ -177,7 +181,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     """
     attributes = relation.schema.attributes
     candidate_names = candidate_identifiers(attributes)
-    # Columns that hardly change for a person, such as a date of birth.
+    # Columns whose values are constant for a person, such as a date of birth.
     constant_names = find_constant_attributes(attributes)
     if not candidate_names:
         return {}
@@ -233,7 +237,9 @@ def _dependency_query(
     """Build a query that shows whether columns are constant for each value of an identifier.
 
     Each row of the result belongs to a value of the identifier that occurs repeatedly. It has two
-    counts per column of ``constant_attributes``: of its non-NULL and of its distinct values.
+    counts per column of ``constant_attributes``: of its non-NULL and of its distinct values. The
+    identifier's values come from the first ``PROBED_ROWS`` rows; the rows with these values are
+    searched for in the first ``SEARCHED_ROWS`` rows.
     """
     value = session.grouping_sql(identifier)
     columns = (identifier.name, *(a.name for a in constant_attributes))
@@ -272,12 +278,13 @@ def count_classes_below_k(
     numbers are counted first. These numbers are random, so this is a random sample. If one of its
     classes is below k, the counts are those of the sample.
     """
+    # ``rows`` joins the source to the classes that are staged here.
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     value = session.grouping_sql(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
-        # In ``rows``, the alias l has the staged labels.
+        # In ``rows``, the alias l has the staged class numbers.
         n_classes, n_below = session.rows(
             f"SELECT count(*), coalesce(sum(CASE WHEN n_values < {k} THEN 1 ELSE 0 END), 0) FROM"
             f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS n_values FROM {rows}"
@@ -285,6 +292,7 @@ def count_classes_below_k(
         )[0]
         return int(n_classes), int(n_below)
 
+    # With fewer classes, a sample would save little.
     if partition.n_classes > 2 * FIRST_CLASSES:
         n_classes, n_below = count_where(f" WHERE l.class < {FIRST_CLASSES}")
         if n_below:
@@ -355,6 +363,7 @@ def _require_strata(
     TooFewRecords, SuppressionOverBudget : see ``require_feasible``.
     """
     k = int(policy.k)
+    # A flag is 0 for NULL, which so sorts first.
     null_flags = [
         f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in columns_with_nulls
     ]
@@ -431,6 +440,7 @@ class _Stratum:
     Parameters
     ----------
     size : the number of records or persons, which is compared with k.
+    n_rows : the number of rows; greater than ``size`` if persons have several rows.
     key : the values of the stratum columns.
     is_null : for each quasi-identifier that has NULLs in the source: True if it is NULL here.
     """
@@ -466,6 +476,8 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
         strata_of_key = [stratum for stratum in strata if stratum.key == key]
         sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)
         is_null = np.array([stratum.is_null for stratum in strata_of_key], np.bool_)
+        # Each of these strata has another pattern. Find the pattern that each is released with; one
+        # that is to be withheld keeps its own.
         merged_patterns, _ = merge_patterns(is_null, _PatternCounts(sizes), k)
         for stratum, pattern in zip(strata_of_key, merged_patterns.tolist(), strict=True):
             total = merged_strata.get(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dbanon.measures.unpaired import ColumnMoments
 
 _AS_DOUBLE = "CAST({} AS DOUBLE PRECISION)"
-# The index of the value in result rows of class, value and counts.
+# The index of the value in result rows of class number, value, row count and person count.
 _VALUE_INDEX = 1
 
 
@@ -56,11 +56,11 @@ def compute_column_moments(
             tuple(float(mean) for mean in np.nan_to_num(means)),
         )
         for pair_index, j in enumerate(range(i, n_columns)):
-            count, sum_i, sum_j, product = row[4 * pair_index : 4 * pair_index + 4]
+            count, sum_i, sum_j, sum_of_products = row[4 * pair_index : 4 * pair_index + 4]
             if count and int(count) > 1:
                 n = int(count)
                 covariances[i, j] = covariances[j, i] = (
-                    float(product) - float(sum_i) * float(sum_j) / n
+                    float(sum_of_products) - float(sum_i) * float(sum_j) / n
                 ) / (n - 1)
     with np.errstate(invalid="ignore"):
         is_varying = mean_min_max[:, 1] < mean_min_max[:, 2]
@@ -186,7 +186,7 @@ def count_class_values(
         value_rows = session.rows(
             recount_statements.recount_values(written_relation, class_keys, text)
         )
-        # Models compare the values of these columns in the hierarchy, so they need no order.
+        # Privacy models compare values of these columns by their hierarchy, so they need no order.
         ordering_attribute = None if name in requests.hierarchy_columns else attribute
         counts_by_name[name] = to_class_value_counts(
             session, written_relation, ordering_attribute, value_rows

@@ -46,7 +46,9 @@ def detect_forms(
         for batch_index, n_values, *counts in session.rows(" UNION ALL ".join(queries)):
             attribute = batch[int(batch_index)]
             matches_by_form = {
-                form_index: int(count or 0) for form_index, count in enumerate(counts)
+                # The sum is NULL if the column has no values.
+                form_index: int(count or 0)
+                for form_index, count in enumerate(counts)
             }
             _apply_check_digits(session, relation, attribute, int(n_values), matches_by_form)
             form_by_name[attribute.name] = find_common_form(int(n_values), matches_by_form)
@@ -83,6 +85,7 @@ def _apply_check_digits(
     for form_index, form in enumerate(forms()):
         if not form.checks:
             continue
+        # Is this form common enough to be the column's, if its check digits are valid?
         if find_common_form(n_values, {form_index: matches_by_form[form_index]}):
             query = _check_digits_query(
                 session, form, _values_subquery(session, relation, attribute)

@@ -52,6 +52,7 @@ def count_persons(
     person of each row.
     """
     draft = staged_release.draft
+    # The SQL type and the SQL expression of each column that forms classes.
     class_columns = [
         (sql_type, expression)
         for name, sql_type, expression in staged_release.columns
@@ -62,7 +63,8 @@ def count_persons(
     }
     class_names = [name for name in column_by_name if name in requests.columns]
     names_in_sets = {name for names in requests.further_sets for name in names}
-    # Columns that are only in the further sets of columns whose combinations are counted.
+    # Besides the classes, combinations of further sets of columns are counted. These columns are in
+    # such sets only.
     set_only_names = [
         name
         for name in column_by_name
@@ -86,6 +88,7 @@ def count_persons(
         dictionary_position = draft.roles.columns.index(person_column)
         joins = statements.join_values(dictionary_position, session.value_of(person_column))
         person_sql = statements.code_column(dictionary_position)
+        # The columns of the source that the SQL of the staged values reads.
         staged_name_set = set(staged_names)
         columns_to_read = [
             name
@@ -137,7 +140,9 @@ def stage_release_persons(
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
     keys = session.expressions_as_displayed(staged_release.relation, staged_expressions)
+    # ``salted_hash`` builds SQL that reads the staged salt.
     session.stage_salt(bytes.fromhex(str(staged_release.salt)))
+    # In a dictionary, the column of values is named "value".
     text = session.text_of(replace(person_column, name="value"))
     # The dictionary of the persons, which was staged when the column was read.
     dictionary = statements.values_table(draft.roles.columns.index(person_column))
@@ -156,8 +161,10 @@ def _count_persons_by_value(
     ----------
     class_keys : per class column, SQL over the staged rows that tells its values apart.
     """
+    # The rows that ``count_persons`` has staged, with the person of each.
     staging = RelationName(None, statements.ENTITIES)
     counts_by_name = {}
+    # The sensitive columns are staged after the columns that form classes.
     for position, name in enumerate(requests.sensitive, len(class_keys)):
         attribute = staged_release.draft.relation.attribute(name)
         staged_attribute = replace(attribute, name=statements.value_column(position))
@@ -167,7 +174,7 @@ def _count_persons_by_value(
         count_rows = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
-        # Models compare the values of these columns in the hierarchy, so they need no order.
+        # Privacy models compare values of these columns by their hierarchy, so they need no order.
         ordering_attribute = None if name in requests.hierarchy_columns else staged_attribute
         counts_by_name[name] = to_class_value_counts(
             session, staging, ordering_attribute, count_rows

@@ -57,6 +57,7 @@ class SqlSource:
 
     Parameters
     ----------
+    session : the transaction on the source's database.
     disk : spills values to disk until they are needed; None keeps them in memory.
     """
 
@@ -75,7 +76,12 @@ class SqlSource:
     def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
         """Check that a relation has all columns that the job names, and return it.
 
-        Declared rules were read in an earlier transaction; the table may have changed since then.
+        The table's owner may have declared rules, which say how each column is released. They were
+        read in an earlier transaction, and the table may have changed since then.
+
+        Raises
+        ------
+        RuleWithoutColumn, TableChanged, ColumnNotFound : the relation has no column of a name.
         """
         if job.declared is not None:
             require_unchanged_rules(self.session, relation.name, job.declared)
@@ -108,6 +114,7 @@ class SqlSource:
         for name in job.named_columns:
             # Raises ColumnNotFound.
             relation.attribute(name)
+        # The type of a column of a CSV file may be in doubt.
         self.session.require_typed(job.named_columns)
         return relation
 
@@ -118,8 +125,10 @@ class SqlSource:
         """
         relation = self.session.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
+            # Rows with a NULL in one of these columns are withheld.
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
+        # The run groups or joins by these columns in SQL.
         self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
@@ -131,6 +140,7 @@ class SqlSource:
     def _apply_condition(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that the database accepts it."""
         filtered = _filtered_relation(relation, job, names, str(job.where))
+        # The filtered relation is a subquery, in which some databases rename columns.
         self.session.require_names_allowed_in_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
@@ -299,6 +309,7 @@ class SqlSource:
                 passthrough=roles.passthrough,
             )
         )
+        # Privacy models without a hierarchy may use the order of a sensitive column's values.
         recoded_columns = {
             name: recode_in_value_order(
                 self.session, relation.relation_to_read, relation.attribute(name), column
@@ -363,7 +374,9 @@ class SqlSource:
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.entity_columns]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.grouping_sql(draft.relation.attribute(name))
-        return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
+        # The result says which groups have a single original value in each quasi-identifier.
+        quasi_identifiers = draft.microdata.attributes
+        return self._group_rows(draft, name, value, quasi_identifiers, is_rare_condition)
 
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
@@ -374,7 +387,7 @@ class SqlSource:
         """
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # The number of rare groups is not needed here, so the condition is never true.
+        # The number of groups below k is not needed here, so the condition is never true.
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
@@ -392,7 +405,7 @@ class SqlSource:
         name : the column, for error messages.
         value : SQL of the value to group by.
         compared_columns : the columns to check for a single value within each group.
-        is_rare_condition : SQL that is true for groups to be counted as rare.
+        is_rare_condition : SQL that is true for groups to be counted as rare: those below k.
         """
         session, partition = self.session, draft.release.partition
         query = statements.value_groups(
@@ -436,6 +449,7 @@ def _filtered_relation(
         for expression in key_expressions
         if expression.startswith('"')
     ]
+    # A key map is a staging table that numbers the rows by the values of their key columns.
     columns = dict.fromkeys(
         [*names, *job.key, *relation.required_locator.key_map_columns, *key_columns]
     )
@@ -468,11 +482,14 @@ def recode_in_value_order(
         return column
     query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
     ranks = {text: int(rank) for text, rank in session.rows(query)}
+    # Equal numbers have the same rank. The first of their texts stands for them, because it is
+    # inserted last.
     text_of_rank = {ranks[text]: text for text in reversed(column.values)}
     index_of_rank = {rank: index for index, rank in enumerate(sorted(text_of_rank))}
     codes_by_value = [index_of_rank[ranks[text]] for text in column.values]
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
+    # If some numbers have several texts, keep the codes of the texts that readers see.
     text_codes = column.codes if len(text_of_rank) < len(column.values) else None
     return CodedColumn(
         codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), text_codes

@@ -55,7 +55,12 @@ _STAGING_SHARE = 0.3
 
 @dataclass(frozen=True)
 class SqlTarget:
-    """A target that writes in one transaction of a database session."""
+    """A target that writes in one transaction on a database.
+
+    Parameters
+    ----------
+    session : the transaction. If the source is in the same database, ``SqlSource`` has it, too.
+    """
 
     session: Session
 
@@ -67,6 +72,7 @@ class SqlTarget:
         name = parse_relation(job.output)
         if job.output_kind == "view":
             self.session.require_names_allowed_in_views(job.named_columns)
+        # A strict policy refuses to create a missing schema.
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
@@ -189,6 +195,7 @@ class SqlTarget:
                 source_relation,
                 staged_release.retained_columns,
             )
+        # Some databases plan the queries that count the rows by these statistics.
         session.analyze(staged_release.relation)
         return staged_release
 
@@ -202,6 +209,8 @@ class SqlTarget:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.source_state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        # Reuse the salt of an earlier release that normalized identifiers in the same way, so that
+        # the hashes of both can be compared.
         return person_record.choose_salt(
             [release for release in releases_of_entity if release.normalize == job.entity_normalize]
         )
@@ -210,8 +219,10 @@ class SqlTarget:
         """Return the column with its SQL type in the release."""
         attribute = column.attribute
         if column.upper is not None:
+            # The values are ranges: ``values`` has their lower bounds.
             range_type = self.session.range_type(attribute, (column.values, column.upper))
             attribute = replace(attribute, sql_type=range_type)
+        # The attribute of another database has a type of that database.
         elif is_copied or not attribute.sql_type:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
@@ -361,6 +372,7 @@ class SqlTarget:
         relation = staged_release.relation
         profile_expressions = self.session.columns_as_displayed(relation, columns)
         [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        # Larger groups are no groups of people who know each other, and are skipped.
         query = recount_statements.unique_profiles(
             relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )
@@ -449,6 +461,7 @@ class SqlTarget:
         Raises the same errors as ``ports.Target``.
         """
         draft = staged_release.draft
+        # How long a database that publishes by renaming waits for readers of the replaced table.
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
             (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
@@ -457,12 +470,13 @@ class SqlTarget:
         run = build_run_record(
             draft.job, elapsed, source_attributes=source_attributes, fingerprint=draft.fingerprint
         )
+        # The next run of the job, which is found by the job's name, compares these counts.
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
-        # A release can only be refreshed if its source is in this database.
         # A name with a staging table is that of a file.
         is_source_file = draft.relation.name.staging_table is not None
         is_source_elsewhere = staged_release.is_copied or is_source_file
+        # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):

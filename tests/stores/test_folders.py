@@ -92,7 +92,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path, kind: str) -> None:
     assert 'Column "y" is in the file' in refused(tmp_path / "hive").message
     (tmp_path / "in/notes.txt").write_text("")
     assert (
-        "notes.txt is among the files to read, but is neither a .csv nor a .parquet file"
+        "notes.txt is among the files to read, but is not a .csv, .tsv, .xlsx or .parquet file"
         in refused(tmp_path / "in").message
     )
 

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_caller
@@ -73,7 +73,8 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
     file.seek(0)
     _require_byte_order_mark(sample, path, reading)
     is_complete = len(sample) < _SAMPLE_BYTES
-    text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, is_complete)
+    decoder = codecs.getincrementaldecoder(_codec(reading))(_decoding_errors(reading))
+    text = decoder.decode(sample, is_complete)
     if reading.skip_lines:
         lines = _LINE_PATTERN.findall(text)
         if any('"' in line for line in lines[: reading.skip_lines]):
@@ -95,11 +96,15 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
         raise FileMalformed(f"The file {path} has no header{length_note}.", hint=_CSV_RULES)
     cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
     n_digits = len(str(len(cells) - 1))
+    # If the option is None, ``require_header`` checks later whether the first line is a header.
     has_header = reading.header is not False
     names = tuple(
         (cell if has_header else "") or f"column{position:0{n_digits}}"
         for position, cell in enumerate(cells)
     )
+    header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
+    if any(_is_undecodable(name, reading) for name in names):
+        raise malformed_file_error(file, path, reading, header)
     if reading.duplicate_columns == RENAME:
         original_names, names = names, _number_duplicates(names)
         renamed_columns = [
@@ -114,10 +119,12 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
                 )
             )
     _require_names(names, path, header_line=n_skipped_lines + 1)
-    header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
-    if any(_is_undecodable(name, reading) for name in names):
-        raise malformed_file_error(file, path, reading, header)
-    return header
+    return replace(header, names=names)
+
+
+def _decoding_errors(reading: Reading) -> str:
+    """Return how Python decodes bytes that are no characters; see ``_UNDECODABLE``."""
+    return "replace" if reading.encoding == "utf-16" else "surrogateescape"
 
 
 def _is_undecodable(text: str, reading: Reading) -> bool:
@@ -222,6 +229,10 @@ def open_as_utf8(
 ) -> Iterator[int]:
     """Yield a file descriptor that reads the file as UTF-8; convert other encodings in memory.
 
+    Parameters
+    ----------
+    csv_header : the header of the file, to locate undecodable bytes for the error.
+
     Raises
     ------
     MemoryLimit : the converted file would be larger than ``memory_bytes`` bytes.
@@ -293,22 +304,25 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Return the error for a row that repeats the header, and whether its line number is known."""
-    location = "A line"
+    """Build the error for a row that repeats the header, after the row was found in SQL.
+
+    Also returns whether the row was found again in this file, so that the error has its line.
+    """
+    is_line_known, location = False, "A line"
     # DuckDB may accept files that Python's reader rejects.
     with suppress(csv.Error):
         for line, row in read_records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
             # The file that was appended may begin with a byte order mark.
             if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == csv_header.cells:
-                location = f"Line {line}"
+                is_line_known, location = True, f"Line {line}"
                 break
     error = FileMalformed(
         f"{location} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
         " contain their own names.",
         hint="Files were concatenated with their headers: remove this line.",
     )
-    return error, location != "A line"
+    return error, is_line_known
 
 
 def _find_problems(
@@ -353,7 +367,7 @@ def read_records(
     includes_header : whether to yield the header, too.
     """
     file.seek(0)
-    errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
+    errors = _decoding_errors(reading)
     text = io.TextIOWrapper(file, _codec(reading), errors=errors, newline="")
     try:
         for _ in range(reading.skip_lines):

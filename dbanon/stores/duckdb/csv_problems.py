@@ -27,6 +27,7 @@ class LoadedFile:
 
     Parameters
     ----------
+    csv_header : the header of the file, by which it is read again.
     end_row : the number of rows in the table up to the end of this file.
     open : opens the file again, decompressed.
     """
@@ -92,6 +93,8 @@ def find_untyped_columns(
     ----------
     table : the table of texts, whose ``rowid`` is the order of rows in the files.
     types : the inferred type of each column.
+    files : the loaded files, in the order of their rows in the table.
+    reading : the options for reading CSV files.
     """
     untyped_columns = {}
     for name, inferred_type in types.items():
@@ -99,6 +102,7 @@ def find_untyped_columns(
         if problem is not None and problem.interpretations:
             untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:
+            # The first value that does not meet the condition of well-formed values.
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"
@@ -117,9 +121,8 @@ def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
     if len(descriptions) == 1:
         message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'
     else:
-        n_ways = _NUMBER_WORDS.get(len(descriptions), "several")
-        message = f'Column "{name}" can be read in {n_ways} ways:'
-        message += f" {'; or '.join(descriptions)}."
+        count_text = _NUMBER_WORDS.get(len(descriptions), "several")
+        message = f'Column "{name}" can be read in {count_text} ways: {"; or ".join(descriptions)}.'
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
     return UntypedColumn(name, message, hint, is_ambiguous=True)
 

@@ -115,6 +115,7 @@ def strip_blanks(
             hint="Write the file without blanks around quotes.",
         )
     n_bytes = os.fstat(descriptor).st_size
+    # The content is in memory twice: as it was read, and without blanks.
     require_memory(2 * n_bytes, memory_bytes, path)
     content = bytearray()
     while piece := os.pread(descriptor, _PIECE_BYTES, len(content)):
@@ -126,7 +127,12 @@ def strip_blanks(
 
 
 def _field_pattern(delimiter: str) -> re.Pattern[bytes]:
-    """Match a field, quoted or not, with surrounding blanks and its terminator."""
+    """Match a field with surrounding blanks and its terminator.
+
+    Group 1 is a quoted field, group 2 one without quotes, and group 3 the delimiter or line break
+    at the end. The possessive ``*+`` never gives characters back, so that matching takes linear
+    time.
+    """
     blank, terminator = "[ ]" if delimiter == "\t" else r"[ \t]", re.escape(delimiter)
     return re.compile(
         rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{terminator}\r\n]*?)){blank}*+({terminator}|\r\n|\r|\n|\Z)'.encode()

@@ -41,6 +41,7 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
     orders = sorted((DMY, MDY), key=lambda order: order != reading.dates)
     formats = []
     for order in orders:
+        # If the option ``dates`` has another order, only ``types`` can choose this one.
         option = _NULL_WORDS if reading.dates in (order, None) else "types"
         for separator in "./-" if order == DMY else "/-":
             formats += [

@@ -77,10 +77,11 @@ class InferredType:
     ----------
     sql_type : the type in DuckDB.
     value : SQL of the converted column.
-    selected_by : the option that selected the type, such as ``dates: dmy``; empty if none did.
-    kind : the name of the type in the option ``types``.
-    deciding_option : name and value of the option that gives this column the same type in other
-        files, whatever values it has there; None if there is none.
+    selected_by : the option that selected the type, for display to users, such as ``dates: dmy``;
+        empty if none did.
+    kind : the name of the type in the option ``types``; empty if all values are NULL.
+    deciding_option : name and value of an option to write into a job file, so that this column gets
+        the same type in later files, whatever values it has there; None if none is needed.
     problem : why the column stays text; None if there is no doubt.
     """
 
@@ -127,7 +128,10 @@ class TypeInference:
         return [types_by_name[name] for name in names]
 
     def _select_row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
-        """Select aggregates of the table, or of a subquery."""
+        """Select aggregates of the table, or of a subquery.
+
+        The results are typed as objects, so callers convert counts by ``int(str(count))``.
+        """
         query = f"SELECT {', '.join(expressions)} FROM {table or self._table}"
         [row] = self._connection.execute(query).fetchall()
         return tuple(row)
@@ -190,6 +194,7 @@ class TypeInference:
         row = iter(self._select_row(expressions))
         types_by_name = {}
         for name in names:
+            # The row has a truth value for each format of each column, in this order.
             matching_formats = [value_format for value_format in formats[name] if next(row)]
             if self._is_machine_written:
                 column = quote(name)
@@ -217,6 +222,7 @@ class TypeInference:
     def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
         """Return the type of a format that fits; it has a problem if another type fits, too."""
         column = quote(name)
+        # Whole numbers such as 20240131 may be dates.
         if value_format.kind == INTEGER:
             condition, pattern = csv_forms.compact_date_format(column)
             if self._select_row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:
@@ -226,6 +232,7 @@ class TypeInference:
                     ("days (yyyymmdd)", type_option(name, pattern)),
                 )
         elif value_format.kind == DECIMAL and self._reading.decimal is None:
+            # The decimal mark of this format may be a separator of thousands in another one.
             other_formats = [
                 other_format
                 for other_format in unusual_formats(column, self._reading)
@@ -299,8 +306,8 @@ class TypeInference:
             return excluded_format_type
         n_outliers = n_values - max(counts)
         problem = None
-        # Columns of digits only, such as codes, are text. In others, one outlier, or fewer than one
-        # in twenty values, is taken for a mistake.
+        # Columns of digits only, such as codes, are text without a problem. In others, one outlier,
+        # or fewer than one in twenty values, is taken for a mistake.
         if (
             not has_only_digits
             and n_values >= _MIN_VALUES_WITH_OUTLIER
@@ -474,6 +481,7 @@ class TypeInference:
             and deciding_option is None
             and value_format.decimal == POINT
         ):
+            # Say that the point is the decimal mark, as it may separate thousands in other files.
             deciding_option = ("decimal", POINT)
         if value_format.kind not in (DECIMAL, PERCENT):
             value = f"CAST({value_format.value} AS {value_format.sql_type})"

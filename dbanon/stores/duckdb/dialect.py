@@ -168,7 +168,7 @@ def number_expression(position: int, attribute: Attribute) -> str:
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
-        # DuckDB has infinite dates; subtracting from them would fail.
+        # DuckDB has infinite dates; subtracting from them would fail. Runs refuse infinite numbers.
         finite_value = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind is Kind.TIMESTAMP:
@@ -196,13 +196,13 @@ def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     # Clamp before converting: the conversion of infinite or very distant values would fail.
     sql_bounds = (f"CAST('{bound}' AS {attribute.sql_type})" for bound in (low, high))
     clamped_value = "least(greatest({}, {}), {})".format(column, *sql_bounds)
-    units_since_1970 = (
+    days_or_microseconds = (
         f"{clamped_value} - DATE '1970-01-01'"
         if kind is Kind.DATE
         else _microseconds(attribute, clamped_value)
     )
     # The functions greatest and least ignore NULL.
-    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({units_since_1970}) AS DOUBLE) END"
+    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({days_or_microseconds}) AS DOUBLE) END"
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
@@ -212,6 +212,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
         scale = column.attribute.scale
         arrow_type = pa.decimal128(38, scale)
         if values.dtype == object:
+            # Decimals are held as integers without the point, those over 64 bits as Python's.
             decimals = [Decimal(f"{value}E-{scale}") for value in values]
             array = pa.array(decimals, arrow_type, mask=missing)
         else:
@@ -282,6 +283,8 @@ def to_chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
+    # The alias c has the staged values of the classes: dates as days, and timestamps as
+    # microseconds since 1970.
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.DATE:
         name = f"DATE '1970-01-01' + CAST({name} AS INTEGER)"

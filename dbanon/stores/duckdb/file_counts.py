@@ -22,6 +22,7 @@ from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED_FORMULA
 from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
 
+# The view through which the file is read.
 _VIEW = RelationName(None, "released")
 
 
@@ -34,7 +35,7 @@ def open_file_session(
     Parameters
     ----------
     kind : the format of the file: ``CSV`` or ``PARQUET``.
-    attributes : the columns of a CSV file.
+    attributes : the columns of a CSV file, which does not contain their types.
     export : the options with which a CSV file was written; None for the default options.
 
     Raises
@@ -82,6 +83,7 @@ def count_file(
     DbanonError : the file cannot be read.
     """
     kind = export.format
+    # DuckDB does not distinguish names that differ only in case.
     if len({a.name.lower() for a in attributes}) < len(attributes):
         raise _columns_error()
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(

@@ -196,6 +196,7 @@ def _cell_to_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
+        # Spreadsheets display 15 significant digits.
         text = f"{value:.15g}"
         # With three decimals, the point could be read as a thousands separator.
         return text + "0" if len(text.partition(".")[2]) == 3 and "e" not in text else text

@@ -158,6 +158,7 @@ def _estimate_sheet_bytes(
         name, attributes, digits = tag.groups()
         if name == b"c":
             grid.add_cell(attributes)
+            # The attribute t="s" marks a shared text. Search for an s first, which is faster.
             is_shared_text = b"s" in attributes and _attribute_value(attributes, b"t") == b"s"
         elif name == b"v":
             if is_shared_text and digits and int(digits[:9]) < len(text_lengths):

@@ -41,7 +41,7 @@ from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.file_formats import TooLarge, open_as_csv
 from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_memory
 
-# The table of all rows of CSV files as texts, and that of the texts in folder names.
+# The temporary tables of all rows of CSV files as texts, and of the texts in folder names.
 _RAW_TABLE = quote("dbanon_raw")
 _FOLDERS_TABLE = quote("dbanon_parts")
 
@@ -219,6 +219,7 @@ class FileRows:
                 with open_as_utf8(
                     file, source_file.path, self._reading, csv_header, self._memory_bytes
                 ) as descriptor:
+                    # Without this option, DuckDB guesses whether the first line is a header.
                     if self._reading.header is None:
                         require_header(self._connection, descriptor, source_file.path, csv_header)
                     try:
@@ -311,6 +312,7 @@ class FileRows:
         try:
             if is_first:
                 # Load before looking for blanks: most files have none, and are then read only once.
+                # If there are some, the table is created again from the first file.
                 add_fields(descriptor)
                 table = _RAW_TABLE
             [(has_blanks,)] = self._connection.execute(

@@ -51,6 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
+    # Ends hints such as "Cast it to text in a copy of the file", since files have no views.
     where_to_cast = "in a copy of the file"
 
     def __init__(
@@ -90,6 +91,7 @@ class FileStore(DuckdbStore):
         if kind == PARQUET:
             reading.require_no_csv_options()
         if not isinstance(path, Path):
+            # Object stores have no accounts to which a file could belong.
             reading.require_no_foreign_files()
         self._is_loaded = False
 
@@ -190,6 +192,8 @@ class _FileSession(DuckdbSession):
 
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         column_readings = []
+        # ``type_option`` tells users why a column has its type. ``deciding_option`` is for job
+        # files: it gives the column this type in later files, too.
         for name, inferred_type in self._types.items():
             column_reading = ColumnReading(
                 name,

@@ -80,7 +80,11 @@ class DuckdbSession(FileSession):
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        self._has_rowid = self._has_shuffle_secret = False
+        # Whether the source is a table, whose rows have IDs.
+        self._has_rowid = False
+        # Whether the secret of ``random_order_key`` is staged.
+        self._has_shuffle_secret = False
+        # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
         # A name in the ledger's schema, from which the names of the ledger's tables are built.
         self._ledger_prefix: RelationName | None = None
@@ -133,6 +137,7 @@ class DuckdbSession(FileSession):
             " ORDER BY column_index",
             (schema, name.name),
         )
+        # Any column of a view may be NULL, whatever the catalog says.
         attributes = tuple(
             dialect.to_attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
@@ -318,6 +323,7 @@ class DuckdbSession(FileSession):
         positions: NDArray[np.int32],
         key_types: Sequence[str],
     ) -> None:
+        # The row key is one column: the row ID, an integer column, or the numbers of a key map.
         column_types = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
         arrays = [to_arrow(a) for a in (keys[:, 0], classes, positions)]
         self._stage(statements.LABELS, column_types, to_table(arrays))
@@ -452,6 +458,8 @@ class DuckdbSession(FileSession):
         return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
+        # HMAC hashes the text after a first block made from the key, and the result after a second
+        # one. ``stage_key`` has staged both blocks.
         inner_hash = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
         outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
         # The tag is the first 32 hexadecimal digits, 16 bytes, of an HMAC; or of the inner hash
@@ -459,7 +467,8 @@ class DuckdbSession(FileSession):
         return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
 
     def salted_hash(self, text: str) -> str:
-        # The first 16 hexadecimal digits are 8 bytes.
+        # ``stage_salt`` stages the salt as the inner block. The first 16 hexadecimal digits are 8
+        # bytes.
         return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:

@@ -82,6 +82,7 @@ class DuckdbStore(FileDatabase):
 
     @contextmanager
     def _empty_session(self) -> Iterator[Session]:
+        """Open a session on an empty database in memory, to plan for a file that is missing."""
         with (
             closing(_connect(":memory:", write=True)) as connection,
             DuckdbStore(connection, self._on_sql).session(write=False) as session,
@@ -92,6 +93,7 @@ class DuckdbStore(FileDatabase):
     def _session(
         self, write: bool, before_commit: Callable[[], None] = lambda: None
     ) -> Iterator[DuckdbSession]:
+        # The settings to restore at the end, by name.
         previous_values: dict[str, str] = {}
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
@@ -115,6 +117,7 @@ class DuckdbStore(FileDatabase):
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
+            # A caller's connection stays open.
             session.stays_open = not isinstance(self._database, str)
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}

@@ -109,6 +109,7 @@ class StreamStore(DuckdbStore):
         ) as stream:
             n_rows = self._load_rows(stream)
             n_rows_after = stream.recount()
+        # A source that counted its rows before can count them again.
         is_counted = stream.n_rows is not None
         if is_counted and not stream.n_rows == n_rows == n_rows_after:
             raise SourceChanged(
@@ -176,6 +177,7 @@ class StreamStore(DuckdbStore):
     def _create_table(self, stream: RowStream) -> None:
         """Create the table; columns that were not copied are NULL, because a job may name them."""
         with translate_errors("The rows of the source could not be copied."):
+            # Text columns that hold numbers get the type of the numbers.
             numeric_texts = [name for name in self._copied_columns if name in stream.numeric_texts]
             inferred_types = TypeInference(
                 self._connection, _RAW_TABLE, is_machine_written=True

@@ -61,6 +61,7 @@ def regroup_batches(
     schema = arrow_schema(attributes)
     buffer: list[pa.RecordBatch] = []
     n_buffered = 0
+    # Skip empty chunks, which may have no columns.
     for chunk in filter(len, chunks):
         buffer.append(_to_batch(schema, chunk))
         n_buffered += len(chunk)

@@ -1,8 +1,9 @@
 """Write release files next to their destination, and move them there once the release is committed.
 
-A file's temporary name contains the id of its release, and the run that writes the file locks it.
-After a crash, the next run finds such files and looks up in the ledger whether the release was
-committed.
+A file's temporary name contains the id of its release, and a tag: a hash of the output and its
+database, by which a run finds the files of its output. (The tags of persons in chains are something
+else.) The run that writes the file locks it. After a crash, the next run finds such files and looks
+up in the ledger whether the release was committed.
 
 A file for an object store is first verified as an unnamed file on the local disk. It is then
 uploaded under a temporary key and, once the release is committed, copied within the store. A file
@@ -85,7 +86,7 @@ class TableDestination(Protocol):
 
     @property
     def parent(self) -> TableDestination:
-        """The table itself, since code and messages use the parents of destinations."""
+        """The table itself: a table has no directory, but callers ask destinations for it."""
         ...
 
     def make_parent(self) -> None:
@@ -154,6 +155,7 @@ Destination: TypeAlias = "Path | RemoteDestination"
 StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
 FileStatus: TypeAlias = "os.stat_result | ObjectStat | None"
 
+# The number is the index of the export among those of the job.
 _STAGED_FILE_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
 # Error numbers by which a file system reports that it has no hard links.
 _NO_HARD_LINK_ERRORS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -408,7 +410,8 @@ class PendingObject:
         """Delete the uploaded file if the store is reachable."""
         close(self.file)
         if self.is_uploaded:
-            # An interrupted run must not wait for a stalled store, so delete with a time limit.
+            # An interrupted run must not wait for a stalled store, so delete within the time limit
+            # for connecting.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
                     lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None
@@ -472,6 +475,7 @@ def move_to_destination(
     assert isinstance(staged_file, Path)
     assert isinstance(destination, Path)
     status = status_of(destination)
+    # A local path has the status ``os.stat_result``, or None.
     if isinstance(status, os.stat_result) and os.path.samestat(status, staged_file.lstat()):
         # Both names refer to the same file: an earlier run ended between link and unlink. A rename
         # would do nothing.
@@ -548,7 +552,7 @@ def delete_leftover(path: StagedFile) -> None:
 
 @contextmanager
 def lock_leftover(path: StagedFile) -> Iterator[bool]:
-    """Lock a leftover file while the block runs; yield False if a run uses it or it is gone.
+    """Lock a leftover file while the block runs; yield False if a run uses it or it was deleted.
 
     Links are not followed, and opening a pipe does not block: in a shared directory anyone could
     create one. Objects are not locked, since stores have no locks.

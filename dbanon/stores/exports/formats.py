@@ -123,7 +123,7 @@ def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch
 
 
 def _apply_formula_option(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """Keep, refuse or escape the formulas of a batch, as the export requests; returns the batch."""
+    """Keep, refuse or escape formulas, as the export's option says; returns the resulting batch."""
     if export.formulas == "keep":
         return batch
     columns = []

@@ -25,7 +25,11 @@ def write_error(directory: object, error: OSError) -> DatabaseFailure:
 
 
 def publication_error(destination: object, error: OSError) -> DatabaseFailure:
-    """Return the error for a release in files only, if one could not be moved into place."""
+    """Return the error for a file that could not be moved to its destination.
+
+    It is for releases that consist of files only. No ledger records them, so a later run cannot
+    move the file.
+    """
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(
         f"The release could not be moved to {destination}, and is not stored anywhere else.",
@@ -42,6 +46,7 @@ def access_error(message: str, error: OSError) -> DbanonError:
             hint="Make room there, or name a directory on another disk, and run it again. df -h and"
             " ulimit -f show the limits.",
         )
+    # Clients of object stores and of catalogs report an error with EIO if there is no answer.
     if error.errno == errno.EIO:
         return DatabaseUnreachable(message, detail=error.strerror)
     is_denied = isinstance(error, PermissionError)
@@ -66,7 +71,14 @@ def commit_error(
     """Return the error to raise if a file could not be published.
 
     An OSError becomes OutcomeUnknown if the file's commit may have succeeded.
+
+    Parameters
+    ----------
+    file : the staged file.
+    table : the destination, for the message.
+    error : the error of moving or committing the file.
     """
+    # Only files of tables are committed, and have this attribute.
     if getattr(file, "commit_pending", False) and isinstance(error, OSError):
         return unknown_outcome(table, error)
     return error

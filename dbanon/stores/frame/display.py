@@ -33,6 +33,7 @@ def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
     is_negative_zero = (values == 0) & np.signbit(values)
     if not is_negative_zero.any():
         return None
+    # pandas gives 0.0 and -0.0 one code, so give -0.0 a new one.
     codes = pd.factorize(series)[0].astype(np.int32)
     codes[is_negative_zero] = codes.max() + 1
     return codes

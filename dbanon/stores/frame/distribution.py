@@ -22,6 +22,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
     report : the report of the same run.
     """
     frame, _ = frame_of(released)
+    # Empty if k counts rows. A report's ``arguments`` are what a ledger would record of the run.
     person_columns = guarantee_from_ledger(report.k_requested, report.arguments).entity_columns
     roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
     roles |= dict.fromkeys(report.sensitive, "sensitive")
@@ -42,10 +43,15 @@ def _distribution(
     series: pd.Series[Any], name: str, role: str, *, k: int, counts_persons: bool
 ) -> Distribution:
     def count_values() -> list[tuple[str, int]]:
+        """Count the rows with each value except NULL, most frequent first."""
         counts = series.dropna().value_counts()
         return [(str(value), int(count)) for value, count in counts.items()]
 
     def count_labels(min_count: int) -> tuple[list[tuple[str, int]], int, int]:
+        """Count the rows with each label, NULL included, that at least ``min_count`` rows have.
+
+        Also returns the number of the other, rare labels, and the number of rows with them.
+        """
         counts = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
         frequent, rare = counts[counts >= min_count], counts[counts < min_count]
         frequent_labels = [(str(label), int(count)) for label, count in frequent.items()]

@@ -100,8 +100,8 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def decimal_to_units(value: Any, scale: int) -> int:
-    """Convert a decimal to an integer in units of 10**-scale.
+def unscaled_integer(value: Any, scale: int) -> int:
+    """Convert a decimal to the integer that has its digits without the point, value * 10**scale.
 
     Parameters
     ----------
@@ -114,7 +114,12 @@ def decimal_to_units(value: Any, scale: int) -> int:
 
 
 def to_python_objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
-    """Convert days, or units of 10**-scale, (m,), to Python's dates or decimals, object (m,)."""
+    """Convert integers, (m,), to Python's dates or decimals, object (m,).
+
+    Parameters
+    ----------
+    values : days since 1970-01-01, or decimals without the point, value * 10**scale.
+    """
     if attribute.kind is Kind.DATE:
         return np.asarray(values.astype("datetime64[D]").astype(object), object)
     return np.array([Decimal(f"{int(value)}E-{attribute.scale}") for value in values], object)
@@ -138,8 +143,9 @@ def microdata_from_frame(
     names : the columns to convert.
     other_names : columns that are not converted but must exist.
     by : the stratum columns.
-    orders : the order of categories, by column; None for none.
-    kinds : the kind that replaces that of the type, by column; None for none.
+    orders : the order of categories, lowest first, by column; None for none.
+    kinds : ``nominal`` or ``numeric`` for columns whose type suggests another kind, by column; None
+        for none.
     """
     require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
@@ -151,7 +157,7 @@ def microdata_from_frame(
     categories = []
     is_valid = np.ones((n, len(attributes)), bool)
     # Columns with values that float64 may be unable to represent exactly.
-    rounded_names = set()
+    wide_names = set()
     # The next column of ``numbers``, which has no columns for coded attributes.
     number_index = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
@@ -169,7 +175,7 @@ def microdata_from_frame(
             continue
         numbers[:, number_index] = _to_numbers(attribute, series)
         if is_wide(numbers[:, number_index], attribute):
-            rounded_names.add(attribute.name)
+            wide_names.add(attribute.name)
         number_index += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     chunk = Chunk(
@@ -177,7 +183,7 @@ def microdata_from_frame(
         numbers,
         np.column_stack(codes) if codes else None,
         None if is_valid.all() else is_valid,
-        frozenset(rounded_names),
+        frozenset(wide_names),
     )
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
@@ -200,6 +206,7 @@ def with_strata_and_persons(
     """
     require_columns(frame, [*by, *person_columns])
     if by:
+        # The number of each row's combination of values is its stratum.
         strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
         microdata = replace(microdata, strata=np.asarray(strata, np.int32))
     for name in person_columns:

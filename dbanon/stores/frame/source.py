@@ -38,11 +38,11 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
-    decimal_to_units,
     microdata_from_frame,
     releasable_rows,
     require_columns,
     require_texts,
+    unscaled_integer,
 )
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
@@ -52,7 +52,10 @@ FRAME_NAME, FRAME_KIND = "data frame", "frame"
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """The rows of a data frame, in its order; a record's key is its position."""
+    """The rows of a data frame, in its order.
+
+    A record's key is the position of its row in the frame, counted from 0.
+    """
 
     frame: pd.DataFrame
 
@@ -72,6 +75,7 @@ class FrameSource:
         person_columns = job.guarantee.entity_columns
         require_columns(self.frame, [*job.named_columns, *person_columns])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
+        # The names of the columns of privacy models.
         sensitive = [model.attribute for model in job.policy.models]
         names_to_read = {
             *job.quasi_identifiers,
@@ -117,7 +121,11 @@ class FrameSource:
         )
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Raise an error: a frame has no stored hierarchies.
+        """Raise an error: a frame has no tables, and no ledger with stored hierarchies.
+
+        Parameters
+        ----------
+        pulse : would be called repeatedly while loading, to stop it by an exception.
 
         Raises
         ------
@@ -126,7 +134,10 @@ class FrameSource:
         return build(spec, (), column, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Do nothing: in pandas, equal values always have the same text."""
+        """Do nothing: databases refuse timestamps as leaves, whose text differs between databases.
+
+        The text of a frame's values is always that of ``str``.
+        """
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """Return the distinct non-NULL values of the releasable rows, in the column's order."""
@@ -176,6 +187,7 @@ class FrameSource:
                     attributes.append(_attribute_or_other(name, first_rows[name]))
         codes_by_name = {
             name: _encode_values(self.frame[name].iloc[:SEARCHED_ROWS])
+            # These columns are constant for a person, such as a date of birth.
             for name in find_constant_attributes(attributes)
         }
         return find_person_identifiers(
@@ -215,6 +227,7 @@ class FrameSource:
         # The key of a record is its position in the frame.
         codes = _encode_values(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
+        # Give each NULL a new code of its own.
         is_null = codes < 0
         codes[is_null] = codes.max(initial=0) + 1 + np.arange(int(is_null.sum()))
         pairs = np.unique(np.column_stack((classes, codes)), axis=0)
@@ -242,6 +255,7 @@ class FrameSource:
         return replace(
             microdata,
             keys=keys,
+            # The function is not called, and the result is None, if k counts rows.
             entities=roles.entities(lambda column: _encode_persons(rows[column.name], column)),
             sensitive={
                 attribute.name: encode_column(
@@ -316,7 +330,7 @@ class FrameSource:
         if is_valid is not None:
             codes = np.where(is_valid[records], codes, -1)
         column_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
-        # The number of rare groups is not needed here; with k = 0, no group is rare.
+        # The number of groups below k is not needed here; with k = 0, there are none.
         return group_by_value(codes, column_codes, k=0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
@@ -381,7 +395,8 @@ def _dependency_counts(
 
     Returns a list for each repeated value, for ``find_person_identifiers``. The list has two
     numbers for each other column: the number of its non-NULL values in the rows with this
-    identifier, and how many of these values are distinct.
+    identifier, and how many of these values are distinct. Only the identifiers of the first
+    ``PROBED_ROWS`` rows are examined.
 
     Parameters
     ----------
@@ -421,8 +436,9 @@ def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
 
     Parameters
     ----------
-    as_texts : whether to sort by the text of the values; otherwise by the values. Values that are
-        equal but displayed differently, such as 7.5 and 7.50, then have one code.
+    as_texts : whether to sort by the text of the values, and to give each text a code. If False,
+        the values are sorted themselves, and values that are equal but displayed differently, such
+        as the decimals 7.5 and 7.50, have one code.
     """
     if as_texts:
         is_valid = series.notna().to_numpy()
@@ -458,12 +474,13 @@ def _exact_totals(
         is_valid = series.notna().to_numpy()
         integers = np.zeros(len(series), object)
         integers[is_valid] = np.array(
-            [decimal_to_units(value, attribute.scale) for value in series[is_valid]], object
+            [unscaled_integer(value, attribute.scale) for value in series[is_valid]], object
         )
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0
-    # Python integers do not overflow, and reduceat adds them without converting them.
+    # Python integers do not overflow, and reduceat adds them without converting them. ``members``
+    # has the records class by class, and ``starts`` the index at which each class begins there.
     python_integers = np.array([int(value) for value in integers[partition.members]], object)
     return np.asarray(np.add.reduceat(python_integers, partition.starts), object)
 

@@ -244,7 +244,8 @@ class FrameTarget:
             return Counts(rows, further_sets=column_set_counts)
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
-        # Each row is an entry of its own, so its class and value occur in one row.
+        # ``ClassValueCounts`` may count a pair of class and value in several entries. So make each
+        # row an entry with the count 1.
         one_per_row = np.ones(len(frame), np.int64)
         value_counts = {}
         for name in requests.sensitive:
@@ -348,6 +349,7 @@ def _released_frame(
             key = name if column.renamed_from is None else column.attribute.name
             if key in columns or (column.renamed_from is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
+            # Labels of hierarchies have this type, also if the source column holds numbers.
             if column.attribute.sql_type == GENERALIZED:
                 original_values = frame[name].iloc[positions]
                 columns[key] = generalized_column(
@@ -431,14 +433,15 @@ def _count_persons(
     Parameters
     ----------
     classes, persons : (r,), the class and the person of each row.
-    value_counts : the value of each row, by sensitive column; the result has the persons with each
-        value.
+    value_counts : by sensitive column, an entry with the value of each row. In the result, these
+        entries count persons, too.
     """
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     persons_by_class = np.bincount(pairs[:, 0])
     return EntityCount(
         persons=len(np.unique(persons)),
         smallest=int(persons_by_class.min()) if len(pairs) else 0,
+        # The sizes of classes in rows; the persons of each class are counted below.
         histogram=_histogram(np.bincount(classes)),
         persons_per_class=persons_by_class.astype(np.int64),
         value_counts={

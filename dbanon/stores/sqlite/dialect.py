@@ -89,6 +89,7 @@ def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
+        # Days since 1970-01-01, which begins at the Julian day 2440587.5.
         condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
     elif kind is Kind.TIMESTAMP:
         condition = well_formed_condition(attribute)
@@ -99,10 +100,11 @@ def bounded_number(attribute: Attribute, low: str, high: str) -> str:
     return f"CASE WHEN {condition} THEN {number} END"
 
 
-def extent_expression(attribute: Attribute) -> str:
+def longest_or_largest_expression(attribute: Attribute) -> str:
     """Build an aggregate: the length of the longest timestamp, or the largest absolute decimal.
 
-    It is NULL for columns of other kinds.
+    It shows what the declared type leaves open; see ``with_observed_digits``. It is NULL for
+    columns of other kinds.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
@@ -114,17 +116,19 @@ def extent_expression(attribute: Attribute) -> str:
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
-def refine_by_extent(attribute: Attribute, extent: Any) -> Attribute:
-    """Refine an attribute: the scale of timestamps, or the precision of decimals.
+def with_observed_digits(attribute: Attribute, longest_or_largest: Any) -> Attribute:
+    """Set the scale of timestamps, or the precision of decimals, by the stored values.
 
     Parameters
     ----------
-    extent : the result of the SQL that ``extent_expression`` builds.
+    longest_or_largest : the result of the SQL that ``longest_or_largest_expression`` builds; None
+        if all values are NULL.
     """
     if attribute.kind is Kind.TIMESTAMP:
-        digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
-        return replace(attribute, scale=digits)
-    if attribute.kind is Kind.DECIMAL and (extent or 0) >= 10 ** (
+        # The digits after this prefix are the fraction of a second.
+        n_digits = max((longest_or_largest or 0) - len("2000-01-01 00:00:00."), 0)
+        return replace(attribute, scale=n_digits)
+    if attribute.kind is Kind.DECIMAL and (longest_or_largest or 0) >= 10 ** (
         attribute.precision - attribute.scale
     ):
         # SQLite does not enforce the declared precision; other databases do.
@@ -205,9 +209,9 @@ def _to_numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float
     """Convert stored values to numbers, float64 (n_rows,); 0 where NULL."""
     if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
         return np.array([0 if value is None else value for value in values], np.float64)
-    unit = "D" if attribute.kind is Kind.DATE else "us"
+    time_unit = "D" if attribute.kind is Kind.DATE else "us"
     texts = ["1970-01-01" if value is None else value for value in values]
-    timestamps = np.array(texts, dtype=f"datetime64[{unit}]")
+    timestamps = np.array(texts, dtype=f"datetime64[{time_unit}]")
     return timestamps.astype(np.int64).astype(np.float64)
 
 
@@ -217,18 +221,19 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     stored: list[Any]
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         # Raises UnsupportedType.
-        require_years(column, 0, "SQLite")
+        require_years(column, first_year=0, database="SQLite")
     if attribute.kind is Kind.DATE:
         stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
     elif attribute.kind is Kind.TIMESTAMP:
-        unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
-        timestamps = values.astype("datetime64[us]").astype(f"datetime64[{unit}]")
+        time_unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
+        timestamps = values.astype("datetime64[us]").astype(f"datetime64[{time_unit}]")
         stored = np.char.replace(np.datetime_as_string(timestamps), "T", " ").tolist()
     elif attribute.kind is Kind.DECIMAL:
-        unit = 10**attribute.scale
+        # The values are integers without the decimal point.
+        divisor = 10**attribute.scale
         # Integers beyond 64 bits are stored as floats, like all decimals with a scale.
         stored = [
-            int(value) if unit == 1 and _fits_integer(int(value)) else int(value) / unit
+            int(value) if divisor == 1 and _fits_integer(int(value)) else int(value) / divisor
             for value in values
         ]
     elif attribute.kind is Kind.INTEGER and values.dtype == object:
@@ -256,6 +261,7 @@ def to_storable(value: Any) -> Any:
         if value.is_infinite():
             raise uncopyable_value_error()
         return float(value) if int(value) != value else _to_storable_integer(int(value))
+    # A timestamp or a time of day; dates have no hour.
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
     return str(value)
@@ -280,6 +286,7 @@ def _to_storable_integer(value: int) -> int | float:
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
+    # The alias c has the staged values of the classes, as they are released.
     return f"c.{statements.value_column(position)}"
 
 

@@ -250,15 +250,16 @@ class SqliteSession(SqliteStagingSession):
             return tuple(attributes)
         checks = [
             f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.well_formed_condition(a)}) IS NOT 1),"
-            f" {dialect.extent_expression(a)}"
+            f" {dialect.longest_or_largest_expression(a)}"
             for a in typed_attributes
         ]
         results = self.rows(
             f"SELECT {', '.join(checks)} FROM {source.relation_to_read.quoted} AS s"
             f"{source.where_clause}"
         )[0]
-        refined_attributes = {}
-        for attribute, n_invalid, extent in zip(
+        completed_attributes = {}
+        # Each column has two results.
+        for attribute, n_invalid, longest_or_largest in zip(
             typed_attributes, results[::2], results[1::2], strict=True
         ):
             if n_invalid:
@@ -267,13 +268,16 @@ class SqliteSession(SqliteStagingSession):
                     f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            refined_attributes[attribute.name] = dialect.refine_by_extent(attribute, extent)
-        return tuple(refined_attributes.get(a.name, a) for a in attributes)
+            completed_attributes[attribute.name] = dialect.with_observed_digits(
+                attribute, longest_or_largest
+            )
+        return tuple(completed_attributes.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.required_locator
+        # ``joins`` joins the staged dictionary of the values of column i as d{i}.
         expressions = [
             *locator.expressions,
             *(
@@ -374,6 +378,7 @@ class SqliteSession(SqliteStagingSession):
         self.report_sql(insert_statement)
         rows = (row for batch in batches for row in batch)
         with translate_errors():
+            # The rows of a file have no class and position before their values.
             rows_to_store = storable_rows(
                 attributes, rows, dialect.to_storable, first_value_index=0
             )
@@ -395,7 +400,8 @@ class SqliteSession(SqliteStagingSession):
         # Staged class numbers are a random permutation of the labels; this is its inverse.
         label_of_class_number = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
-            unit = 10**attribute.scale
+            # Sum integers without the decimal point, as the other databases do.
+            scale_factor = 10**attribute.scale
             totals = np.zeros(partition.n_classes, object)
             query = statements.class_values(
                 f"s.{quote(attribute.name)}",
@@ -405,7 +411,7 @@ class SqliteSession(SqliteStagingSession):
             for rows in self._batches(query, DEFAULT_CHUNK_ROWS):
                 for class_number, value in rows:
                     totals[label_of_class_number[class_number]] += round(
-                        Fraction(value or 0) * unit
+                        Fraction(value or 0) * scale_factor
                     )
             totals_by_column[attribute.name] = totals
         return totals_by_column

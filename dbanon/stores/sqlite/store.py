@@ -60,9 +60,11 @@ class SqliteStore(FileDatabase):
         if self._caller_connection is not None:
             return None
         name = self._url.database
+        # A name that begins with file: is a URI of SQLite; it may name a database in memory.
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
 
     def _empty_session(self) -> AbstractContextManager[Session]:
+        """Open a session on an empty database in memory, to plan for a file that is missing."""
         engine = create_engine("sqlite://", poolclass=NullPool)
         return SqliteStore(engine, self._on_sql).session(write=False)
 
@@ -78,7 +80,7 @@ class SqliteStore(FileDatabase):
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
             # Python runs signal handlers only between its own instructions, so let SQLite call a
-            # Python function regularly.
+            # Python function regularly. The result 0 lets the statement go on.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_PER_PROGRESS_CALL)
             try:
                 # Prevent the driver from beginning and committing transactions itself.
@@ -106,7 +108,7 @@ class SqliteStore(FileDatabase):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        # If the path is known, ``ensure_database_file`` checks the rights of the file.
+        # The base class checks the rights of a file whose path is known.
         is_read_only = self._path is None and self._refuses_writes()
         with super().planning(staging=staging, create=create) as session:
             assert isinstance(session, SqliteSession)
