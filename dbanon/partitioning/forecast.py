@@ -24,7 +24,8 @@ from dbanon.partitioning.blocks import Blocks
 # Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. In ``PowerLaw``, ``seconds``
 # is the time of a table of reference size, and all other constants are exponents. Forecasts of
 # ``thorough`` are scaled from ``fast`` by the numbers of steps and rounds of both. Forecasts for
-# mixed attributes lie between the measured extremes.
+# mixed attributes lie between the measured extremes. The first power law of a ``MethodForecast`` is
+# for tables of numbers, the second for mixed ones.
 REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
@@ -63,7 +64,7 @@ MIN_SECONDS = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 @dataclass(frozen=True)
 class ClusteringSeconds:
-    """CPU seconds for clustering: those of the method, and those of the refinement."""
+    """CPU seconds for clustering: those of the method alone, and those of the refinement."""
 
     method: float
     refinement: float

@@ -98,8 +98,10 @@ def refine_generalized(
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
         iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
+    # Models of no attribute, which every class satisfies, stand for none.
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
+    # What each range of numbers costs if it is released as a label; three arguments of the kernel.
     costs = space.label_costs.arrays()
     # The kernel takes an unsigned seed of 64 bits.
     labels, seed = partition.labels, seed % 2**64
@@ -253,8 +255,9 @@ class RefinementStep:
     Parameters
     ----------
     index : the index of the step, from 0.
-    direction : the index of the principal direction that blocks are cut across, from 0.
-    share : the step's share of the effort.
+    direction : the index of the principal direction that blocks are cut across, from 0, the one
+        with the largest variance.
+    share : the step's share of the rounds or steps of the effort, 0 to 1.
     """
 
     index: int
@@ -365,11 +368,15 @@ def refine_block(
 
     Parameters
     ----------
+    name : the value of ``Method.refine``: ``points`` or ``generalized``.
+    space, partition : the records of the block, and their classes.
     block_index : the index of the block in its stratum and step.
-    n_records : the number of records in the stratum.
+    n_records : the number of records in the whole stratum.
+    guard : the privacy models that classes satisfy; only for ``generalized``.
     """
     iterations = policy.refine_iterations
     if iterations is not None:
+        # In proportion to the block's records and to the step's share.
         iterations = int(iterations * space.n_records // n_records * step.share)
     # Use one seed per block, so that the order in which blocks end does not matter.
     seed = np.random.SeedSequence([policy.seed, step.index, block_index]).generate_state(

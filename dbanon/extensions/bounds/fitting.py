@@ -207,15 +207,15 @@ class _SizeSearch:
     def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
         """Gather initial classes, and compute prices close to their costs."""
         pool = self._build_near_pool(size)
-        centres = self._points
+        centers = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
             # If the pool has only its permanent classes, search around all records instead.
             if pool.permanent_classes is not pool.classes:
                 candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
-                centres = self._compute_means(candidates)
+                centers = self._compute_means(candidates)
             kernel = Gathering(
-                self._points, size, prices, centres, -_MIN_VIOLATION_TO_GATHER * cost
+                self._points, size, prices, centers, -_MIN_VIOLATION_TO_GATHER * cost
             )
             self._run(kernel)
             cheap_classes = kernel.classes().reshape(-1, size)

@@ -42,7 +42,8 @@ class TypedTable:
     names, dtypes : the name and the type of each column.
     nullable : whether each column may hold NULL.
     read : reads a column by its index.
-    read_persons : reads the integer person identifier of each row; None if each row is a person.
+    read_persons : reads the person identifier of each row as integers; None if each row is a
+        person.
     source : description of the table in the guarantee.
     labels : for each column of an enumerated type, the values that the type declares.
     """
@@ -172,6 +173,7 @@ def _define_categorical(
             f'The list of "{name}" must have two values or more, and no inner node'
             f' "{OTHER_LABEL}": that value replaces unlisted ones.'
         )
+    # A column of an enumerated type cannot hold unlisted values, and so needs no leaf for them.
     if labels is None:
         tree = add_other_leaf(tree)
     null_value = None

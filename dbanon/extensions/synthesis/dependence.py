@@ -121,6 +121,7 @@ def measure_tree(
                 )
             scores[a, b] = scores[b, a] = pair_score
         pair_scores = np.array([scores[pair] for pair in pairs], np.int64)
+        # The exponential mechanism prefers pairs that are far from independent.
         edges.append(pairs[noise.choose(pair_scores, shares.choice_scale)])
         joined_columns.append(edges[-1][1])
     tables = []
@@ -128,6 +129,7 @@ def measure_tree(
         noisy = noise.laplace(count_pair(a, b).reshape(-1), shares.count_scale)
         projected_counts = project_to_simplex(noisy.astype(np.float64), shares.n)
         tables.append(projected_counts.reshape(len(bin_shares[a]), len(bin_shares[b])))
+    # ``has_counts`` is True for columns whose margins are counts of all their values.
     counted_shares = {
         j: bin_shares[j] for j, is_counted in enumerate(shares.has_counts) if is_counted
     }

@@ -211,6 +211,8 @@ def divide_amount(
         )
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
+    # The noise on the mean of n / 4 rows of a column, as a share of its range: one row moves the
+    # sum of these rows by at most the range, 1.
     relative_noise = 4 * accounting.sum_scale(amount / p, 1) / n
     if relative_noise > MAX_MEAN_NOISE:
         raise NoiseTooLarge(
@@ -223,6 +225,7 @@ def divide_amount(
     rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
     count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
+    # A table of two columns has max_bins² cells.
     max_bins = math.floor(
         math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
     )
@@ -244,6 +247,8 @@ def divide_amount(
         amount=amount,
         accounting_name=accounting_name,
         trees=tuple(trees),
+        # Values are counted if there are, on average, at least twice as many rows per value as the
+        # scale of the noise.
         n_values=tuple(
             n_column_values if tree is None and n_column_values * 2 * leaf_scale <= n else 0
             for tree, n_column_values in zip(trees, n_values, strict=True)

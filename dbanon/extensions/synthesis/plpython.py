@@ -99,7 +99,8 @@ class _Call:
         """Check the call, spend epsilon and commit, then release in the call's last transaction."""
         if self._arguments["source"] is None:
             raise InvalidParameter("source must not be NULL.")
-        # Fail early if the call may not commit.
+        # Fail early if the call may not commit: PostgreSQL refuses that inside the caller's
+        # transaction.
         self._commit()
         self._plpy.execute(_SET_SEARCH_PATH)
         self._source_oid = int(self._arguments["source"])

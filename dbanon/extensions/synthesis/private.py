@@ -85,6 +85,7 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
+        # In the parameter that this budget counts: epsilon, or rho if it has a delta.
         charge = _to_decimal(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
@@ -188,6 +189,8 @@ class SynthesisMethod(Protocol):
 
 @dataclass(frozen=True)
 class _RanksMethod:
+    """The method ``dp_ranks``, after epsilon has been divided."""
+
     shares: EpsilonShares
     noise: Noise
 
@@ -202,6 +205,8 @@ class _RanksMethod:
 
 @dataclass(frozen=True)
 class _MarginalsMethod:
+    """The method ``dp_marginals``, after the amount (epsilon or rho) has been divided."""
+
     amount_shares: AmountShares
     noise: Noise
 
@@ -214,20 +219,22 @@ class _MarginalsMethod:
 
 
 def _prepare_ranks(
-    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, new_noise: Callable[[], Noise]
 ) -> SynthesisMethod:
+    """Divide epsilon for ``dp_ranks``, and check that all draws cost no more than epsilon."""
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     epsilon_shares = divide_epsilon(
         n, len(columns), options.epsilon, trees, options.margins, values
     )
-    method = _RanksMethod(epsilon_shares, noise())
+    method = _RanksMethod(epsilon_shares, new_noise())
     method.shares.require_affordable(method.noise)
     return method
 
 
 def _prepare_marginals(
-    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, new_noise: Callable[[], Noise]
 ) -> SynthesisMethod:
+    """Divide epsilon or rho for ``dp_marginals``, and check that all draws cost no more."""
     cost = options.cost
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
@@ -236,7 +243,9 @@ def _prepare_marginals(
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
-    method = _MarginalsMethod(divide_amount(n, amount, options.accounting, trees, values), noise())
+    method = _MarginalsMethod(
+        divide_amount(n, amount, options.accounting, trees, values), new_noise()
+    )
     method.amount_shares.require_affordable(method.noise)
     return method
 
@@ -257,7 +266,7 @@ def synthesize_privately(
     table: TypedTable,
     options: PrivateOptions,
     budget: SpendableBudget,
-    noise: Callable[[], Noise],
+    new_noise: Callable[[], Noise],
     method: str = DP_RANKS,
 ) -> Synthesis:
     """Generate one synthetic row per row, or person, of the table.
@@ -265,12 +274,18 @@ def synthesize_privately(
     All checks use public figures only and run before the budget is spent. The budget is spent
     whatever happens next, and only then are values read.
 
+    Parameters
+    ----------
+    budget : the budget that pays for the release.
+    new_noise : creates the source of noise.
+    method : ``dp_ranks`` or ``dp_marginals``.
+
     Raises
     ------
     DbanonError : of a subclass that describes the problem; never because of a row's values.
     """
     columns = plan_columns(table, options)
-    prepared_method = _METHODS[method](table.n, columns, options, noise)
+    prepared_method = _METHODS[method](table.n, columns, options, new_noise)
     budget.spend(options.cost)
     encoded_columns = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:

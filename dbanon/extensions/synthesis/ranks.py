@@ -16,9 +16,9 @@ are public; everything else depends on the data only through noise:
 5. n rows drawn down the tree, and the noisy quantiles or values at their positions.
 
 The whole epsilon is spent whatever the data are. Counts, sums and scores of the data go to
-``noise`` only; everything that is released is computed from public figures and its noisy output.
-The draws of step 5 need no secret randomness. Neither do the draws
-that spread equal values over their share of a column, since they do not depend on the table.
+``noise`` only; everything that is released is computed from public figures and the noisy results.
+The draws of step 5 need no secret randomness. Neither do the draws that spread equal values over
+their share of a column, since they do not depend on the table.
 
 Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
 """
@@ -88,6 +88,7 @@ def measure_correlations(
 ) -> NDArray[np.float64]:
     """Measure the correlations of the columns' normal scores, float64 (p, p).
 
+    They are estimated from the agreements, the rows on the same side of the middle in two columns.
     They are shrunk towards 0 by the noise level, and adjusted to a valid correlation matrix.
 
     Parameters

@@ -59,7 +59,8 @@ class SyntheticColumn:
     ----------
     attribute : the column with its type in the release.
     source : the column as the source has it.
-    low, high : the bounds of released values as SQL text; empty for booleans.
+    low, high : the bounds of released values as SQL text; empty for booleans. Values that are read
+        may lie outside.
     unit_bounds : the bounds in units of the type, such as cents for a decimal with scale 2; None
         for floating point and booleans.
     """
@@ -162,6 +163,7 @@ def to_synthetic_column(
     if attribute.kind is Kind.FLOAT:
         is_single_precision = source.bits == 32 and not has_unknown_scale
         low, high = (
+            # A float32 in the source. Decimals have 15 significant digits that floats preserve.
             repr(float(np.float32(bound)))
             if is_single_precision
             else f"{bound:.15g}"
@@ -236,6 +238,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may be NULL, or databases may disagree on which values are equal.
     """
+    # The last two are set for types whose comparison another database user may have defined.
     if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.type_of_other_role:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
@@ -325,6 +328,7 @@ def write_rows(
     ----------
     rows : the generated values, (n_rows,), by column name.
     """
+    # Creates the schema of the output if it is missing.
     session.make_schema(output.name)
     released_columns = [column.to_released(rows[column.attribute.name]) for column in columns]
     # Each row is staged like a class of its own.
@@ -340,6 +344,7 @@ def write_rows(
         f" ({quote_list(column.attribute.name for column in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
+    # Up-to-date planner statistics speed up the recount.
     session.analyze(output.staging_name)
 
 
