@@ -115,7 +115,8 @@ class Method:
     @property
     def takes_points(self) -> bool:
         """True if the method accepts attributes with several coordinates, such as text."""
-        # A method that partitions each coordinate separately, or takes only one, does not.
+        # A method that groups each attribute separately, or takes only one, needs one coordinate
+        # per attribute.
         return self.takes_categories or (
             self.result_type.has_row_classes and self.max_attributes is None
         )

@@ -191,7 +191,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
         return microdata
     is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # Stores read NULL as the same values.
+    # In place of NULL, stores write these values into the arrays, too.
     numbers[suppressed[:, is_numeric]] = 0.0
     codes[suppressed[:, np.logical_not(is_numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)

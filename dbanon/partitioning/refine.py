@@ -204,6 +204,7 @@ def refine_points(
     seconds : time limit; None for no limit.
     share : the share of the effort's budget to use.
     """
+    # Without rebuilding pools, only the local search remains.
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
     budget = _EFFORT_BUDGETS[effort]
@@ -317,6 +318,7 @@ def refine_classes(
             iterations=policy.refine_iterations,
             seconds=policy.refine_seconds,
             share=1.0,
+            # Only ``refine_generalized`` has this parameter.
             **({} if guard is None else {"guard": guard}),
         )
     n = space.n_records

@@ -139,6 +139,7 @@ class Pool:
         }
 
     def _cost(self, members: tuple[int, ...]) -> float:
+        """Return the SSE of a class."""
         member_points = self._points[list(members)]
         return float(np.square(member_points - member_points.mean(axis=0)).sum())
 

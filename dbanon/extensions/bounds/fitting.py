@@ -131,7 +131,9 @@ class _SizeSearch:
     def __init__(self, points: Floats, k: int, deadline: float, tick: Tick) -> None:
         self._points, self._k, self._deadline, self._tick = points, k, deadline, tick
         n = len(points)
+        # Set by ``search_sizes``: each record and its nearest neighbours, and their distances.
         self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
+        # For ``Pricing``: a row for each smaller size, with size times the certified prices.
         self._subclass_bounds = np.zeros((0, n))
         self.prices, self.size = np.zeros(n), 2
 
@@ -183,7 +185,7 @@ class _SizeSearch:
                 -_MIN_VIOLATION * cost,
                 _CLASSES_PER_SEED,
                 _EFFORT,
-                np.zeros((0, 2), np.int32),
+                np.zeros((0, 2), np.int32),  # No pairs of records with tolls.
                 np.zeros(0),
             )
             self._run(kernel)
@@ -235,6 +237,7 @@ class _SizeSearch:
         )
 
     def _compute_means(self, classes: Classes) -> Floats:
+        """Compute the mean of each class, float64 (m, p)."""
         means = np.zeros((len(classes), self._points.shape[1]))
         for members in classes.T:
             means += self._points[members]

@@ -104,6 +104,7 @@ def define_public_columns(table: TypedTable, options: PrivateOptions) -> tuple[P
 
 
 def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> PublicColumn:
+    """Determine the public domain of column ``j``, and check that NULL has a replacement."""
     name, dtype = table.names[j], table.dtypes[j]
     column = (
         _define_numeric(name, dtype, options)
@@ -120,6 +121,7 @@ def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> Public
 
 
 def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
+    """Determine the domain of a column of numbers, dates or times from its bounds."""
     if name not in options.bounds:
         raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_BOUNDS_HINT)
     bounds = options.bounds[name]
@@ -150,6 +152,7 @@ def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) ->
 def _define_categorical(
     table: TypedTable, name: str, dtype: np.dtype[Any], options: PrivateOptions
 ) -> CategoricalDomain:
+    """Determine the domain of a column of booleans or text from its list of values."""
     if dtype.kind == "b":
         if name in options.bounds and tuple(options.bounds[name]) != (0, 1):
             raise InvalidParameter(f'Column "{name}" holds Booleans, which need no bounds.')

@@ -142,6 +142,7 @@ class AmountShares:
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
         accounting = self.accounting
+        # One row moves all sums of a column together by at most its range, ``GRID``.
         margin_price = accounting.sum_price(noise, self.sum_scale, GRID)
         if self.edge_shares is not None:
             margin_price += self.edge_shares.price(accounting, noise)
@@ -255,6 +256,8 @@ def divide_amount(
         ),
         max_bins=max_bins,
         rounds=rounds,
+        # Enough values that the noise on their mean is at most the range / RANGE_TO_MEAN_NOISE, but
+        # at least four sums.
         values_per_sum=min(max(math.ceil(RANGE_TO_MEAN_NOISE * sum_scale / GRID), 1), n // 4),
         leaf_scale=leaf_scale,
         sum_scale=sum_scale,
@@ -302,6 +305,7 @@ def _measure_margin(
         amount_shares.trees[j],
         amount_shares.n_values[j],
     )
+    # A numeric column whose values are too many to count each.
     if tree is None and not n_values:
         sums = sum_order_statistics(column, amount_shares.values_per_sum)
         noisy = accounting.add_noise(noise, sums, amount_shares.sum_scale)
@@ -379,7 +383,7 @@ class _PairSelection:
         self._fit(_ROUND_STEPS)
 
     def run(self, noise: Noise) -> _PairSelection:
-        """Run all rounds and the last fit."""
+        """Run all rounds and the last fit, and return this selection with the fitted model."""
         amount_shares, accounting = self._amount_shares, self._amount_shares.accounting
         for _ in range(amount_shares.rounds):
             pairs = self._list_candidates()
@@ -432,12 +436,14 @@ class _PairSelection:
 
         One row moves it by at most ``2 * _UNITS_PER_ROW``.
         """
+        # Both counts are in units of which ``_UNITS_PER_ROW`` make a row.
         expected = np.rint(_UNITS_PER_ROW * self._amount_shares.n * shares).astype(np.int64)
         distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
         magnitude = self._amount_shares.accounting.mean_magnitude(self._amount_shares.count_scale)
         return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
 
     def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:
+        """Count the rows for each pair of bins of two columns, without noise; cached."""
         if pair not in self._pair_counts:
             a, b = pair
             sizes = (self._n_bins[a], self._n_bins[b])

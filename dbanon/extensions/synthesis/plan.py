@@ -81,6 +81,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     # Refuses a source whose column types changed since the last release of a job of this name.
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.columns_to_read)
+    # The entity if the job names one, else nothing.
     for name in job.entity_columns:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)

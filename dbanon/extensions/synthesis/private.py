@@ -27,6 +27,7 @@ from dbanon.extensions.synthesis.shares import EpsilonShares, divide_epsilon, re
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, PrivateOptions
 
+# The arguments of ``Budget``, to check their values.
 _EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, excludes_minimum=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))
 _NAME = Parameter("name", str, "", Option("The name in reports."))
@@ -222,6 +223,8 @@ def _prepare_ranks(
     n: int, columns: Sequence[PublicColumn], options: PrivateOptions, new_noise: Callable[[], Noise]
 ) -> SynthesisMethod:
     """Divide epsilon for ``dp_ranks``, and check that all draws cost no more than epsilon."""
+    # The hierarchy of a column with listed values, else None; the number of values of a numeric
+    # column if there are few enough to count each, else 0.
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     epsilon_shares = divide_epsilon(
         n, len(columns), options.epsilon, trees, options.margins, values
@@ -287,6 +290,7 @@ def synthesize_privately(
     columns = plan_columns(table, options)
     prepared_method = _METHODS[method](table.n, columns, options, new_noise)
     budget.spend(options.cost)
+    # ``read`` returns the values of a column and which of them are NULL.
     encoded_columns = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:
         person_ids = number_persons(table.read_persons())

@@ -147,6 +147,7 @@ class EpsilonShares:
 
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
+        # One row moves all sums of a column together by at most its range, ``GRID``.
         margin_price = noise.laplace_price(self.margin_scale, GRID)
         if self.edge_shares is not None:
             margin_price += self.edge_shares.price(PURE_EPSILON, noise)
@@ -301,6 +302,7 @@ def require_column_count(p: int) -> None:
 
 
 def _too_large_noise_error(n: int, p: int, epsilon: float) -> NoiseTooLarge:
+    """Build the error with the epsilon, the number of columns or the rows that would suffice."""
     max_columns = math.floor(MAX_MEAN_NOISE * n * epsilon / 4)
     columns_alternative = f", {max_columns} columns" if max_columns else ""
     return NoiseTooLarge(
