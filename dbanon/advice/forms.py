@@ -333,7 +333,7 @@ def find_common_form(n_values: int, n_matching: Mapping[int, int]) -> str:
     if not n_values:
         return ""
     for index, form in enumerate(forms()):
-        # A flag identifies nobody, so its values may also match by chance.
+        # A flag does not identify persons, so its values may also match by chance.
         chance = 0.0 if form.name == FLAG else form.chance**n_values
         is_common = n_matching.get(index, 0) >= _MIN_MATCHING_SHARE * n_values
         if is_common and chance <= _MAX_CHANCE:

@@ -203,8 +203,8 @@ def coarsen_for_column_sets(
     Parameters
     ----------
     clustering : the classes of the ``feasible_records``; others are suppressed.
-    memory_limit : the bytes that the counts may use of how many rows of each class have each
-        combination of copied values; None for no limit.
+    memory_limit : the bytes that counts may use. For each class, the rows with each combination of
+        copied values are counted. None for no limit.
 
     Raises
     ------

@@ -255,7 +255,7 @@ def code_released_values(
         frequencies = frequencies.after_withholding(codes[~is_released], withheld_units)
         position_of_code = positions_of_codes(frequencies, attributes[name], models)
         positions[name] = np.where(is_released, position_of_code[codes], np.int32(0))
-        # Codes may share a position: counts are added. Codes that no row has count 0.
+        # Codes may share a position, so add their counts; they are 0 for codes that do not occur.
         counts = np.zeros(int(position_of_code.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of_code, frequencies.counts)
         # ``share_base`` is the number of persons, if persons are counted: the total of the shares.
