@@ -135,30 +135,33 @@ def state_guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     )
 
 
-def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
-    """Describe the method with its shares, in sentences."""
+def describe_shares(epsilon_shares: EpsilonShares) -> tuple[str, ...]:
+    """Describe ``dp_ranks`` and how it divides epsilon, in sentences."""
     dependence = (
-        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.n_bins} bins a"
-        f" column, and {shares.n_pairs} noisy correlations for the dependence that it misses."
-        if shares.has_dependence
+        f"Dependence: a tree of {epsilon_shares.p - 1} two-way counts of up to"
+        f" {epsilon_shares.n_bins} bins a column, and {epsilon_shares.n_pairs} noisy correlations"
+        " for the dependence that it misses."
+        if epsilon_shares.has_dependence
         else "One column: there is nothing to depend on."
-        if shares.p == 1
+        if epsilon_shares.p == 1
         else "Columns are independent in the release: epsilon and rows are too few for more."
     )
-    n_sums = shares.n // shares.values_per_sum
+    n_sums = epsilon_shares.n // epsilon_shares.values_per_sum
     margins = []
-    n_summed_columns = shares.p - sum(shares.has_counts)
+    n_summed_columns = epsilon_shares.p - sum(epsilon_shares.has_counts)
     if n_summed_columns:
         margins.append(
-            f"Margins: {n_sums} sums of {shares.values_per_sum} order statistics a column."
+            f"Margins: {n_sums} sums of {epsilon_shares.values_per_sum} order statistics a column."
         )
-    if n_summed_columns and shares.edge_shares is not None:
-        margins.append(f"Also counts between {2**shares.edge_shares.depth - 1} noisy quantiles.")
-    n_listed_columns = sum(tree is not None for tree in shares.trees)
+    if n_summed_columns and epsilon_shares.edge_shares is not None:
+        margins.append(
+            f"Also counts between {2**epsilon_shares.edge_shares.depth - 1} noisy quantiles."
+        )
+    n_listed_columns = sum(tree is not None for tree in epsilon_shares.trees)
     if n_listed_columns:
         margins.append(f"Margins of {n_listed_columns} columns: counts of their public values.")
-    if n_listed_columns + n_summed_columns < shares.p:
-        n_integer_columns = shares.p - n_listed_columns - n_summed_columns
+    if n_listed_columns + n_summed_columns < epsilon_shares.p:
+        n_integer_columns = epsilon_shares.p - n_listed_columns - n_summed_columns
         margins.append(f"Margins of {n_integer_columns} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
@@ -192,16 +195,16 @@ class SynthesisMethod(Protocol):
 class _RanksMethod:
     """The method ``dp_ranks``, after epsilon has been divided."""
 
-    shares: EpsilonShares
+    epsilon_shares: EpsilonShares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
-        return describe_shares(self.shares)
+        return describe_shares(self.epsilon_shares)
 
     def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
         # Draws from noisy figures need neither secrecy nor a seed.
-        return dp_ranks(columns, self.shares, self.noise, np.random.default_rng())
+        return dp_ranks(columns, self.epsilon_shares, self.noise, np.random.default_rng())
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,7 @@ def _prepare_ranks(
         n, len(columns), options.epsilon, trees, options.margins, values
     )
     method = _RanksMethod(epsilon_shares, new_noise())
-    method.shares.require_affordable(method.noise)
+    method.epsilon_shares.require_affordable(method.noise)
     return method
 
 
