@@ -35,7 +35,11 @@ class _StoppedError(Exception):
 
 
 class DivisibleSpace(Protocol):
-    """A space that can return the space of some of its records, such as ``Space``."""
+    """A space that can return the space of some of its records, such as ``Space``.
+
+    The result of ``take`` has ``coordinates``, float64 (m, p), across which blocks are cut, and
+    ``axes``, which say what each coordinate means.
+    """
 
     @property
     def n_records(self) -> int: ...

@@ -58,7 +58,8 @@ REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
         "thorough": MethodForecast(mixed=PowerLaw(seconds=4300.0, records=0.9, attributes=1.9)),
     },
 }
-# Refining few records, or a small block, takes at least this many seconds.
+# Refining few records, or a small block, takes at least this many seconds. The keys are those of
+# ``REFINEMENT_FORECASTS``.
 MIN_SECONDS = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 

@@ -190,6 +190,7 @@ class _AttackedTable:
         )
         frame = original_frame
         if control is not None:
+            # ``as_frames`` converts a pair of tables; the originals are converted already.
             control_frame = as_frames(original, control)[1]
             # Raises an error if the control records lack a column.
             select_columns_to_compare(original_frame, control_frame, names, key=None)

@@ -52,7 +52,8 @@ class Program:
     """
 
     def __init__(self, rows: int, min_cover: float, max_cover: float) -> None:
-        self._solver = _silent_solver()()
+        solver_class = _silent_solver()
+        self._solver = solver_class()
         for name, value in (
             ("output_flag", False),
             ("threads", 1),

@@ -32,7 +32,7 @@ def budget() -> None:
 
 def _with_budget_options(command: Any) -> Any:
     """Add the options for a new budget to a command."""
-    # The help lists the option that is added last first.
+    # In the help, click lists options in reverse order of their addition.
     for parameter in reversed(_BUDGET_OPTIONS):
         command = click_option(parameter, _BUDGET_OPTIONS)(command)
     return command

@@ -90,9 +90,9 @@ class SyntheticColumn:
             return ReleasedColumn(self.attribute, np.asarray(values, np.float64))
         assert self.unit_bounds is not None
         low, high = self.unit_bounds
-        unit = _unit(self.attribute)
+        step = _smallest_step(self.attribute)
         if kind in (Kind.DATE, Kind.TIMESTAMP):
-            units = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
+            units = np.rint(values.astype(np.int64) / step).astype(np.int64).clip(low, high) * step
         elif max(-low, high) >= _MAX_FLOAT_UNITS:
             scaled = [round(Decimal(float(value)) * 10**self.attribute.scale) for value in values]
             units = np.array([min(max(value, low), high) for value in scaled], object)
@@ -182,7 +182,7 @@ def to_synthetic_column(
     return SyntheticColumn(attribute, source, low, high, unit_bounds)
 
 
-def _unit(attribute: Attribute) -> int:
+def _smallest_step(attribute: Attribute) -> int:
     """The smallest step of a timestamp, in microseconds; 1 for other columns, such as dates."""
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
@@ -191,10 +191,10 @@ def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple
     """Convert the bounds to whole units of the type; the lower is rounded up, the upper down."""
     low, high = (Decimal(repr(float(bound))) for bound in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
-    unit = _unit(attribute)
+    step = _smallest_step(attribute)
     return (
-        int((low * scale / unit).to_integral_value(ROUND_CEILING)),
-        int((high * scale / unit).to_integral_value(ROUND_FLOOR)),
+        int((low * scale / step).to_integral_value(ROUND_CEILING)),
+        int((high * scale / step).to_integral_value(ROUND_FLOOR)),
     )
 
 
@@ -206,10 +206,10 @@ def _type_holds(attribute: Attribute, unit_bounds: tuple[int, int]) -> bool:
     if attribute.kind is Kind.DATE:
         return low >= _FIRST_DAY and high <= _LAST_DAY
     if attribute.kind is Kind.TIMESTAMP:
-        unit = _unit(attribute)
+        step = _smallest_step(attribute)
         return (
-            low * unit >= _FIRST_DAY * _MICROSECONDS_PER_DAY
-            and high * unit < (_LAST_DAY + 1) * _MICROSECONDS_PER_DAY
+            low * step >= _FIRST_DAY * _MICROSECONDS_PER_DAY
+            and high * step < (_LAST_DAY + 1) * _MICROSECONDS_PER_DAY
         )
     return True
 
@@ -219,7 +219,7 @@ def _sql_text(attribute: Attribute, units: int) -> str:
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(units, "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        timestamp = str(np.datetime64(units * _unit(attribute), "us")).replace("T", " ")
+        timestamp = str(np.datetime64(units * _smallest_step(attribute), "us")).replace("T", " ")
         if attribute.scale == 0:
             timestamp = timestamp.partition(".")[0]
         return timestamp + ("+00" if attribute.has_time_zone else "")
