@@ -179,7 +179,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     quasi_identifiers : the columns treated as quasi-identifiers in the trial releases.
     proposed : True if the quasi-identifiers were proposed because the user named none.
     singling : the sets of quasi-identifiers that make rows unique.
-    sweep : the trial releases.
+    sweep : the trial releases, which were tried with these quasi-identifiers.
     recommendation : the recommended release; None if only one release was tried, so that there is
         no comparison.
     start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
@@ -280,6 +280,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         pairs = [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
         if recommendation is None:
+            # Exactly one release was tried, so that there is no comparison.
             [point] = self.sweep.points
             return [
                 *pairs,
@@ -319,6 +320,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         n_categories = sum(
             kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers
         )
+        # ``dp_marginals`` suits tables with mostly categories.
         method = DP_MARGINALS if 2 * n_categories > n_columns else DP_RANKS
         return (
             f"for differential privacy instead of k: {method}, because {n_categories} of"

@@ -51,16 +51,17 @@ class Rates:
 
         Parameters
         ----------
-        releases : the counts of persons in each release: ``members`` were in the previous release,
-            and ``persons`` are in the current one. Of the latter, ``absent`` are no longer in the
-            source, ``joined`` are released for the first time, and ``changed`` have other values
-            than before.
+        releases : the counts of persons in each release. ``persons`` are in the release itself. Of
+            these, ``absent`` are no longer in the source, ``joined`` are released for the first
+            time, and ``changed`` have other values than before. ``members`` are those in the
+            release before it, without persons who were removed from the chain in between.
         """
         n_leaving = n_joined = n_changed = n_released = n_present = 0.0
         for previous, current in pairwise(releases):
             n_released += current["members"]
             n_present += max(current["members"] - current["absent"], 1)
-            # Leavers are released persons who are absent, and persons who are no longer released.
+            # Leavers are released persons who are absent now and were not before, and persons who
+            # are no longer released.
             n_no_longer_released = previous["persons"] + current["joined"] - current["persons"]
             n_leaving += max(current["absent"] + n_no_longer_released - previous["absent"], 0)
             n_joined += current["joined"]
@@ -112,11 +113,14 @@ def forecast(
     has_models : True if the chain has privacy models. If so, persons who left cannot be removed
         from a class, not even in groups of k.
     """
+    # Only with ``SHOW`` do rows of persons who left disappear from a class that others are still
+    # in. Models could not be checked, because the values of those who left are gone.
     can_remove_groups = rules.changes == SHOW and not has_models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None
     last_release = releases[-1]
+    # ``live`` and ``held`` count classes, unlike the other keys.
     n_classes = max(last_release.get("live", 0) + last_release.get("held", 0), 1)
     class_size = max(rules.target_class_size(k), 2, round(last_release["persons"] / n_classes))
     # Simulate the past releases, too: the present state of the classes follows from them.
@@ -157,6 +161,7 @@ def _simulate(
     can_remove_groups : True if k or more persons who have left may be removed from a class.
     """
     rng = np.random.default_rng(1)  # A fixed seed: equal chains get equal forecasts.
+    # Classes are up to a quarter larger than the target.
     class_sizes = class_size + rng.integers(0, max(class_size // 4, 1), _N_CLASSES)
     # Flags of persons, bool (n_classes, largest class size).
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
@@ -168,6 +173,7 @@ def _simulate(
         n_absent, n_staying = (is_released & ~is_present).sum(axis=1), is_present.sum(axis=1)
         is_live, is_dropped = (n_absent == 0) & (n_staying > 0), n_staying == 0
         if can_remove_groups:
+            # Persons who left are removed if they, and those who stay, are at least k each.
             loses_group = (n_absent >= k) & (n_staying >= k)
             is_released[loses_group] = is_present[loses_group]
             is_live |= loses_group
@@ -179,7 +185,8 @@ def _simulate(
         is_present[is_dropped] = is_released[is_dropped] = False
         _update_stale_values(rules, k, is_live & ~is_dropped, is_stale, is_present)
         counts.append(_count_rows(is_released, is_present, is_stale, n_withdrawn))
-    # Persons who join later form classes that develop like the first ones, but start later.
+    # Persons who join later form classes that develop like the first ones, but start later. So the
+    # counts of the first classes after j releases are those of classes with age j, per person.
     counts_by_age = np.array(counts) / float(class_sizes.sum())
     totals = counts_by_age[-1] + rates.join * counts_by_age[:-1].sum(axis=0)
     rows, held_rows, absent_rows, stale_rows, present_rows, missing_rows = totals

@@ -117,7 +117,8 @@ class IdentifierForm:
     Parameters
     ----------
     name : the name of the identifier, also shown to users.
-    pattern : a regular expression for the full text, in the syntax common to all databases.
+    pattern : a regular expression that the full text must match, in the syntax common to all
+        databases.
     checks : checks that must all pass.
     compact : True to match the compact text (see ``to_compact``): in upper case, no separators.
     moves_country_code : True if checks apply to a text whose first four characters are moved to
@@ -147,6 +148,7 @@ class IdentifierForm:
         normalized = to_compact(text) if self.compact else text.strip()
         if not re.fullmatch(self.pattern, normalized):
             return False
+        # Country code and check digits go to the end, and a letter becomes 10 to 35 (ISO 13616).
         if self.moves_country_code:
             rearranged = normalized[4:] + normalized[:4]
             normalized = "".join(str(_ALPHANUMERIC_VALUES[character]) for character in rearranged)
@@ -210,11 +212,13 @@ _ITALIAN_POSITION_VALUES = tuple(
 )
 
 
+# The digits as one number, modulo 97, must be 1: each weight is a power of 10.
 _IBAN_CHECK = Check.weighted(
     (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
     modulus=97,
     remainders=(1,),
 )
+# Values of yes/no columns, in several languages.
 _FLAG_PATTERN = (
     "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
     "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0"
@@ -263,6 +267,7 @@ def forms() -> tuple[IdentifierForm, ...]:
         ),
         _compact_form("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
         _compact_form("device number", "[0-9]{15}", Check.luhn(15)),
+        # Numbers with check digits, of several countries: the pattern, then the checks.
         _national_number("[0-9]{9}", Check.luhn(9)),
         _national_number("[0-9]{10}", Check.luhn(10)),
         _national_number("[0-9]{14}", Check.luhn(14)),
@@ -328,6 +333,7 @@ def find_common_form(n_values: int, n_matching: Mapping[int, int]) -> str:
     if not n_values:
         return ""
     for index, form in enumerate(forms()):
+        # A flag does not identify persons, so its values may also match by chance.
         chance = 0.0 if form.name == FLAG else form.chance**n_values
         is_common = n_matching.get(index, 0) >= _MIN_MATCHING_SHARE * n_values
         if is_common and chance <= _MAX_CHANCE:

@@ -9,7 +9,10 @@ word for identifying numbers, such as "id" or "no". The code uses these lists by
 - ``coded``: number words that may also name categories, as in the code of a subject;
 - ``numbered``: things of one person that numbers identify, such as a contract;
 - ``about``: words that show that a name is about something other than a person;
-- ``known``: what others can see or know about a person.
+- ``known``: what others can see or know about a person;
+- ``person``: words for persons, and ``person_or_place``: those that may also name something else;
+- ``person_number``: names of person identifiers that need no other word, such as "ssn";
+- ``whole_name``: words that name an identifier only if the name has no other words.
 """
 
 from __future__ import annotations
@@ -101,6 +104,7 @@ def hint_from_name(name: str) -> str:
     if "".join(words) in lists["person_number"]:
         return "person"
     categories = [_word_category(word) for word in words]
+    # All words are known, and at least one is for persons.
     if categories and all(categories) and "person" in categories:
         return "person"
     return "number" if set(words) & (_number_words() - _person_words()) else ""

@@ -198,6 +198,7 @@ def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson
         return "" if any(finding.varies for finding in findings) else NAME_REASON
     if any(finding.is_constant is False for finding in findings):
         return ""
+    # Birth date and sex; ``is_constant`` is None if the rows do not suffice to tell.
     constant_attributes = {finding.attribute for finding in findings if finding.is_constant}
     n_needed = 1 if name_hint == "number" else 2
     return VALUES_REASON if len(constant_attributes) >= n_needed else ""
@@ -223,6 +224,8 @@ def measure_constancy(
     for index, (name, attribute) in enumerate(constant_columns.items()):
         pairs = [(row[2 * index], row[2 * index + 1]) for row in rows]
         value_counts = [(n_rows, n_distinct) for n_rows, n_distinct in pairs if n_rows > 1]
+        # By chance, each further row of a value equals its first with the probability that two
+        # random rows are equal.
         results.append(
             ConstancyWithinPerson(
                 attribute,
@@ -249,8 +252,8 @@ def find_person_identifiers(
     ----------
     attributes : the columns of the table, which are searched for birth date and sex.
     candidates : profiles of candidate columns on the first rows.
-    measure_equal_share : a function that returns the share of pairs of first rows with equal values
-        in a column.
+    measure_equal_share : a function that returns, for a column, the share of pairs of rows that
+        have equal values in it, among the first rows.
     count_within_values : a function that returns the argument ``counts`` of ``measure_constancy``
         for a candidate.
     """

@@ -1,4 +1,7 @@
-"""Recommendation of one of several trial releases, by an explicit rule."""
+"""Recommendation of one of several trial releases, by an explicit rule.
+
+The trial releases of a method, with one refinement or none, form a curve: risk and loss by k.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def depths_below_chord(risks: Sequence[float], losses: Sequence[float]) -> NDArr
         scaled_axes.append((axis - axis.min()) / axis_range if axis_range else np.zeros(len(axis)))
     x, y = scaled_axes
     chord_x, chord_y = x[-1] - x[0], y[-1] - y[0]
-    # Below means on the side of the origin, for either direction of the curve.
+    # Below means on the side of the origin, whether the risk falls or rises along the curve.
     cross_products = (y - y[0]) * chord_x - (x - x[0]) * chord_y
     depths: NDArray[np.float64] = np.round(cross_products if chord_x < 0 else -cross_products, 12)
     return depths
@@ -221,6 +224,7 @@ def next_refinement(
     best_loss_and_risk = (
         (np.inf, np.inf) if current is None else (current.point.loss, current.point.risk)
     )
+    # Without limits, ``recommend`` prefers less loss at no more risk than the first curve's knee.
     if max_risk is None and max_loss is None:
         max_risk = knee_point([point for point in points if point.curve == points[0].curve]).risk
     limits = [
@@ -258,6 +262,8 @@ def _predict_loss_and_risk(
     k : the k of the release.
     assumed_factors : factors on loss and risk, used if no release of the curve was tried.
     """
+    # By k, the releases to predict from: those of the first curve, unless the method without the
+    # refinement was tried.
     unrefined_points = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
     unrefined_points |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
     tried_points = [p for p in points if p.curve == name and p.k in unrefined_points]

@@ -17,10 +17,12 @@ from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
-# Class sizes and methods that are tried by default.
+# Class sizes and methods that are tried by default. A name such as ``mdav+fast`` is a method with a
+# refinement.
 DEFAULT_KS = (*range(3, 11), 15, 20)
 NUMBER_METHODS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
 CATEGORY_METHODS = ("gaa_cp", "gaa_cp+fast")
+# CPU seconds; see the option ``max_seconds``.
 DEFAULT_MAX_SECONDS = 3600.0
 
 

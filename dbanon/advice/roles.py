@@ -105,7 +105,8 @@ def propose_column_roles(
     Parameters
     ----------
     profile : the counts of the table.
-    person_reasons : for each column that is a person identifier, the reason: a code of ``REASONS``.
+    person_reasons : for each column that is a person identifier, the reason: a code of ``REASONS``,
+        as from ``find_person_identifiers``. None if there are none.
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (person_reasons or {}).items():
@@ -124,6 +125,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     if column.is_unique_key:
         return RoleProposal(IDENTIFIER, "key")
     reason = looks_like_identifier(column)
+    # Types that releases do not support are ``OTHER``, as are UUIDs, which have the reason "type".
     if column.attribute.kind is Kind.OTHER and reason != "type":
         return RoleProposal(NOT_COPIED, "type")
     if reason:

@@ -124,6 +124,7 @@ def rate_set(
     small : the smallest count of rows that may be disclosed exactly.
     """
     n_rows = sum(size * n_groups for size, n_groups in groups_by_size.items())
+    # Pairs are ordered, so each counts twice, here and in ``n_pairs``.
     n_equal_pairs = sum(
         (size * size - size) * n_groups for size, n_groups in groups_by_size.items()
     )

@@ -9,7 +9,12 @@ a slice. Some names need an explanation:
 - ``Merging`` is the methods KACA and EBKC, and ``Enforce`` and ``Split`` merge and split classes
   under privacy models (``Models``).
 - ``Pass``, ``Refine`` and ``RefineLoss`` are the local searches of refinements: ``Pass`` of the
-  effort ``pass``, and ``recombined`` returns the best partition from the classes of several.
+  effort ``pass``. ``recombined`` combines classes of several partitions into the best partition.
+- ``NearestPath`` and ``PathCut`` build a path through all records, and cut it into classes.
+  ``DensityFirst`` is the methods LDF and HDF, ``Linkage`` finds the nearest points of each query,
+  and ``block_of`` assigns records to blocks by a tree of cuts.
+- ``allow_whole_steps`` and ``set_simd_level`` choose between equivalent implementations, for tests
+  and benchmarks; labels do not depend on them.
 - ``grouped``, ``shuffled``, ``shuffled_classes`` and ``standardized`` return arrays: records by
   class, a random permutation, records of each class in random order, and scaled rows.
 - ``CopyDrain``, ``RowJoin`` and ``split_rows`` process rows of PostgreSQL's binary COPY.

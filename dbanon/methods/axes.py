@@ -37,6 +37,8 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
     if axis in space.names:
         return space.points[:, space.names.index(axis)]
     if axis == SUM:
+        # Add column by column: the order in which NumPy adds the values of a row may vary, and with
+        # it the rounding.
         total = np.zeros(space.n_records)
         for column in space.points.T:
             total += column
@@ -53,6 +55,7 @@ def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float
     """Return the score of each point on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)
+    # ``eigh`` sorts by ascending eigenvalue, so the last vector is the first component.
     direction = vectors[:, -1]
     # The sign of a principal direction is arbitrary: make the largest loading positive.
     direction = direction * np.sign(direction[np.argmax(np.abs(direction))])

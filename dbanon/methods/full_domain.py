@@ -86,6 +86,7 @@ def full_domain(
     status = np.zeros(shape, np.int8)
     # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
     # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
+    # ``shape`` only marks that there is no combination yet; it is one level above the top.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
     # A withheld record loses the most in each attribute: the cost of the root.
     loss_of_withheld = n * sum(int(cost) for cost in space.mixed.root_costs)
@@ -102,6 +103,7 @@ def full_domain(
             tick(float((status != _UNKNOWN).mean()))
             sizes, labels = _group_records(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
+            # A release without any record is no result, even if the suppression allows it.
             if n_withheld > max_withheld or n_withheld == n:
                 # All combinations below this one in the lattice fail, too.
                 status[tuple(slice(level + 1) for level in levels)] = _FAILS
@@ -109,6 +111,7 @@ def full_domain(
                 continue
             high = middle
             status[levels] = _SUFFICES
+            # Each released record counts with the mean loss of all records at these levels.
             loss = int(loss_bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
             if (loss, levels) < (least_loss, best_levels):
                 least_loss, best_levels = loss, levels

@@ -18,7 +18,7 @@ from dbanon.kernels import DensityFirst, MixedDensityFirst
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
-# An argument of the kernel, which ``ldf`` shares.
+# ``hdf`` and ``ldf`` share a kernel. This argument of it is True for ``ldf``.
 _LOWEST_FIRST = False
 
 METHOD = Method(

@@ -18,7 +18,7 @@ from dbanon.kernels import DensityFirst, MixedDensityFirst
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
-# An argument of the kernel, which ``hdf`` shares.
+# ``hdf`` and ``ldf`` share a kernel. This argument of it is False for ``hdf``.
 _LOWEST_FIRST = True
 
 METHOD = Method(

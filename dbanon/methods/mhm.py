@@ -85,7 +85,7 @@ def _build_method(
 
     Parameters
     ----------
-    path : a description of its path.
+    path : a description of the path that it cuts, for the summary.
     """
     return Method(
         name=name,

@@ -1,6 +1,7 @@
 """Mondrian: multidimensional cuts.
 
-Starting with all records, each set is cut in two along its widest attribute, after weighting. If no
+Starting with all records, each set is cut in two along its widest attribute. The width is the loss
+of a record in a class of the set, which includes the attribute's weight. If no
 cut of that attribute leaves k records on both sides, the next widest attribute is tried. A set that
 cannot be cut along any attribute is a class. Values of ``cut``:
 
@@ -65,11 +66,12 @@ def _cut_in_two(
     record_codes = space.codes[records]
     low, high = record_codes.min(axis=0), record_codes.max(axis=0)
     widths = [
-        _cell_loss(tree, int(unit), int(lowest), int(highest))
-        for tree, unit, lowest, highest in zip(
+        _cell_loss(tree, int(root_cost), int(lowest), int(highest))
+        for tree, root_cost, lowest, highest in zip(
             space.trees, space.root_costs, low, high, strict=True
         )
     ]
+    # From the widest attribute to the narrowest.
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
             continue
@@ -83,6 +85,8 @@ def _cut_in_two(
             tree = space.trees[attribute]
             if cut == "tree" and tree is not None:
                 codes_below, codes_above = sorted_codes[borders - 1], sorted_codes[borders]
+                # Two neighbours belong to different children of the common ancestor of all records
+                # if their own common ancestor is that node, which has the smallest depth.
                 depths = tree.depths[tree.common_nodes(codes_below, codes_above)]
                 borders = borders[depths == depths.min()]
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
@@ -93,13 +97,14 @@ def _cut_in_two(
     return None
 
 
-def _cell_loss(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
+def _cell_loss(tree: Hierarchy | None, root_cost: int, low: int, high: int) -> float:
     """Return the loss per record of an attribute in a class with codes from ``low`` to ``high``.
 
     Parameters
     ----------
-    tree : the hierarchy of the attribute; None for numbers, whose codes are coordinates.
-    unit : the loss at the root of the hierarchy.
+    tree : the hierarchy of the attribute, whose leaves are numbered by the codes. None for numbers,
+        whose codes are coordinates in units of loss.
+    root_cost : the loss at the root of the hierarchy, which contains the weight of the attribute.
     """
     if tree is None or low == high:
         return float(high - low) if tree is None else 0.0
@@ -110,7 +115,7 @@ def _cell_loss(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
             node = int(tree.parents[node])
         else:
             other_node = int(tree.parents[other_node])
-    return unit * (1.0 - int(tree.depths[node]) / tree.height)
+    return root_cost * (1.0 - int(tree.depths[node]) / tree.height)
 
 
 METHOD = MixedMethod(

@@ -115,6 +115,8 @@ class Method:
     @property
     def takes_points(self) -> bool:
         """True if the method accepts attributes with several coordinates, such as text."""
+        # A method that groups each attribute separately, or takes only one, needs one coordinate
+        # per attribute.
         return self.takes_categories or (
             self.result_type.has_row_classes and self.max_attributes is None
         )
@@ -166,7 +168,7 @@ class Kernel(Protocol):
         """The share done, 0 to 1."""
 
     def step(self, budget: int = ...) -> bool:
-        """Work for a short time; return True when done."""
+        """Work for a short time, at most ``budget`` elementary steps; return True when done."""
 
     def labels(self) -> Any:
         """The class of each record, int32 (n,)."""
@@ -194,7 +196,8 @@ def on_points(
     """
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        # ``space.kernel`` chooses the kernel for the space's data, and passes it the records.
+        # ``space.kernel`` chooses the kernel for the space's data, and binds the records as its
+        # first argument.
         return drive(space.kernel(kernel, mixed_kernel)(k, *settings), tick)
 
     return run

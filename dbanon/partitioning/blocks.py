@@ -35,7 +35,11 @@ class _StoppedError(Exception):
 
 
 class DivisibleSpace(Protocol):
-    """A space that can return the space of some of its records, such as ``Space``."""
+    """A space that can return the space of some of its records, such as ``Space``.
+
+    The result of ``take`` has ``coordinates``, float64 (m, p), across which blocks are cut, and
+    ``axes``, which say what each coordinate means.
+    """
 
     @property
     def n_records(self) -> int: ...
@@ -100,7 +104,8 @@ class Blocks:
         Parameters
         ----------
         space : the space of the n records.
-        keys : int64 (n,), the key of each record, ascending, all different.
+        keys : int64 (n,), the key of each record, ascending, all different. Keys choose the sample
+            that cuts are fitted to, and the side of records on the border.
         direction : index of the principal direction to cut across, from 0; if there are fewer,
             the last one is used.
 
@@ -142,7 +147,8 @@ class Blocks:
         ----------
         space : the space of the n records.
         partition : the classes of these records; suppressed ones are in no block.
-        keys : int64 (n,), the key of each record, ascending, all different.
+        keys : int64 (n,), the key of each record, as in ``cut``. A class has the key of its first
+            record.
         direction : index of the principal direction to cut across, from 0; if there are fewer,
             the last one is used.
         satisfies_models : returns True if counts of sensitive values, int64 (s,), satisfy the
@@ -159,6 +165,7 @@ class Blocks:
         class_means = compute_class_means(space, partition)
         class_keys = first_keys_of_classes(partition, keys)
         sample = sample_positions(class_keys, n_blocks)
+        # Without axes, because a mean of leaves is no leaf: cuts need not be between values.
         cuts = Cuts.fit(class_means[sample], n_blocks, direction, class_keys[sample])
         numbers_by_piece = on_all_cores(
             lambda piece: cuts.assign(class_means[piece], class_keys[piece]),
@@ -243,6 +250,7 @@ def _records_by_block(
         block_of_record[piece] = blocks_by_group[group_of_record[piece]]
 
     on_all_cores(assign_blocks, split_records(len(group_of_record)))
+    # ``members`` holds the records block by block, and ``starts`` says where each block begins.
     members, starts = grouped(block_of_record, int(block_of_group.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 
@@ -277,6 +285,7 @@ def partition_blocks(
         block_tick(0.0)
         return run(index, blocks[index], block_tick)
 
+    # ``block_signals`` leaves signals, such as an interrupt, to the main thread.
     with ThreadPoolExecutor(threads or worker_threads(), initializer=block_signals) as pool:
         futures: list[Future[Partition]] = [
             pool.submit(partition_block, i) for i in range(len(blocks))

@@ -65,6 +65,7 @@ def find_classes(
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
+    # Refuses methods that group each attribute separately; for those see find_attribute_classes.
     policy.guarantee_for().check_method(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = level_statistics = None
@@ -84,6 +85,7 @@ def find_classes(
     if units is not None:
         partition = partition.take(units.unit_of_record)
     require_budget(policy, partition.n_suppressed + microdata.n_withheld, microdata.n_read)
+    # Only a method that chooses levels (``full_domain``) withholds records.
     if partition.n_suppressed:
         return _find_levels_again(microdata, partition, policy, tick, trees)
     return partition
@@ -98,6 +100,7 @@ def _find_levels_again(
 ) -> Partition:
     """Determine the levels again from the records that were not withheld; withholds no more."""
     records = np.flatnonzero(partition.labels >= 0)
+    # The caller has checked the share of withheld records, so none are counted here.
     remaining = replace(take_records(microdata, records), n_withheld=0)
     options = {**policy.options, "suppression": 0.0}
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
@@ -133,6 +136,7 @@ def find_attribute_classes(
             "A release per attribute counts rows, not persons.",
             hint="Leave out `entity`.",
         )
+    # The docstring of this warning is also its message.
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
     partition = _run_strata(
         microdata, _feasible_strata(microdata, policy), policy, tick, column_statistics
@@ -184,6 +188,7 @@ def _run_strata(
     build_space = make_space_builder(microdata, column_statistics, policy, level_statistics)
     rng = _make_generator(method, policy.seed)
     tick = tick or _ignore_progress
+    # Row keys, or positions if a row key has several columns. Cuts into blocks use them for ties.
     record_keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
         # Such a method chooses one level per attribute for the whole table.
@@ -248,6 +253,8 @@ def make_space_builder(
     """
     method = find_method(policy.method)
     extra_options: dict[str, Any] = {}
+    # ``steps`` are the widths of the grids, by column, from which ranges of numbers are released.
+    # ``label_steps`` is None if the recoding does not release numbers as such ranges.
     if method.refine == "generalized":
         extra_options = {"label_steps": policy.label_steps}
     elif method.result_type.sees_all_strata:
@@ -289,6 +296,7 @@ def _run_and_refine(
         **method_arguments,
     )
     max_size = method.max_size(policy.k) if method.max_size else None
+    # Raises an error if a class has fewer than k records or more than ``max_size``.
     result.require(policy.k, max_size)
     if policy.refine is None or method.refine is None:
         return result
@@ -302,6 +310,7 @@ def _run_and_refine(
         lambda share: tick(_METHOD_PROGRESS + (1 - _METHOD_PROGRESS) * share),
     )
     refined.require(policy.k, max_refined_size(method.refine, policy.k))
+    # The refinement has no counts of its own: report those of the method.
     return Partition(refined.labels, result.method_counts)
 
 
@@ -386,7 +395,7 @@ def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
 
     Parameters
     ----------
-    n_withheld : the number of withheld records.
+    n_withheld : the number of records that are withheld for any reason.
     n_records : the number of all records, including withheld ones.
 
     Raises

@@ -69,6 +69,7 @@ def sample_positions(keys: NDArray[np.int64], n_blocks: int) -> NDArray[np.int64
         return np.arange(len(keys))
     # Hashes are uniform, so the smallest ones are almost surely below this bound.
     share = (n_sampled + _MARGIN_DEVIATIONS * n_sampled**0.5) / len(keys)
+    # If too few hashes are below it, the second bound takes all keys.
     for bound in (min(int(share * _MAX_HASH), _MAX_HASH), _MAX_HASH):
         hashes_below_bound = on_all_cores(
             partial(_hashes_up_to, keys, np.uint64(bound)), split_records(len(keys))
@@ -98,6 +99,7 @@ def sample_size(n_blocks: int) -> int:
     There may be fewer records than that.
     """
     n_sampled = max(_SAMPLED_PER_BLOCK * n_blocks, _MIN_SAMPLED)
+    # ``Cuts.fit`` needs at least one point for each block.
     return max(min(n_sampled, _MAX_SAMPLED), n_blocks)
 
 
@@ -217,6 +219,7 @@ class Cuts:
                         side.append(smallest)
             blocks_of_subtree[cut] = sides[0] + sides[1]
         block_numbers = np.zeros(self.n_blocks, np.int64)
+        # Cut 0 is the root, so its blocks are all blocks. Without cuts there is only block 0.
         for index, block in enumerate(sorted(blocks_of_subtree.get(0, [[0]]))):
             block_numbers[block] = index
         return block_numbers
@@ -316,6 +319,7 @@ class _CutFitter:
         cuts, keys = self.cuts, self.keys
         if self.mixed_cuts is not None and (sides := self._cut_between(uncut, self.mixed_cuts)):
             return sides
+        # The number of records below the cut, in proportion to the blocks there.
         split = len(records) * (n_blocks // 2) // n_blocks
         cuts.directions[first_cut] = _principal_direction(self.points, records, self.direction)
         coordinates = coordinates_along(self.points, records, cuts.directions[first_cut])

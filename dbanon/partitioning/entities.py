@@ -103,8 +103,8 @@ def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribu
     Parameters
     ----------
     attribute : the entity column, of any type.
-    normalize : how texts are normalized before they are compared, one of ``NORMALIZE``; None if
-        they are compared as they are.
+    normalize : how texts are normalized before they are compared: ``trim`` removes white space
+        around them, and ``casefold`` also ignores case. None to compare them as they are.
 
     Raises
     ------
@@ -156,6 +156,7 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
         valid=None if microdata.valid is None else microdata.valid[first_records],
         strata=None if microdata.strata is None else microdata.strata[first_records],
         layers=None if microdata.layers is None else microdata.layers[first_records],
+        # Each unit counts once for k. Models are enforced later, on the records.
         entities=None,
         sensitive={},
         suppressed=None,

@@ -24,7 +24,8 @@ from dbanon.partitioning.blocks import Blocks
 # Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. In ``PowerLaw``, ``seconds``
 # is the time of a table of reference size, and all other constants are exponents. Forecasts of
 # ``thorough`` are scaled from ``fast`` by the numbers of steps and rounds of both. Forecasts for
-# mixed attributes lie between the measured extremes.
+# mixed attributes lie between the measured extremes. The first power law of a ``MethodForecast`` is
+# for tables of numbers, the second for mixed ones.
 REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
@@ -57,13 +58,14 @@ REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
         "thorough": MethodForecast(mixed=PowerLaw(seconds=4300.0, records=0.9, attributes=1.9)),
     },
 }
-# Refining few records, or a small block, takes at least this many seconds.
+# Refining few records, or a small block, takes at least this many seconds. The keys are those of
+# ``REFINEMENT_FORECASTS``.
 MIN_SECONDS = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
 @dataclass(frozen=True)
 class ClusteringSeconds:
-    """CPU seconds for clustering: those of the method, and those of the refinement."""
+    """CPU seconds for clustering: those of the method alone, and those of the refinement."""
 
     method: float
     refinement: float

@@ -114,4 +114,5 @@ def _feasible_levels(model: Model, best_level: float) -> str:
         return f"no level of {description} is feasible"
     if model.is_higher_stricter:
         return f"{description} is feasible up to {np.floor(best_level * 1e4) / 1e4:g}"
+    # Rounded up, and one unit of the last digit more, as a margin.
     return f"{description} is feasible from {np.ceil(best_level * 1e4 + 1) / 1e4:g}"

@@ -69,7 +69,10 @@ class Guard:
         return np.concatenate(columns, axis=1).astype(np.int64, copy=False)
 
     def allows(self, counts: NDArray[np.int64]) -> bool:
-        """Return True if a class with these counts of values, int64 (s,), satisfies the models."""
+        """Return True if a class with these counts of values, int64 (s,), satisfies the models.
+
+        The s counts are those of a group in the result of ``counts``.
+        """
         return bool(self.models.keeps(counts.astype(np.int32)))
 
 

@@ -62,7 +62,8 @@ class MixedCuts:
     Parameters
     ----------
     axes : the axis of each of the p columns of the points.
-    levels : by index of the column, the result of ``ancestors_by_height`` for its hierarchy.
+    levels : by index of a column with a hierarchy, the ancestor of each leaf at each height, int64
+        (H, L), as ``ancestors_by_height`` returns them.
     mean_size : the mean number of records per block.
     principal_direction : returns the first principal direction, float64 (q,), of points, float64
         (n, q).
@@ -217,6 +218,7 @@ class MixedCuts:
             np.array([n_below / n_blocks_below, n_above / (n_blocks - n_blocks_below)])
             / self.mean_size
         )
+        # A block needs at least one record, whatever the ratio.
         min_ratio = max(MIN_SIZE_RATIO, 1 / self.mean_size)
         is_allowed = (size_ratios.max(axis=0) <= MAX_SIZE_RATIO) & (
             size_ratios.min(axis=0) >= min_ratio

@@ -61,6 +61,7 @@ def merge_patterns(
     bool (m, d), the pattern with which each pattern is released, or its own if it is withheld; bool
     (m,), True for each pattern that is withheld.
     """
+    # The negation sorts patterns with NULL in an earlier column first.
     order = np.array(
         sorted(range(len(is_null)), key=lambda i: (int(is_null[i].sum()), *~is_null[i])), np.intp
     )
@@ -83,6 +84,7 @@ def merge_patterns(
                 unit_counts[i] + unit_counts[j] < k
                 or count_units(members_by_pattern[i] + members_by_pattern[j]) < k
             )
+            # The least tuple is preferred; False comes before True.
             preferences.append((is_below_k, n_added_nulls[index], -unit_counts[j], index))
         superset = int(supersets[min(preferences)[-1]])
         members_by_pattern[superset] += members_by_pattern.pop(i)
@@ -189,7 +191,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
         return microdata
     is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # Stores read NULL as the same values.
+    # In place of NULL, stores write these values into the arrays, too.
     numbers[suppressed[:, is_numeric]] = 0.0
     codes[suppressed[:, np.logical_not(is_numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)

@@ -152,6 +152,7 @@ def _cluster_and_protect(
         # With entities the records are clustered as units, which form a separate table.
         column_statistics if microdata.entities is None else table_statistics,
     )
+    # ``grouping_levels`` is None unless the method chose levels for the whole table.
     clustering = ClusteringResult(
         partition, partition.grouping_levels, column_statistics, partition.method_counts
     )
@@ -205,6 +206,7 @@ def protect_classes(
     partition, column_statistics = partition_of(clustering), clustering.column_statistics
     assert column_statistics is not None
     compared_columns = compared_columns or {}
+    # Models that compare classes with this table, whose values are counted here.
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
     codes_by_column, frequencies_by_column = code_released_values(
         microdata, partition, own_models, sensitive, column_statistics, memory_limit

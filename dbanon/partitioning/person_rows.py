@@ -52,9 +52,10 @@ def _assign_layers(persons: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         person by rank.
     k : the minimum number of persons in a layer, if there are as many.
     """
+    # Where the person differs from that of the row before; the prepended value starts the first.
     starts = np.flatnonzero(np.diff(persons, prepend=persons[0] - 1))
     row_counts = np.diff(np.append(starts, len(persons)))
-    # The last layer is the last one in which k persons have a row.
+    # The k-th largest row count: in this layer k persons still have a row, so it is the last one.
     n_layers = int(np.sort(row_counts)[-k]) if len(row_counts) >= k else 1
     n_layers = min(n_layers, MAX_LAYERS)
     row_ranks = np.arange(len(persons)) - np.repeat(starts, row_counts)

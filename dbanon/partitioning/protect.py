@@ -143,6 +143,8 @@ def _protect(
         failing_strata = [
             records for records in strata if not satisfies_models(guard.take(records))
         ]
+        # No partition of a failing stratum satisfies the models, so all of it is withheld, as long
+        # as that is allowed and another stratum remains.
         for records in failing_strata:
             if len(records) > max_withheld or len(failing_strata) == len(strata):
                 raise _infeasible_error(
@@ -162,6 +164,7 @@ def _protect(
                 continue
             _, labels = np.unique(partition_before.labels[records], return_inverse=True)
             stratum_partition = Partition(labels.reshape(-1))
+            # Blocks are merged in parallel, and could not share a number of records to withhold.
             if not max_withheld:
                 stratum_partition = merge_by_blocks(
                     space, stratum_partition, record_keys[records], stratum_guard, policy, tick
@@ -396,6 +399,7 @@ def compile_models(
     table_shares : by sensitive attribute, the share of each value in the table, float64 (s,).
     counts_persons : True if a last column of values counts persons.
     """
+    # A column that counts persons has one value, 0.
     n_values_by_column = [len(table_shares[name]) for name in names] + [1] * counts_persons
     compiled_models = Models(np.array(n_values_by_column, np.int32), counts_persons)
     for model in models:
@@ -404,6 +408,7 @@ def compile_models(
             kind = "hierarchical_t"
             parents, ranges = model.distance.parents, model.distance.leaf_ranges
         elif kind == "t_closeness":
+            # The distance is ``equal`` or ``ordered``.
             kind = f"{model.distance}_t"
         compiled_models.add(
             kind,
@@ -431,6 +436,7 @@ def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
     label = "NULL"
     while label in tree.labels:
         label += "*"
+    # The only node of such a tree is both root and leaf, and now needs a root above it.
     if len(tree.labels) == 1:
         return flat_hierarchy([*tree.labels, label])
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])

@@ -98,8 +98,10 @@ def refine_generalized(
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
         iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
+    # Models of no attribute, which every class satisfies, stand for none.
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
+    # What each range of numbers costs if it is released as a label; three arguments of the kernel.
     costs = space.label_costs.arrays()
     # The kernel takes an unsigned seed of 64 bits.
     labels, seed = partition.labels, seed % 2**64
@@ -202,6 +204,7 @@ def refine_points(
     seconds : time limit; None for no limit.
     share : the share of the effort's budget to use.
     """
+    # Without rebuilding pools, only the local search remains.
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
     budget = _EFFORT_BUDGETS[effort]
@@ -253,8 +256,9 @@ class RefinementStep:
     Parameters
     ----------
     index : the index of the step, from 0.
-    direction : the index of the principal direction that blocks are cut across, from 0.
-    share : the step's share of the effort.
+    direction : the index of the principal direction that blocks are cut across, from 0, the one
+        with the largest variance.
+    share : the step's share of the rounds or steps of the effort, 0 to 1.
     """
 
     index: int
@@ -314,6 +318,7 @@ def refine_classes(
             iterations=policy.refine_iterations,
             seconds=policy.refine_seconds,
             share=1.0,
+            # Only ``refine_generalized`` has this parameter.
             **({} if guard is None else {"guard": guard}),
         )
     n = space.n_records
@@ -365,11 +370,15 @@ def refine_block(
 
     Parameters
     ----------
+    name : the value of ``Method.refine``: ``points`` or ``generalized``.
+    space, partition : the records of the block, and their classes.
     block_index : the index of the block in its stratum and step.
-    n_records : the number of records in the stratum.
+    n_records : the number of records in the whole stratum.
+    guard : the privacy models that classes satisfy; only for ``generalized``.
     """
     iterations = policy.refine_iterations
     if iterations is not None:
+        # In proportion to the block's records and to the step's share.
         iterations = int(iterations * space.n_records // n_records * step.share)
     # Use one seed per block, so that the order in which blocks end does not matter.
     seed = np.random.SeedSequence([policy.seed, step.index, block_index]).generate_state(

@@ -129,7 +129,8 @@ def feasible_records(
 ) -> NDArray[np.int64]:
     """Return the records for which all sets of columns can be k-anonymous, int64 (m,), ascending.
 
-    With entities, it counts persons, and leaves out all records of a person in a stratum together.
+    With entities, persons are counted. If one of their records cannot be released, neither can
+    their other records in the same stratum.
 
     Parameters
     ----------
@@ -202,8 +203,8 @@ def coarsen_for_column_sets(
     Parameters
     ----------
     clustering : the classes of the ``feasible_records``; others are suppressed.
-    memory_limit : the bytes that counts per class and combination of copied values may use; None
-        for no limit.
+    memory_limit : the bytes that counts may use. For each class, the rows with each combination of
+        copied values are counted. None for no limit.
 
     Raises
     ------
@@ -231,6 +232,7 @@ def coarsen_for_column_sets(
                 memory_limit,
                 tick,
             )
+            # The coarser class of each class, which is that of its first record.
             grouping = merged.labels[first_members]
             coarser_classes |= dict.fromkeys(
                 [name for name in column_set.columns if name in names], grouping

@@ -1,4 +1,8 @@
-"""Find strata, which classes must not cross, and encode sensitive columns for privacy models."""
+"""Find strata, which classes must not cross, and encode sensitive columns for privacy models.
+
+Here a stratum holds the records with the same values of the strata columns, the same pattern of
+NULLs and the same layer. Layers separate the rows of one person (``person_rows``).
+"""
 
 from __future__ import annotations
 
@@ -170,7 +174,7 @@ def too_few_error_for_count(
     count : the number of records or persons in the stratum.
     unit : the counted items as a plural noun, "records" or "persons".
     n_strata : the number of all strata.
-    withheld : number of records that are withheld because of a NULL.
+    withheld : number of records that are withheld because of a NULL, and so not in ``count``.
     null_columns : quasi-identifiers that are NULL in the whole stratum; None if there are no NULLs.
     has_columns : True if columns define strata, so that they are not only patterns of NULLs.
     is_merged : True if rare patterns of NULLs have joined larger ones where possible.
@@ -216,8 +220,9 @@ def code_released_values(
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
     """Encode and count the values of the models' sensitive columns in released records.
 
-    A code is the position of the value among the released values or, with a hierarchy, that of its
-    leaf; NULL comes last. So a recount of the release finds the same codes.
+    Codes in the statistics of the table are replaced by positions. A position is that of the value
+    among the released values or, with a hierarchy, that of its leaf; NULL comes last. So a recount
+    of the release finds the same positions.
 
     Parameters
     ----------
@@ -227,8 +232,8 @@ def code_released_values(
 
     Returns
     -------
-    Two dicts by sensitive column: the code of each record, int32 (n,), and the frequencies of the
-    codes among the table's released records or persons.
+    Two dicts by sensitive column: the position of each record's value, int32 (n,), and the
+    frequencies of the positions among the table's released records or persons.
 
     Raises
     ------
@@ -243,18 +248,21 @@ def code_released_values(
         column = microdata.sensitive[name]
         frequencies = column_statistics.sensitive[name]
         null_code = len(frequencies.values)
+        # NULL has the code -1 in the column, which selects the last element.
         codes = np.append(_codes_in_table(frequencies, column), null_code)[column.codes].astype(
             np.int32
         )
         frequencies = frequencies.after_withholding(codes[~is_released], withheld_units)
         position_of_code = positions_of_codes(frequencies, attributes[name], models)
         positions[name] = np.where(is_released, position_of_code[codes], np.int32(0))
+        # Codes may share a position, so add their counts; they are 0 for codes that do not occur.
         counts = np.zeros(int(position_of_code.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of_code, frequencies.counts)
+        # ``share_base`` is the number of persons, if persons are counted: the total of the shares.
         frequencies_by_column[name] = ValueFrequencies(counts, share_base=frequencies.share_base)
         n_values = count_values(models, name, positions[name])
         require_memory(
-            count_bytes=8,
+            count_bytes=8,  # Counts of sensitive values are int64.
             n_classes=partition.n_classes,
             n_values=n_values,
             columns=f'"{name}"',

@@ -28,7 +28,7 @@ def run_attacks(data: AttackData) -> dict[str, AttackResult]:
     """Run all attacks, and return the result of each by name."""
     results = {}
     for position, (name, attack) in enumerate(ATTACKS.items()):
-
+        # Each attack reports its share of the progress of all.
         def tick(progress: float, index: int = position) -> None:
             data.tick((index + progress) / len(ATTACKS))
 

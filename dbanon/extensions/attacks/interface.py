@@ -190,7 +190,9 @@ class _AttackedTable:
         )
         frame = original_frame
         if control is not None:
+            # ``as_frames`` converts a pair of tables; the originals are converted already.
             control_frame = as_frames(original, control)[1]
+            # Raises an error if the control records lack a column.
             select_columns_to_compare(original_frame, control_frame, names, key=None)
             frame = pd.concat([original_frame[names], control_frame[names]], ignore_index=True)
         if not len(original_frame) or not len(released_frame):
@@ -211,9 +213,11 @@ class _AttackedTable:
             for source_attribute in microdata.attributes
         ]
         row_codes = combine_codes([column.codes for column in columns], len(released_frame))
+        # Equal rows are compared once; ``weights`` holds the number of copies.
         _, first_rows, weights = np.unique(row_codes, return_index=True, return_counts=True)
         trees: dict[str, Hierarchy] = dict(build_all(self.tree_sources, microdata))
         for position, attribute in enumerate(microdata.categorical):
+            # ``ANY`` is the label ``*``, which covers all values.
             values = set(released_frame[attribute.name].dropna().astype(str)) - {ANY}
             categories = microdata.categories[position]
             # A synthesis may contain public values that occur in no record.

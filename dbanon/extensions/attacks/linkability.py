@@ -21,7 +21,7 @@ ONE_COLUMN_NOTE = "there is only one column, so records have no two parts"
 
 def attack(data: AttackData) -> AttackResult:
     """Link the parts of sampled records."""
-    if not all(data.source_columns):
+    if not all(data.linked_columns):
         return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
     rng = data.rng(NAME)
     targets = data.sample_targets(rng)
@@ -40,7 +40,7 @@ def attack(data: AttackData) -> AttackResult:
 def _linkage_rate(data: AttackData, records: Ints, rng: np.random.Generator) -> Rate:
     """Return the rate of records for which both sources find the same copy of the same row."""
     (first_rows, first_copies), (second_rows, second_copies) = (
-        data.find_nearest_rows(records, columns, rng) for columns in data.source_columns
+        data.find_nearest_rows(records, columns, rng) for columns in data.linked_columns
     )
     is_linked = (first_rows == second_rows) & (first_copies == second_copies)
     data.tick(1.0)

@@ -41,6 +41,8 @@ def release_features(data: AttackData, target: int) -> Floats:
             features.append(float(np.average(column.released_coordinates, weights=weights)))
     nearest_rows = np.argsort(distances, kind="stable")[:_N_NEAREST]
     nearest_distances = distances[nearest_rows]
+    # The distance of the nearest row, the mean of the nearest ones, the copies of all rows as near
+    # as the nearest, the mean distance of all rows, and the copies of the nearest row.
     features += [
         float(nearest_distances[0]),
         float(nearest_distances.mean()),

@@ -45,7 +45,7 @@ class Attacks(LabelledText):
 
     @property
     def found(self) -> Mapping[str, AttackResult]:
-        """The former name of ``results``, until version 1.0."""
+        """The former name of ``results``; version 1.0 will remove it."""
         return self.results
 
     @property
@@ -135,7 +135,7 @@ def build_attack_data(
         n_members=n_members,
         n_controls=microdata.n_records - n_members,
         weights=weights,
-        source_columns=(
+        linked_columns=(
             tuple(names.index(name) for name in first_columns),
             tuple(names.index(name) for name in second_columns),
         ),
@@ -147,7 +147,7 @@ def run_all_attacks(attack_data: AttackData) -> Attacks:
     """Run all attacks and collect their results."""
     names = [column.name for column in attack_data.columns]
     first_columns, second_columns = (
-        tuple(names[index] for index in indices) for indices in attack_data.source_columns
+        tuple(names[index] for index in indices) for indices in attack_data.linked_columns
     )
     return Attacks(
         originals=attack_data.n_members,

@@ -36,7 +36,7 @@ class AttackData:
     n_members : number of originals.
     n_controls : number of control records, which are not in the release.
     weights : int64 (m,), number of copies of each distinct released row.
-    source_columns : for ``linkability``, the indices of the columns that the attacker knows from
+    linked_columns : for ``linkability``, the indices of the columns that the attacker knows from
         each of two sources.
     max_guesses : maximum number of guesses per attack and column; fewer are made if they would take
         too long.
@@ -50,7 +50,7 @@ class AttackData:
     n_members: int
     n_controls: int
     weights: Ints
-    source_columns: tuple[tuple[int, ...], tuple[int, ...]]
+    linked_columns: tuple[tuple[int, ...], tuple[int, ...]]
     max_guesses: int = DEFAULT_MAX_GUESSES
     tolerance: float = 0.05
     seed: int = 0

@@ -78,7 +78,7 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
     )
     # Choose the cheapest pairs such that each record is in at least k - 1 of them, as in a class of
     # k, and no pair counts more than once. A pair costs its squared distance over k.
-    program = Program(n, k - 1, math.inf)
+    program = Program(n, min_cover=k - 1, max_cover=math.inf)
     program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_MAX_ROUNDS):
@@ -90,11 +90,12 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
         pairs = np.stack([new_pairs // n, new_pairs % n], axis=1).astype(np.int32)
         costs = np.square(points[pairs[:, 0]] - points[pairs[:, 1]]).sum(axis=1) / k
         starts = np.arange(0, 2 * len(new_pairs), 2, dtype=np.int32)
-        program.add(pairs.ravel(), starts, costs, 1.0)
+        program.add(pairs.ravel(), starts, costs, upper_bound=1.0)
         solution = program.solve(deadline)
         if solution is None:
             return prices, False
         duals, optimum = solution
+        # The next round adds the pairs whose price exceeds their cost.
         certified_prices, candidate_pairs = _repair_prices(points, k, duals, tick)
         if certified_prices.sum() > prices.sum():
             prices = certified_prices
@@ -173,7 +174,8 @@ class Certificate(LabelledText):
     complete : False if time ran out before the method finished.
     prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
         the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
-    tolls : shares of SST; empty unless k is 3.
+    tolls : what a class with two or three records of a triple pays, for some triples of records, as
+        shares of SST (see the module ``tolls``); empty unless k is 3.
     simple : the bound by the method ``neighbours`` alone, as a share of SST.
     seconds : CPU seconds.
     """
@@ -296,6 +298,7 @@ def compute_neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: 
     kernel = Neighbours(points, k - 1)
     while not kernel.step():
         tick(kernel.progress)
+    # ``sums`` adds up each record's squared distances to its neighbours.
     return round_down(kernel.sums() / (2 * k), points.shape[1] + k)
 
 

@@ -6,6 +6,9 @@ records. There are far too many classes to list, so the program starts with a fe
 partitions and of near neighbours). Given their prices, the kernel ``Pricing`` searches all classes
 of k for cheaper ones by branch and bound. These are added and the program is solved again.
 
+For k = 3 the prices are improved by *tolls*: a class that has two or three records of certain
+triples pays a toll, and may cost less than its prices by that much (see the module ``tolls``).
+
 The duals of few classes oscillate. We therefore price the midpoint between them and the best
 certificate so far: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
 programming", International Transactions in Operational Research 4 (1997).
@@ -47,6 +50,7 @@ SLACK = 2.0**-40
 
 def relative_error(terms: int) -> float:
     """Bound the relative error of a sum of ``terms`` products of non-negative numbers."""
+    # Generous: each operation errs by at most 2^-53, and a sum has two operations per term.
     return float((terms + 64) * 2.0**-50)
 
 
@@ -69,7 +73,7 @@ class Pool:
     """
 
     def __init__(self, points: Floats) -> None:
-        self.program = Program(len(points), 1.0, 1.0)
+        self.program = Program(len(points), min_cover=1.0, max_cover=1.0)
         self.triples = empty_duals().triples
         self._points = points
         self._classes: list[tuple[int, ...]] = []
@@ -92,7 +96,7 @@ class Pool:
         starts = np.cumsum([0, *map(len, rows_by_class[:-1])]).astype(np.int32)
         costs = np.array([self._cost(members) for members in new_classes])
         flat_rows = np.fromiter((row for rows in rows_by_class for row in rows), np.int32)
-        self.program.add(flat_rows, starts, costs, math.inf)
+        self.program.add(flat_rows, starts, costs, upper_bound=math.inf)
         return len(new_classes)
 
     def add_cuts(self) -> int:
@@ -109,6 +113,7 @@ class Pool:
         for triple in new_triples:
             for pair in combinations(triple, 2):
                 triples_of_pair[pair].append(triple)
+                # The rows of the program are those of the records, then those of the cuts.
                 self._cut_rows_by_pair[pair].append(len(self._points) + len(self._triples))
             self._triples.add(triple)
         for column, members in enumerate(self._classes):
@@ -134,6 +139,7 @@ class Pool:
         }
 
     def _cost(self, members: tuple[int, ...]) -> float:
+        """Return the SSE of a class."""
         member_points = self._points[list(members)]
         return float(np.square(member_points - member_points.mean(axis=0)).sum())
 
@@ -201,6 +207,8 @@ class _Search:
         for partition in start_partitions:
             for classes in _generate_subclasses(partition, k):
                 self.pool.add(classes)
+            # With cuts, fractions of subclasses can no longer stand for a larger class, so add the
+            # class itself.
             if k == K_WITH_TOLLS:
                 self.pool.add(np.split(partition.members, partition.starts[1:]))
         near_classes, self._neighbour_distance_sums = _find_near_classes(points, k, tick)
@@ -249,7 +257,8 @@ class _Search:
             self._tick(kernel.progress)
             if time.monotonic() > deadline:
                 return False
-        # Far above the rounding error of the reduced cost of a class of five records.
+        # Far above the rounding error of a reduced cost. The search below needs tolls, so k is 3,
+        # and its classes have at most 2k - 1 = 5 records.
         error = SLACK * (np.abs(prices).max() - threshold)
         least_around_triples, triple_classes = self._triple_search.find_violations(
             prices, tolls, error

@@ -47,6 +47,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
     relation = source.describe(job)
     for name in job.quasi_identifiers:
         require_number(relation.attribute(name), job.policy.orders)
+    # The plan calls ``pulse`` regularly, so that an exception from ``tick`` can end it, too.
     planned = plan(job, source, pulse=lambda: tick(0.0))
     microdata = source.read(planned.relation, planned.roles, job, tick)
     return compute_bound(microdata, int(job.policy.k), seconds, tick)

@@ -131,7 +131,9 @@ class _SizeSearch:
     def __init__(self, points: Floats, k: int, deadline: float, tick: Tick) -> None:
         self._points, self._k, self._deadline, self._tick = points, k, deadline, tick
         n = len(points)
+        # Set by ``search_sizes``: each record and its nearest neighbours, and their distances.
         self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
+        # For ``Pricing``: a row for each smaller size, with size times the certified prices.
         self._subclass_bounds = np.zeros((0, n))
         self.prices, self.size = np.zeros(n), 2
 
@@ -183,7 +185,7 @@ class _SizeSearch:
                 -_MIN_VIOLATION * cost,
                 _CLASSES_PER_SEED,
                 _EFFORT,
-                np.zeros((0, 2), np.int32),
+                np.zeros((0, 2), np.int32),  # No pairs of records with tolls.
                 np.zeros(0),
             )
             self._run(kernel)
@@ -207,15 +209,15 @@ class _SizeSearch:
     def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
         """Gather initial classes, and compute prices close to their costs."""
         pool = self._build_near_pool(size)
-        centres = self._points
+        centers = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
             # If the pool has only its permanent classes, search around all records instead.
             if pool.permanent_classes is not pool.classes:
                 candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
-                centres = self._compute_means(candidates)
+                centers = self._compute_means(candidates)
             kernel = Gathering(
-                self._points, size, prices, centres, -_MIN_VIOLATION_TO_GATHER * cost
+                self._points, size, prices, centers, -_MIN_VIOLATION_TO_GATHER * cost
             )
             self._run(kernel)
             cheap_classes = kernel.classes().reshape(-1, size)
@@ -235,6 +237,7 @@ class _SizeSearch:
         )
 
     def _compute_means(self, classes: Classes) -> Floats:
+        """Compute the mean of each class, float64 (m, p)."""
         means = np.zeros((len(classes), self._points.shape[1]))
         for members in classes.T:
             means += self._points[members]

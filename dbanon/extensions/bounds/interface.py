@@ -100,6 +100,7 @@ def certificate(
     ------
     DbanonError : as ``lower_bound``, or the table cannot be read.
     """
+    # Refuses values of k that an anonymization would refuse.
     class_size = int(find_parameter(Policy, "k").check(k))
     seconds_value: Any = seconds
     if (
@@ -122,7 +123,7 @@ def certificate(
         Job,
         {
             "table": table,
-            "output": "",
+            "output": "",  # Nothing is written.
             "quasi_identifiers": quasi_identifiers,
             "key": key,
             "memory_limit": memory_limit,

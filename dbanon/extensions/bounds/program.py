@@ -47,11 +47,13 @@ class Program:
 
     Parameters
     ----------
-    rows : number of rows.
+    rows : number of rows, such as records to cover.
+    min_cover, max_cover : how often each row is covered; ``math.inf`` for no upper limit.
     """
 
     def __init__(self, rows: int, min_cover: float, max_cover: float) -> None:
-        self._solver = _silent_solver()()
+        solver_class = _silent_solver()
+        self._solver = solver_class()
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
@@ -60,6 +62,7 @@ class Program:
             ("simplex_strategy", 4),  # Primal simplex: columns are added between solves.
         ):
             self._solver.setOptionValue(name, value)
+        # The rows have no coefficients yet; ``add`` brings them with its columns.
         empty = np.zeros(rows, np.int32)
         low, high = np.full(rows, min_cover), np.full(rows, max_cover)
         self._solver.addRows(rows, low, high, 0, empty, empty[:0], np.zeros(0))

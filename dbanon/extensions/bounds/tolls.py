@@ -216,11 +216,13 @@ class TripleSearch:
         base_costs = tolls.compute_payments(tolls.triples, n) - prices[triples].sum(axis=1) - error
         for triple, base_cost in zip(triples, base_costs, strict=True):
             inner_distances, distances = self._distances(tuple(map(int, triple)))
+            # The SSE of a class is the sum of its pairs' squared distances over its size.
             cost_with_fourth = base_cost + inner_distances / 4 + distances / 4 - prices
             cost_with_fourth[triple] = np.inf
             classes_of_four.append(
                 _extend_triple(triple, np.flatnonzero(cost_with_fourth < 0)[:, None])
             )
+            # With two more records: what each adds, without the distance between the two.
             added_cost = distances / 5 - prices
             added_cost[triple] = np.inf
             base_cost += inner_distances / 5

@@ -73,6 +73,7 @@ class PureAccounting:
 
     def count_scale(self, amount: float) -> float:
         """See ``Accounting``."""
+        # Two counts move by 1 each.
         return 2 / amount * _SLACK
 
     def sum_scale(self, amount: float, sensitivity: int) -> float:
@@ -101,6 +102,7 @@ class PureAccounting:
 
     def count_price(self, noise: Noise, scale: float) -> float:
         """See ``Accounting``."""
+        # The l1 sensitivity: two counts move by 1 each.
         return noise.laplace_price(scale, 2)
 
     def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
@@ -126,6 +128,7 @@ class ConcentratedAccounting:
 
     def choice_scale(self, amount: float, sensitivity: int) -> float:
         """See ``Accounting``."""
+        # The epsilon of a choice that costs ``amount`` in rho is sqrt(8 rho).
         return 2 * sensitivity / math.sqrt(8 * amount) * _SLACK
 
     def variance(self, scale: float) -> float:

@@ -149,6 +149,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
     DbanonError : see ``dbanon.ledger.budgets.create``.
     """
     with store.session(write=True) as session:
+        # Raises an error for kinds of databases that cannot hold budgets.
         session.require_capability("budgets")
         relation = session.find_source(parse_relation(budget.source))
         require_table_rows(relation)

@@ -42,7 +42,8 @@ class TypedTable:
     names, dtypes : the name and the type of each column.
     nullable : whether each column may hold NULL.
     read : reads a column by its index.
-    read_persons : reads the integer person identifier of each row; None if each row is a person.
+    read_persons : reads the person identifier of each row as integers; None if each row is a
+        person.
     source : description of the table in the guarantee.
     labels : for each column of an enumerated type, the values that the type declares.
     """
@@ -103,6 +104,7 @@ def define_public_columns(table: TypedTable, options: PrivateOptions) -> tuple[P
 
 
 def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> PublicColumn:
+    """Determine the public domain of column ``j``, and check that NULL has a replacement."""
     name, dtype = table.names[j], table.dtypes[j]
     column = (
         _define_numeric(name, dtype, options)
@@ -119,6 +121,7 @@ def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> Public
 
 
 def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
+    """Determine the domain of a column of numbers, dates or times from its bounds."""
     if name not in options.bounds:
         raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_BOUNDS_HINT)
     bounds = options.bounds[name]
@@ -149,6 +152,7 @@ def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) ->
 def _define_categorical(
     table: TypedTable, name: str, dtype: np.dtype[Any], options: PrivateOptions
 ) -> CategoricalDomain:
+    """Determine the domain of a column of booleans or text from its list of values."""
     if dtype.kind == "b":
         if name in options.bounds and tuple(options.bounds[name]) != (0, 1):
             raise InvalidParameter(f'Column "{name}" holds Booleans, which need no bounds.')
@@ -172,6 +176,7 @@ def _define_categorical(
             f'The list of "{name}" must have two values or more, and no inner node'
             f' "{OTHER_LABEL}": that value replaces unlisted ones.'
         )
+    # A column of an enumerated type cannot hold unlisted values, and so needs no leaf for them.
     if labels is None:
         tree = add_other_leaf(tree)
     null_value = None

@@ -32,6 +32,7 @@ def budget() -> None:
 
 def _with_budget_options(command: Any) -> Any:
     """Add the options for a new budget to a command."""
+    # In the help, click lists options in reverse order of their addition.
     for parameter in reversed(_BUDGET_OPTIONS):
         command = click_option(parameter, _BUDGET_OPTIONS)(command)
     return command
@@ -53,6 +54,7 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
         new_budget = synthesis.create_budget(
             url, name, **options, on_sql=sql_printer(arguments["print_sql"])
         )
+        # From here on, an interrupt must not be reported as if nothing had happened.
         mark_committed()
         show(output_format, new_budget.to_dict(), lambda: pairs_table("Budget", new_budget.pairs()))
 

@@ -58,8 +58,8 @@ def dcmdp(
     numbers : the original rows, float64 (n, p).
     epsilon : the paper's parameter of the noise; it guarantees nothing.
     radius : DBSCAN's radius, in ranges of a column.
-    reading : ``algorithm`` or ``section_4``, which place of the paper defines the noise; see the
-        module's docstring.
+    reading : the place in the paper that defines the scale of the noise: ``algorithm`` or
+        ``section_4``; see the module's docstring.
     classes : the result of ``cluster_with_dbscan``; None to compute it.
     """
     noise = rng.laplace(size=numbers.shape) * compute_noise_scale(numbers, k, epsilon, reading)

@@ -140,6 +140,7 @@ def _to_number(value: Any) -> float:
 
 
 def _read_integers(column: Any) -> ValuesAndNulls:
+    """Read whole numbers as float64 (n,), NaN for other values."""
     values, nulls = _read_numbers(column)
     with np.errstate(invalid="ignore"):
         is_integer = (np.rint(values) == values) & (np.abs(values) <= _LARGEST_EXACT)
@@ -149,6 +150,7 @@ def _read_integers(column: Any) -> ValuesAndNulls:
 
 
 def _read_booleans(column: Any) -> ValuesAndNulls:
+    """Read booleans, also if written as 0 and 1, as float64 (n,); NaN for other values."""
     boolean_numbers = {True: 1.0, False: 0.0}
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
@@ -182,6 +184,7 @@ def _timestamp_reader(unit: str) -> Callable[[Any], ValuesAndNulls]:
     """Return a reader of dates and times in units of ``unit``; zoned times become UTC."""
 
     def read(column: Any) -> ValuesAndNulls:
+        # Only a series of pandas has ``dt``; its type may have a time zone.
         if getattr(column.dtype, "kind", "") == "M" and hasattr(column, "dt"):
             zone = getattr(column.dtype, "tz", None)
             column = column if zone is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -197,6 +200,7 @@ def _timestamp_reader(unit: str) -> Callable[[Any], ValuesAndNulls]:
 
 
 def _to_timestamp(value: Any, unit: str) -> np.datetime64:
+    """Convert a date or time; ``to_moment(None, unit)``, which is NaT, for everything else."""
     # A value must neither make a run fail nor appear in a warning.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")

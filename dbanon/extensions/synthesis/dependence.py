@@ -86,7 +86,7 @@ def score_by_own_margins(counts: NDArray[np.int64]) -> int:
 def measure_tree(
     codes: NDArray[np.int64],
     bin_shares: Sequence[NDArray[np.float64]],
-    shares: EpsilonShares,
+    epsilon_shares: EpsilonShares,
     noise: Noise,
 ) -> list[TreeEdge]:
     """Choose the p - 1 edges, each from a column already in the tree, and count their bins.
@@ -97,7 +97,7 @@ def measure_tree(
     ----------
     codes : the bin of each row in each column, int64 (p, n).
     bin_shares : for each column, the expected share of rows in each bin, from noisy figures.
-    shares : how epsilon is divided, with the noise scales of choices and counts.
+    epsilon_shares : how epsilon is divided, with the noise scales of choices and counts.
     """
 
     def count_pair(a: int, b: int) -> NDArray[np.int64]:
@@ -105,33 +105,43 @@ def measure_tree(
 
     scores: dict[tuple[int, int], int] = {}
     joined_columns, edges = [0], []
-    while len(joined_columns) < shares.p:
-        pairs = [(a, b) for a in joined_columns for b in range(shares.p) if b not in joined_columns]
+    while len(joined_columns) < epsilon_shares.p:
+        pairs = [
+            (a, b)
+            for a in joined_columns
+            for b in range(epsilon_shares.p)
+            if b not in joined_columns
+        ]
         for a, b in pairs:
             if (a, b) in scores:
                 continue
-            if shares.uses_own_margins:
+            if epsilon_shares.uses_own_margins:
                 pair_score = score_by_own_margins(count_pair(a, b))
             else:
                 independent_counts = compute_expected_counts(
-                    shares.n, bin_shares[a], bin_shares[b], shares.score_units_per_row
+                    epsilon_shares.n,
+                    bin_shares[a],
+                    bin_shares[b],
+                    epsilon_shares.score_units_per_row,
                 )
                 pair_score = score_independence(
-                    count_pair(a, b), independent_counts, shares.score_units_per_row
+                    count_pair(a, b), independent_counts, epsilon_shares.score_units_per_row
                 )
             scores[a, b] = scores[b, a] = pair_score
         pair_scores = np.array([scores[pair] for pair in pairs], np.int64)
-        edges.append(pairs[noise.choose(pair_scores, shares.choice_scale)])
+        # The exponential mechanism prefers pairs that are far from independent.
+        edges.append(pairs[noise.choose(pair_scores, epsilon_shares.choice_scale)])
         joined_columns.append(edges[-1][1])
     tables = []
     for a, b in edges:
-        noisy = noise.laplace(count_pair(a, b).reshape(-1), shares.count_scale)
-        projected_counts = project_to_simplex(noisy.astype(np.float64), shares.n)
+        noisy = noise.laplace(count_pair(a, b).reshape(-1), epsilon_shares.count_scale)
+        projected_counts = project_to_simplex(noisy.astype(np.float64), epsilon_shares.n)
         tables.append(projected_counts.reshape(len(bin_shares[a]), len(bin_shares[b])))
+    # ``has_counts`` is True for columns whose margins are counts of all their values.
     counted_shares = {
-        j: bin_shares[j] for j, is_counted in enumerate(shares.has_counts) if is_counted
+        j: bin_shares[j] for j, is_counted in enumerate(epsilon_shares.has_counts) if is_counted
     }
-    fitted_tables = fit_common_shares(edges, tables, shares.p, counted_shares)
+    fitted_tables = fit_common_shares(edges, tables, epsilon_shares.p, counted_shares)
     return [TreeEdge(a, b, table) for (a, b), table in zip(edges, fitted_tables, strict=True)]
 
 

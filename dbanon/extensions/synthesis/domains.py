@@ -1,6 +1,7 @@
 """Public domains of columns: bounds for numbers, dates and times, or a list of values.
 
-Numbers, dates and times are coded as integers between the bounds. Text, enumerated types and
+Numbers, dates and times are mapped to the integers from 0 (the low bound) to ``GRID`` (the high
+bound), and synthetic positions in between are mapped back to values. Text, enumerated types and
 booleans have a hierarchy, whose leaves are the possible values. The list must be public knowledge,
 never the values in the data. Unlisted values become the leaf ``other``, so that no value can make a
 run fail or appear in the release.
@@ -50,7 +51,7 @@ class NumericDomain:
 
     @property
     def n_values(self) -> int:
-        """Number of equidistant values; 0 if values are not equidistant, or too many."""
+        """Number of equidistant values, which may be counted; 0 if not equidistant, or too many."""
         if (
             not self.is_discrete
             or self.is_logarithmic

@@ -75,7 +75,7 @@ class IntervalMargin:
 
     @property
     def bin_shares(self) -> NDArray[np.float64]:
-        """See ``Margin``."""
+        """The share of the rows in each bin, float64 (bins,)."""
         return np.diff(self.intervals.cumulative_shares[self._first_intervals])
 
     @property
@@ -86,7 +86,7 @@ class IntervalMargin:
     def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """See ``Margin``."""
+        """Return the bin of each value, int64 (n,), and its offset in the bin, 0 to 1."""
         del rng  # Edges separate values, so rows of equal values need not be spread.
         edges = self.intervals.edges[self._first_intervals]
         codes = np.searchsorted(edges[1:-1], column, side="right").astype(np.int64)
@@ -96,8 +96,9 @@ class IntervalMargin:
     def to_values(
         self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """See ``Margin``."""
+        """Convert bins and offsets in them, 0 to 1, to values, float64 (n,)."""
         first = self._first_intervals
+        # By bin: the share of the rows below it, and its lower edge; last, the ends of all bins.
         cumulative, edges = self.intervals.cumulative_shares[first], self.intervals.edges[first]
         share = np.maximum(np.diff(cumulative), 1 / self.intervals.n)[codes]
         values = self.quantiles.interpolate(cumulative[codes] + offsets * share)
@@ -157,7 +158,7 @@ def measure_intervals(
 
     Parameters
     ----------
-    edge_shares : the number of halvings and the noise scales.
+    edge_shares : the number of halvings, and the noise scales of choices and counts.
     """
     sorted_column, n = np.sort(column), len(column)
     interval_edges = choose_edges(
@@ -193,7 +194,8 @@ def combine_quantiles(
         (shares - intervals.cumulative_shares[interval_of_value]) / row_shares,
     )
     # Expected squared errors. With intervals, the position of a value in its interval is unknown,
-    # and the counts below are noisy. Sums of ranks only have noise.
+    # and the counts below are noisy (capped, as few rows make this estimate too large). Sums of
+    # order statistics only have noise.
     count_variance = np.minimum(
         intervals.variance * np.square(widths / row_shares / intervals.n), 2 * widths**2
     )

@@ -68,6 +68,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
     ------
     InvalidParameter : this database cannot hold a value of the list.
     """
+    # ``order`` holds the labels of an enumerated type; it is empty for other types.
     keeps_enum_type = bool(source.order) and set(source.order) == set(labels)
     attribute = replace(
         source,
@@ -91,6 +92,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
 
 def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database returns these texts unchanged."""
+    # A query that returns the texts of its single parameter, a row each.
     query, parameter = session.texts_query(labels)
     try:
         return {text for (text,) in session.rows(query, (parameter,))} == set(labels)

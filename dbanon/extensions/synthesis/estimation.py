@@ -87,6 +87,7 @@ class ModelFit:
         self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
             [table.variance for table in tables], np.diff(self._offsets)
         )
+        # ``penalties`` are the factors w v of the dual, see the module's docstring.
         # The second derivative by a potential is about the count of its cell plus its penalty.
         # Dividing by the root makes the curvature similar in all directions.
         self.scale: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)

@@ -69,7 +69,7 @@ def create_budget(
     Raises
     ------
     BudgetExists : the name is taken, or the table has an open budget of this unit.
-    BudgetNotFound : there is no open budget ``raises``.
+    BudgetNotFound : the budget that ``raises`` names does not exist, or is closed.
     InsufficientRights : another role owns the ledger.
     TableNotFound, ColumnNotFound, UnsupportedType : the table or its entity cannot have a budget.
     """
@@ -121,8 +121,8 @@ def synthesize(
         ``guarantee="as_published"``, and gives the warning ``NotDifferentiallyPrivate``.
     budget : the budget that pays for epsilon, before any noise is drawn; not for ``dcmdp``.
     types : declared types by column, or one type for all: ``integer``, ``number``, ``boolean``,
-        ``text``, ``date`` or ``timestamp``. Types are never read from memory, because they would
-        depend on the values. Not for ``dcmdp``.
+        ``text``, ``date`` or ``timestamp``. Types are never inferred from the data, because a
+        single value could change them, and so be revealed. Not for ``dcmdp``.
     options : options of the method; docs/differential-privacy.md lists them.
 
     Raises
@@ -133,6 +133,7 @@ def synthesize(
     BudgetExhausted : epsilon exceeds the remaining budget.
     MissingDependency : OpenDP is not installed.
     """
+    # The caller may read hierarchies from files, unlike callers of the SQL procedures.
     if "hierarchies" in options:
         options["hierarchies"] = parse_all(options["hierarchies"], files=True)
     request = parse_synthesis_options(method, options)
@@ -169,6 +170,7 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
         )
     if microdata.n_records < request.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
+    # The docstring of this warning is also its message.
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
     rng = np.random.default_rng(request.seed)
     classes = cluster_with_dbscan(microdata.numbers, request.k, request.radius)
@@ -182,6 +184,7 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
         rng=rng,
         classes=classes,
     )
+    # Shuffle: a row's position would tell from which record it was made.
     rows = rows[rng.permutation(len(rows))]
     return Synthesis(
         {

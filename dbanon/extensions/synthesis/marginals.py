@@ -142,6 +142,7 @@ class AmountShares:
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
         accounting = self.accounting
+        # One row moves all sums of a column together by at most its range, ``GRID``.
         margin_price = accounting.sum_price(noise, self.sum_scale, GRID)
         if self.edge_shares is not None:
             margin_price += self.edge_shares.price(accounting, noise)
@@ -211,6 +212,8 @@ def divide_amount(
         )
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
+    # The noise on the mean of n / 4 rows of a column, as a share of its range: one row moves the
+    # sum of these rows by at most the range, 1.
     relative_noise = 4 * accounting.sum_scale(amount / p, 1) / n
     if relative_noise > MAX_MEAN_NOISE:
         raise NoiseTooLarge(
@@ -223,6 +226,7 @@ def divide_amount(
     rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
     count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
+    # A table of two columns has max_bins² cells.
     max_bins = math.floor(
         math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
     )
@@ -244,12 +248,16 @@ def divide_amount(
         amount=amount,
         accounting_name=accounting_name,
         trees=tuple(trees),
+        # Values are counted if there are, on average, at least twice as many rows per value as the
+        # scale of the noise.
         n_values=tuple(
             n_column_values if tree is None and n_column_values * 2 * leaf_scale <= n else 0
             for tree, n_column_values in zip(trees, n_values, strict=True)
         ),
         max_bins=max_bins,
         rounds=rounds,
+        # Enough values that the noise on their mean is at most the range / RANGE_TO_MEAN_NOISE, but
+        # at least four sums.
         values_per_sum=min(max(math.ceil(RANGE_TO_MEAN_NOISE * sum_scale / GRID), 1), n // 4),
         leaf_scale=leaf_scale,
         sum_scale=sum_scale,
@@ -297,6 +305,7 @@ def _measure_margin(
         amount_shares.trees[j],
         amount_shares.n_values[j],
     )
+    # A numeric column whose values are too many to count each.
     if tree is None and not n_values:
         sums = sum_order_statistics(column, amount_shares.values_per_sum)
         noisy = accounting.add_noise(noise, sums, amount_shares.sum_scale)
@@ -374,7 +383,7 @@ class _PairSelection:
         self._fit(_ROUND_STEPS)
 
     def run(self, noise: Noise) -> _PairSelection:
-        """Run all rounds and the last fit."""
+        """Run all rounds and the last fit, and return this selection with the fitted model."""
         amount_shares, accounting = self._amount_shares, self._amount_shares.accounting
         for _ in range(amount_shares.rounds):
             pairs = self._list_candidates()
@@ -427,12 +436,14 @@ class _PairSelection:
 
         One row moves it by at most ``2 * _UNITS_PER_ROW``.
         """
+        # Both counts are in units of which ``_UNITS_PER_ROW`` make a row.
         expected = np.rint(_UNITS_PER_ROW * self._amount_shares.n * shares).astype(np.int64)
         distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
         magnitude = self._amount_shares.accounting.mean_magnitude(self._amount_shares.count_scale)
         return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
 
     def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:
+        """Count the rows for each pair of bins of two columns, without noise; cached."""
         if pair not in self._pair_counts:
             a, b = pair
             sizes = (self._n_bins[a], self._n_bins[b])

@@ -153,18 +153,18 @@ class CategoricalMargin:
 
 
 def measure_categorical_margin(
-    column: NDArray[np.int64], tree: Hierarchy, shares: EpsilonShares, noise: Noise
+    column: NDArray[np.int64], tree: Hierarchy, epsilon_shares: EpsilonShares, noise: Noise
 ) -> CategoricalMargin:
     """Measure the margin of a column of leaf indices of ``tree``, int64 (n,)."""
-    leaf_shares = _measure_leaf_shares(column, tree.n_leaves, shares, noise)
-    return CategoricalMargin(leaf_shares, assign_bins(tree, leaf_shares, shares.n_bins))
+    leaf_shares = _measure_leaf_shares(column, tree.n_leaves, epsilon_shares, noise)
+    return CategoricalMargin(leaf_shares, assign_bins(tree, leaf_shares, epsilon_shares.n_bins))
 
 
 def _measure_leaf_shares(
-    column: NDArray[np.int64], n_values: int, shares: EpsilonShares, noise: Noise
+    column: NDArray[np.int64], n_values: int, epsilon_shares: EpsilonShares, noise: Noise
 ) -> NDArray[np.float64]:
-    noisy = noise.laplace(count_rows_per_leaf(column, n_values), shares.leaf_scale)
-    return project_to_simplex(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
+    noisy = noise.laplace(count_rows_per_leaf(column, n_values), epsilon_shares.leaf_scale)
+    return project_to_simplex(noisy.astype(np.float64), 1.0 * epsilon_shares.n) / epsilon_shares.n
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,13 +212,15 @@ def round_to_values(column: NDArray[np.int64], n_values: int) -> NDArray[np.int6
 
 
 def measure_grid_margin(
-    column: NDArray[np.int64], n_values: int, shares: EpsilonShares, noise: Noise
+    column: NDArray[np.int64], n_values: int, epsilon_shares: EpsilonShares, noise: Noise
 ) -> GridMargin:
     """Measure the margin of a column of ``n_values`` values between 0 and ``GRID``, int64 (n,)."""
-    value_shares = _measure_leaf_shares(round_to_values(column, n_values), n_values, shares, noise)
+    value_shares = _measure_leaf_shares(
+        round_to_values(column, n_values), n_values, epsilon_shares, noise
+    )
     return GridMargin(
         CategoricalMargin(
-            value_shares, group_adjacent_values(value_shares, min(shares.n_bins, n_values))
+            value_shares, group_adjacent_values(value_shares, min(epsilon_shares.n_bins, n_values))
         )
     )
 
@@ -261,10 +263,16 @@ def sum_order_statistics(column: NDArray[np.int64], values_per_sum: int) -> NDAr
     return sums
 
 
-def measure_quantiles(column: NDArray[np.int64], shares: EpsilonShares, noise: Noise) -> Quantiles:
+def measure_quantiles(
+    column: NDArray[np.int64], epsilon_shares: EpsilonShares, noise: Noise
+) -> Quantiles:
     """Measure the quantiles of a column of integers from 0 to ``GRID``, int64 (n,)."""
-    noisy = noise.laplace(sum_order_statistics(column, shares.values_per_sum), shares.margin_scale)
-    return estimate_quantiles(noisy, len(column), shares.values_per_sum, shares.n_bins)
+    noisy = noise.laplace(
+        sum_order_statistics(column, epsilon_shares.values_per_sum), epsilon_shares.margin_scale
+    )
+    return estimate_quantiles(
+        noisy, len(column), epsilon_shares.values_per_sum, epsilon_shares.n_bins
+    )
 
 
 def estimate_quantiles(

@@ -47,9 +47,13 @@ class PrivatePlan:
 
     Parameters
     ----------
-    settings : the job's privacy settings, with their hierarchies.
+    job : the request.
+    settings : the job's privacy settings, with hierarchies that have been read.
+    relation : the source table, with its columns.
     columns : the columns to synthesize, with their domains.
     n : the number of protected units: rows, or persons if the job names an entity.
+    output : the names of the release, and of the table that its rows are written to first.
+    release_id : the id under which the ledger records spending and release.
     hierarchies : by column, a description of the hierarchy for the ledger.
     """
 
@@ -74,8 +78,10 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     relation = source.describe(job)
     require_table_rows(relation)
     require_roles(job, relation)
+    # Refuses a source whose column types changed since the last release of a job of this name.
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.columns_to_read)
+    # The entity if the job names one, else nothing.
     for name in job.entity_columns:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
@@ -132,6 +138,7 @@ def _read_trees(
                     hint="List the values in `orders` or `hierarchies`, as anyone may know them"
                     " without the table.",
                 )
+    # ``origins`` says where a hierarchy comes from, such as a table, by column.
     trees, origins = read_specs(source, relation, specs)
     descriptions = {
         name: {"leaves": tree.n_leaves, "height": tree.height, **origins.get(name, {})}

@@ -47,6 +47,7 @@ from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
 # Qualify all names: the caller's search path may start with functions of any user.
 _SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# The procedure's own arguments; all other options are in its argument ``options``, as JSON.
 _ARGUMENT_NAMES = frozenset(
     ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
 )
@@ -100,7 +101,8 @@ class _Call:
         """Check the call, spend epsilon and commit, then release in the call's last transaction."""
         if self._arguments["source"] is None:
             raise InvalidParameter("source must not be NULL.")
-        # Fail early if the call may not commit.
+        # Fail early if the call may not commit: PostgreSQL refuses that inside the caller's
+        # transaction.
         self._commit()
         self._plpy.execute(_SET_SEARCH_PATH)
         self._source_oid = int(self._arguments["source"])
@@ -146,6 +148,8 @@ class _Call:
         # Callers must not read files of the server.
         checked_options["hierarchies"] = parse_all(checked_options.get("hierarchies"), files=False)
         memory_bytes = apply_backend_limits(self._plpy, checked_options)
+        # ``memory_bytes`` replaces the option: it is the lower one of the option and the server's
+        # limit.
         checked_options.pop("memory_limit", None)
         return {**arguments, **checked_options, "memory_limit": memory_bytes}
 

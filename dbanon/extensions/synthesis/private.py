@@ -27,6 +27,7 @@ from dbanon.extensions.synthesis.shares import EpsilonShares, divide_epsilon, re
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, PrivateOptions
 
+# The arguments of ``Budget``, to check their values.
 _EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, excludes_minimum=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))
 _NAME = Parameter("name", str, "", Option("The name in reports."))
@@ -85,6 +86,7 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
+        # In the parameter that this budget counts: epsilon, or rho if it has a delta.
         charge = _to_decimal(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
@@ -133,30 +135,33 @@ def state_guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     )
 
 
-def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
-    """Describe the method with its shares, in sentences."""
+def describe_shares(epsilon_shares: EpsilonShares) -> tuple[str, ...]:
+    """Describe ``dp_ranks`` and how it divides epsilon, in sentences."""
     dependence = (
-        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.n_bins} bins a"
-        f" column, and {shares.n_pairs} noisy correlations for the dependence that it misses."
-        if shares.has_dependence
+        f"Dependence: a tree of {epsilon_shares.p - 1} two-way counts of up to"
+        f" {epsilon_shares.n_bins} bins a column, and {epsilon_shares.n_pairs} noisy correlations"
+        " for the dependence that it misses."
+        if epsilon_shares.has_dependence
         else "One column: there is nothing to depend on."
-        if shares.p == 1
+        if epsilon_shares.p == 1
         else "Columns are independent in the release: epsilon and rows are too few for more."
     )
-    n_sums = shares.n // shares.values_per_sum
+    n_sums = epsilon_shares.n // epsilon_shares.values_per_sum
     margins = []
-    n_summed_columns = shares.p - sum(shares.has_counts)
+    n_summed_columns = epsilon_shares.p - sum(epsilon_shares.has_counts)
     if n_summed_columns:
         margins.append(
-            f"Margins: {n_sums} sums of {shares.values_per_sum} order statistics a column."
+            f"Margins: {n_sums} sums of {epsilon_shares.values_per_sum} order statistics a column."
         )
-    if n_summed_columns and shares.edge_shares is not None:
-        margins.append(f"Also counts between {2**shares.edge_shares.depth - 1} noisy quantiles.")
-    n_listed_columns = sum(tree is not None for tree in shares.trees)
+    if n_summed_columns and epsilon_shares.edge_shares is not None:
+        margins.append(
+            f"Also counts between {2**epsilon_shares.edge_shares.depth - 1} noisy quantiles."
+        )
+    n_listed_columns = sum(tree is not None for tree in epsilon_shares.trees)
     if n_listed_columns:
         margins.append(f"Margins of {n_listed_columns} columns: counts of their public values.")
-    if n_listed_columns + n_summed_columns < shares.p:
-        n_integer_columns = shares.p - n_listed_columns - n_summed_columns
+    if n_listed_columns + n_summed_columns < epsilon_shares.p:
+        n_integer_columns = epsilon_shares.p - n_listed_columns - n_summed_columns
         margins.append(f"Margins of {n_integer_columns} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
@@ -188,20 +193,24 @@ class SynthesisMethod(Protocol):
 
 @dataclass(frozen=True)
 class _RanksMethod:
-    shares: EpsilonShares
+    """The method ``dp_ranks``, after epsilon has been divided."""
+
+    epsilon_shares: EpsilonShares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
-        return describe_shares(self.shares)
+        return describe_shares(self.epsilon_shares)
 
     def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
         # Draws from noisy figures need neither secrecy nor a seed.
-        return dp_ranks(columns, self.shares, self.noise, np.random.default_rng())
+        return dp_ranks(columns, self.epsilon_shares, self.noise, np.random.default_rng())
 
 
 @dataclass(frozen=True)
 class _MarginalsMethod:
+    """The method ``dp_marginals``, after the amount (epsilon or rho) has been divided."""
+
     amount_shares: AmountShares
     noise: Noise
 
@@ -214,20 +223,24 @@ class _MarginalsMethod:
 
 
 def _prepare_ranks(
-    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, new_noise: Callable[[], Noise]
 ) -> SynthesisMethod:
+    """Divide epsilon for ``dp_ranks``, and check that all draws cost no more than epsilon."""
+    # The hierarchy of a column with listed values, else None; the number of values of a numeric
+    # column if there are few enough to count each, else 0.
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     epsilon_shares = divide_epsilon(
         n, len(columns), options.epsilon, trees, options.margins, values
     )
-    method = _RanksMethod(epsilon_shares, noise())
-    method.shares.require_affordable(method.noise)
+    method = _RanksMethod(epsilon_shares, new_noise())
+    method.epsilon_shares.require_affordable(method.noise)
     return method
 
 
 def _prepare_marginals(
-    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, new_noise: Callable[[], Noise]
 ) -> SynthesisMethod:
+    """Divide epsilon or rho for ``dp_marginals``, and check that all draws cost no more."""
     cost = options.cost
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
@@ -236,7 +249,9 @@ def _prepare_marginals(
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
-    method = _MarginalsMethod(divide_amount(n, amount, options.accounting, trees, values), noise())
+    method = _MarginalsMethod(
+        divide_amount(n, amount, options.accounting, trees, values), new_noise()
+    )
     method.amount_shares.require_affordable(method.noise)
     return method
 
@@ -257,7 +272,7 @@ def synthesize_privately(
     table: TypedTable,
     options: PrivateOptions,
     budget: SpendableBudget,
-    noise: Callable[[], Noise],
+    new_noise: Callable[[], Noise],
     method: str = DP_RANKS,
 ) -> Synthesis:
     """Generate one synthetic row per row, or person, of the table.
@@ -265,13 +280,20 @@ def synthesize_privately(
     All checks use public figures only and run before the budget is spent. The budget is spent
     whatever happens next, and only then are values read.
 
+    Parameters
+    ----------
+    budget : the budget that pays for the release.
+    new_noise : creates the source of noise.
+    method : ``dp_ranks`` or ``dp_marginals``.
+
     Raises
     ------
     DbanonError : of a subclass that describes the problem; never because of a row's values.
     """
     columns = plan_columns(table, options)
-    prepared_method = _METHODS[method](table.n, columns, options, noise)
+    prepared_method = _METHODS[method](table.n, columns, options, new_noise)
     budget.spend(options.cost)
+    # ``read`` returns the values of a column and which of them are NULL.
     encoded_columns = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:
         person_ids = number_persons(table.read_persons())

@@ -16,9 +16,9 @@ are public; everything else depends on the data only through noise:
 5. n rows drawn down the tree, and the noisy quantiles or values at their positions.
 
 The whole epsilon is spent whatever the data are. Counts, sums and scores of the data go to
-``noise`` only; everything that is released is computed from public figures and its noisy output.
-The draws of step 5 need no secret randomness. Neither do the draws
-that spread equal values over their share of a column, since they do not depend on the table.
+``noise`` only; everything that is released is computed from public figures and the noisy results.
+The draws of step 5 need no secret randomness. Neither do the draws that spread equal values over
+their share of a column, since they do not depend on the table.
 
 Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
 """
@@ -84,24 +84,27 @@ def count_agreements(positions: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def measure_correlations(
-    positions: NDArray[np.float64], shares: EpsilonShares, noise: Noise
+    positions: NDArray[np.float64], epsilon_shares: EpsilonShares, noise: Noise
 ) -> NDArray[np.float64]:
     """Measure the correlations of the columns' normal scores, float64 (p, p).
 
+    They are estimated from the agreements, the rows on the same side of the middle in two columns.
     They are shrunk towards 0 by the noise level, and adjusted to a valid correlation matrix.
 
     Parameters
     ----------
     positions : the result of ``compute_conditional_positions``.
     """
-    agreements = noise.laplace(count_agreements(positions), shares.residual_scale) / shares.n
+    agreements = (
+        noise.laplace(count_agreements(positions), epsilon_shares.residual_scale) / epsilon_shares.n
+    )
     # The correlation of two normal variables that have the same sign with this probability.
     correlations = np.sin(np.pi * (agreements.clip(0.0, 1.0) - 0.5))
-    noise_level = np.pi * shares.residual_scale / shares.n
+    noise_level = np.pi * epsilon_shares.residual_scale / epsilon_shares.n
     correlations = np.sign(correlations) * (np.abs(correlations) - noise_level).clip(0.0)
-    triangle = np.zeros((shares.p, shares.p))
-    triangle[np.triu_indices(shares.p, 1)] = correlations
-    values, vectors = np.linalg.eigh(triangle + triangle.T + np.eye(shares.p))
+    triangle = np.zeros((epsilon_shares.p, epsilon_shares.p))
+    triangle[np.triu_indices(epsilon_shares.p, 1)] = correlations
+    values, vectors = np.linalg.eigh(triangle + triangle.T + np.eye(epsilon_shares.p))
     matrix = (vectors * values.clip(_MIN_EIGENVALUE)) @ vectors.T
     deviation = np.sqrt(np.diag(matrix))
     nearest: NDArray[np.float64] = matrix / np.outer(deviation, deviation)
@@ -134,32 +137,39 @@ def _compute_conditional_position(
 
 
 def dp_ranks(
-    columns: NDArray[np.int64], shares: EpsilonShares, noise: Noise, rng: np.random.Generator
+    columns: NDArray[np.int64],
+    epsilon_shares: EpsilonShares,
+    noise: Noise,
+    rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Generate synthetic rows, float64 (p, n), from columns of integers.
 
     Parameters
     ----------
     columns : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
-    shares : how epsilon is divided over p columns of n rows.
+    epsilon_shares : how epsilon is divided over p columns of n rows.
     noise : the mechanisms that add noise. Nothing else that is computed from the data is released.
     rng : for draws from noisy figures.
     """
-    shares.require_affordable(noise)
+    epsilon_shares.require_affordable(noise)
     margins = [
-        _measure_margin(column, tree, n_values, shares, noise)
-        for column, tree, n_values in zip(columns, shares.trees, shares.n_values, strict=True)
+        _measure_margin(column, tree, n_values, epsilon_shares, noise)
+        for column, tree, n_values in zip(
+            columns, epsilon_shares.trees, epsilon_shares.n_values, strict=True
+        )
     ]
-    edges, correlations = [], np.eye(shares.p)
-    if shares.has_dependence:
+    edges, correlations = [], np.eye(epsilon_shares.p)
+    if epsilon_shares.has_dependence:
         locations = [m.locate(column, rng) for m, column in zip(margins, columns, strict=True)]
         codes = np.array([code for code, _ in locations])
-        edges = measure_tree(codes, [margin.bin_shares for margin in margins], shares, noise)
+        edges = measure_tree(
+            codes, [margin.bin_shares for margin in margins], epsilon_shares, noise
+        )
         positions = compute_conditional_positions(
             edges, codes, np.array([offsets for _, offsets in locations])
         )
-        correlations = measure_correlations(positions, shares, noise)
-    draws = draw_bins(edges, draw_normals(correlations, shares.n, rng), rng)
+        correlations = measure_correlations(positions, epsilon_shares, noise)
+    draws = draw_bins(edges, draw_normals(correlations, epsilon_shares.n, rng), rng)
     return np.array([margin.to_values(*draw) for margin, draw in zip(margins, draws, strict=True)])
 
 
@@ -167,16 +177,18 @@ def _measure_margin(
     column: NDArray[np.int64],
     tree: Hierarchy | None,
     n_values: int,
-    shares: EpsilonShares,
+    epsilon_shares: EpsilonShares,
     noise: Noise,
 ) -> Margin:
     if tree is not None:
-        return measure_categorical_margin(column, tree, shares, noise)
+        return measure_categorical_margin(column, tree, epsilon_shares, noise)
     if n_values:
-        return measure_grid_margin(column, n_values, shares, noise)
-    rank_quantiles = measure_quantiles(column, shares, noise)
-    if shares.edge_shares is None:
+        return measure_grid_margin(column, n_values, epsilon_shares, noise)
+    rank_quantiles = measure_quantiles(column, epsilon_shares, noise)
+    if epsilon_shares.edge_shares is None:
         return rank_quantiles
-    intervals = measure_intervals(column, shares.edge_shares, PURE_EPSILON, noise)
-    rank_variance = PURE_EPSILON.variance(shares.margin_scale / shares.values_per_sum)
-    return combine_quantiles(intervals, rank_quantiles, rank_variance, shares.n_bins)
+    intervals = measure_intervals(column, epsilon_shares.edge_shares, PURE_EPSILON, noise)
+    rank_variance = PURE_EPSILON.variance(
+        epsilon_shares.margin_scale / epsilon_shares.values_per_sum
+    )
+    return combine_quantiles(intervals, rank_quantiles, rank_variance, epsilon_shares.n_bins)

@@ -60,13 +60,13 @@ class Spender:
 
     Parameters
     ----------
-    planned : the planned release, which has passed all checks.
+    private_plan : the planned release, which has passed all checks.
     spend_and_begin : spends and commits; returns the budget and the session of a new transaction.
     budget, session : the results of ``spend_and_begin``; None before ``spend``.
     _cached_columns : the result of ``_read_all_columns``; None until the rows are read.
     """
 
-    planned: PrivatePlan
+    private_plan: PrivatePlan
     spend_and_begin: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
     budget: RecordedBudget | None = None
     session: Session | None = None
@@ -82,9 +82,9 @@ class Spender:
 
     def spend(self, cost: Cost) -> None:
         """Spend from the budget, and verify the spending in another transaction."""
-        self.budget, self.session = self.spend_and_begin(self.planned)
-        budgets.require_spent(self.session, self.planned.release_id)
-        relation = self.planned.relation
+        self.budget, self.session = self.spend_and_begin(self.private_plan)
+        budgets.require_spent(self.session, self.private_plan.release_id)
+        relation = self.private_plan.relation
         if self.session.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
                 f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
@@ -94,12 +94,12 @@ class Spender:
 
     def build_table(self) -> TypedTable:
         """Build the table whose columns are read in the transaction that verified the spending."""
-        planned = self.planned
-        metadata_table = describe_table(planned.job, planned.relation, planned.n)
+        private_plan = self.private_plan
+        metadata_table = describe_table(private_plan.job, private_plan.relation, private_plan.n)
         return replace(
             metadata_table,
             read=self._read_column,
-            read_persons=self._read_persons if planned.job.entity_columns else None,
+            read_persons=self._read_persons if private_plan.job.entity_columns else None,
         )
 
     def _read_all_columns(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
@@ -111,16 +111,20 @@ class Spender:
         """
         if self._cached_columns is None:
             assert self.session is not None
-            planned, job = self.planned, self.planned.job
+            private_plan, job = self.private_plan, self.private_plan.job
             numbers, persons = read_numbers(
-                self.session, planned.relation, planned.columns, job.entity_columns, job.chunk_rows
+                self.session,
+                private_plan.relation,
+                private_plan.columns,
+                job.entity_columns,
+                job.chunk_rows,
             )
             # Persons are numbered from 1, so the largest number is the number of persons.
             n_units = numbers.shape[1] if persons is None else int(persons.max(initial=0))
-            if n_units != planned.n:
+            if n_units != private_plan.n:
                 raise SourceChanged(
-                    f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
-                    f" {n_units} now; nothing was published, and the epsilon stays spent.",
+                    f"There were {private_plan.n} {job.unit}s before epsilon was spent, and there"
+                    f" are {n_units} now; nothing was published, and the epsilon stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
             self._cached_columns = numbers, persons
@@ -131,11 +135,11 @@ class Spender:
         numbers, _ = self._read_all_columns()
         column = numbers[column_index]
         is_null = np.isnan(column)
-        spec = self.planned.columns[column_index]
-        if isinstance(spec, ListedColumn):
+        column_definition = self.private_plan.columns[column_index]
+        if isinstance(column_definition, ListedColumn):
             # The values of a column with a list were read as indexes into the list.
-            return spec.values(column), is_null
-        dtype = numpy_dtype(spec.source)
+            return column_definition.values(column), is_null
+        dtype = numpy_dtype(column_definition.source)
         # Dates and timestamps were read as counts of their unit.
         if dtype.kind == "M":
             return np.where(is_null, 0, column).astype(np.int64).astype(dtype), is_null
@@ -163,31 +167,31 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
     DbanonError : its class says what went wrong.
     """
     started = time.perf_counter()
-    planned = spender.planned
+    private_plan = spender.private_plan
     synthesis = synthesize_privately(
-        spender.build_table(), planned.settings, spender, new_noise, planned.job.method
+        spender.build_table(), private_plan.settings, spender, new_noise, private_plan.job.method
     )
     session = spender.session
     assert session is not None
     # Plan again: another session may have created the output since.
     output = plan_output(
         session,
-        parse_relation(planned.job.output),
-        planned.job.output_kind,
-        planned.job.if_exists,
-        planned.release_id,
+        parse_relation(private_plan.job.output),
+        private_plan.job.output_kind,
+        private_plan.job.if_exists,
+        private_plan.release_id,
     )
-    write_rows(session, output, planned.columns, synthesis.columns)
+    write_rows(session, output, private_plan.columns, synthesis.columns)
     require_recount(
         session,
         output.staging_name,
-        [ColumnDomain.of(column) for column in planned.columns],
-        planned.n,
+        [ColumnDomain.of(column) for column in private_plan.columns],
+        private_plan.n,
     )
     report = _build_report(
         spender, output, synthesis, digest.digest_relation(session, output.staging_name)
     )
-    return _publish_rows(session, planned, output, report, time.perf_counter() - started)
+    return _publish_rows(session, private_plan, output, report, time.perf_counter() - started)
 
 
 def _build_report(
@@ -197,35 +201,37 @@ def _build_report(
 
     ``written_digest`` is the digest of the written rows.
     """
-    planned, budget = spender.planned, spender.budget
+    private_plan, budget = spender.private_plan, spender.budget
     assert budget is not None
     assert synthesis.epsilon is not None
-    job = planned.job
-    names = [attribute.name for attribute in planned.relation.schema.attributes]
+    job = private_plan.job
+    names = [attribute.name for attribute in private_plan.relation.schema.attributes]
     rho = (
         None
         if budget.delta is None
         else float(budgets.compute_charge(job.private_options.cost, budget.delta))
     )
     return PrivateReport(
-        release_id=planned.release_id,
+        release_id=private_plan.release_id,
         created_at=now(),
         dbanon_version=version(),
-        source=str(planned.relation.name),
+        source=str(private_plan.relation.name),
         output=str(output.name),
         output_kind=output.kind,
         relation=str(output.relation),
         method=synthesis.method,
+        # What the ledger records of the run; ``between`` and ``listed`` serve a later recount.
         arguments={
             **job.arguments(),
             "budget": job.budget,
-            "hierarchies": dict(planned.hierarchies),
-            "between": {column.attribute.name: column.bounds for column in planned.columns},
+            "hierarchies": dict(private_plan.hierarchies),
+            "between": {column.attribute.name: column.bounds for column in private_plan.columns},
             "listed": {
                 column.attribute.name: list(column.labels)
-                for column in planned.columns
+                for column in private_plan.columns
                 if isinstance(column, ListedColumn)
             },
+            # Earlier versions read the notes under another key.
             **also_under_former_key("method_notes", list(synthesis.method_notes)),
         },
         quasi_identifiers=job.quasi_identifiers,
@@ -238,8 +244,8 @@ def _build_report(
         budget=job.budget,
         spent=float(budget.spent),
         total=float(budget.total),
-        rows_in=planned.n,
-        rows_out=planned.n,
+        rows_in=private_plan.n,
+        rows_out=private_plan.n,
         guarantee=synthesis.guarantee,
         method_notes=synthesis.method_notes,
         digest=written_digest,
@@ -248,39 +254,40 @@ def _build_report(
 
 def _publish_rows(
     session: Session,
-    planned: PrivatePlan,
+    private_plan: PrivatePlan,
     output: Output,
     report: PrivateReport,
     elapsed_seconds: float,
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
     released_types = dict(session.columns_of(output.staging_name))
-    session.publish(output, [column.attribute.name for column in planned.columns])
+    session.publish(output, [column.attribute.name for column in private_plan.columns])
     ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
         "relation_name": output.relation.name,
     }
-    source_types = {a.name: a.sql_type for a in planned.relation.schema.attributes}
+    source_types = {a.name: a.sql_type for a in private_plan.relation.schema.attributes}
     column_rows = [
         {
-            "release_id": planned.release_id,
+            "release_id": private_plan.release_id,
             "position": position,
             "name": name,
             "role": "quasi_identifier" if name in released_types else entries.NOT_COPIED,
             "sql_type": released_types.get(name, source_types.get(name)),
+            # Synthetic rows have no originals to which they could be compared.
             "information_loss": None,
             "information_loss_before_rounding": None,
         }
         for position, name in enumerate([*released_types, *report.not_copied])
     ]
     run_record = build_run_record(
-        planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
+        private_plan.job, elapsed_seconds, source_attributes=private_plan.relation.schema.attributes
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
     # Otherwise the database's function that records the release has done so.
     if session.must_write_ledger_directly():
-        budgets.record_publication(session, planned.release_id)
+        budgets.record_publication(session, private_plan.release_id)
     return report.with_provenance(created_at=recorded_at)
 
 
@@ -305,7 +312,8 @@ def run_private(
             hint="Load the rows into a table of a database, create a budget for it, and release the"
             " table.",
         )
-    # A run that is asked to stop has little time, and must still record its failure.
+    # A run that is asked to stop has little time, and must still record its failure: after a
+    # request to end, the scope cuts its connections that do not answer.
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
@@ -321,28 +329,28 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     report_progress = progress or (lambda phase, share: None)
     report_progress("read", 0.0)
     with store.planning(staging=False) as session:
-        planned = plan_private(job, session, str(uuid.uuid4()))
+        private_plan = plan_private(job, session, str(uuid.uuid4()))
     with ExitStack() as stack:
 
-        def spend_and_begin(planned: PrivatePlan) -> tuple[RecordedBudget, Session]:
-            budget = _spend_with_retries(store, planned)
+        def spend_and_begin(private_plan: PrivatePlan) -> tuple[RecordedBudget, Session]:
+            budget = _spend_with_retries(store, private_plan)
             report_progress("read", 0.5)
             return budget, stack.enter_context(store.session(write=True))
 
-        report = release(Spender(planned, spend_and_begin))
+        report = release(Spender(private_plan, spend_and_begin))
         # No progress is reported after the commit: an exception there would deny the release.
         report_progress("write", 1.0)
         report_progress("verify", 1.0)
     return report
 
 
-def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
+def spend(session: Session, private_plan: PrivatePlan) -> RecordedBudget:
     """Spend from the budget; the caller must commit this transaction before it reads any row."""
-    job = planned.job
-    return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
+    job = private_plan.job
+    return budgets.spend(session, job.budget, job.private_options.cost, private_plan.release_id)
 
 
-def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
+def _spend_with_retries(store: Store, private_plan: PrivatePlan) -> RecordedBudget:
     """Spend in a separate transaction; retry if another session spent at the same moment."""
     for attempt in range(MAX_SPEND_ATTEMPTS):
         try:
@@ -351,7 +359,7 @@ def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
                 thread_connections().preliminary_commits(),
                 store.session(write=True) as session,
             ):
-                return spend(session, planned)
+                return spend(session, private_plan)
         except SourceChanged:
             if attempt + 1 == MAX_SPEND_ATTEMPTS:
                 raise

@@ -16,7 +16,7 @@ from dbanon.sessions.store import Store
 
 
 class PrivateReleases:
-    """See ``dbanon.run.job_runner.PrivateRunner``."""
+    """Runs and recounts private jobs for the core, which finds it by name (``PrivateRunner``)."""
 
     def run(self, job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
         """Run a job from a client; see ``run_private``."""
@@ -30,6 +30,7 @@ class PrivateReleases:
             # Do not rely on the types in the entry: the publisher wrote it. An unknown scale is
             # negative.
             sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            # Booleans and columns with a list of values have no bounds.
             low, high = entry.between.get(name) or ("", "")
             allowed_values = tuple(entry.listed.get(name, ()))
             domains.append(

@@ -18,8 +18,9 @@ GRID = 2**20
 MAX_COLUMNS = 64
 MAX_BINS = 32
 # Shares of epsilon if columns are released with their dependence: for margins, for selecting pairs
-# of columns, for counts of these pairs, and for agreements. An agreement of two columns is the
-# number of rows on the same side of the median in both.
+# of columns, for counts of these pairs, and for agreements (the residual dependence, which these
+# counts do not show). An agreement of two columns is the number of rows on the same side of the
+# median in both.
 MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35, 0.15
 # Limits of the noise on the mean of a quarter of the rows, as a share of the range: for any
 # release, and for a release of the dependence.
@@ -146,6 +147,7 @@ class EpsilonShares:
 
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
+        # One row moves all sums of a column together by at most its range, ``GRID``.
         margin_price = noise.laplace_price(self.margin_scale, GRID)
         if self.edge_shares is not None:
             margin_price += self.edge_shares.price(PURE_EPSILON, noise)
@@ -192,10 +194,12 @@ def divide_epsilon(
     """
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
+    # The noise on the mean of n / 4 rows of a column with epsilon / p, as a share of its range.
     if 4 * p / (n * epsilon) > MAX_MEAN_NOISE:
         raise _too_large_noise_error(n, p, epsilon)
     n_bins = 1
     if p > 1:
+        # At least twice as many rows per pair of bins as the scale of the noise on their count.
         n_bins = min(math.floor(math.sqrt(n * COUNTS_SHARE * epsilon / (4 * (p - 1)))), MAX_BINS)
     if n_bins < 2 or p / (n // 4 * MARGINS_SHARE * epsilon) > _MAX_MEAN_NOISE_WITH_DEPENDENCE:
         n_bins = 1
@@ -298,6 +302,7 @@ def require_column_count(p: int) -> None:
 
 
 def _too_large_noise_error(n: int, p: int, epsilon: float) -> NoiseTooLarge:
+    """Build the error with the epsilon, the number of columns or the rows that would suffice."""
     max_columns = math.floor(MAX_MEAN_NOISE * n * epsilon / 4)
     columns_alternative = f", {max_columns} columns" if max_columns else ""
     return NoiseTooLarge(

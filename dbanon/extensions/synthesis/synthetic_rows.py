@@ -59,7 +59,8 @@ class SyntheticColumn:
     ----------
     attribute : the column with its type in the release.
     source : the column as the source has it.
-    low, high : the bounds of released values as SQL text; empty for booleans.
+    low, high : the bounds of released values as SQL text; empty for booleans. Values that are read
+        may lie outside.
     unit_bounds : the bounds in units of the type, such as cents for a decimal with scale 2; None
         for floating point and booleans.
     """
@@ -89,9 +90,9 @@ class SyntheticColumn:
             return ReleasedColumn(self.attribute, np.asarray(values, np.float64))
         assert self.unit_bounds is not None
         low, high = self.unit_bounds
-        unit = _unit(self.attribute)
+        step = _smallest_step(self.attribute)
         if kind in (Kind.DATE, Kind.TIMESTAMP):
-            units = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
+            units = np.rint(values.astype(np.int64) / step).astype(np.int64).clip(low, high) * step
         elif max(-low, high) >= _MAX_FLOAT_UNITS:
             scaled = [round(Decimal(float(value)) * 10**self.attribute.scale) for value in values]
             units = np.array([min(max(value, low), high) for value in scaled], object)
@@ -162,6 +163,7 @@ def to_synthetic_column(
     if attribute.kind is Kind.FLOAT:
         is_single_precision = source.bits == 32 and not has_unknown_scale
         low, high = (
+            # A float32 in the source. Decimals have 15 significant digits that floats preserve.
             repr(float(np.float32(bound)))
             if is_single_precision
             else f"{bound:.15g}"
@@ -180,7 +182,7 @@ def to_synthetic_column(
     return SyntheticColumn(attribute, source, low, high, unit_bounds)
 
 
-def _unit(attribute: Attribute) -> int:
+def _smallest_step(attribute: Attribute) -> int:
     """The smallest step of a timestamp, in microseconds; 1 for other columns, such as dates."""
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
@@ -189,10 +191,10 @@ def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple
     """Convert the bounds to whole units of the type; the lower is rounded up, the upper down."""
     low, high = (Decimal(repr(float(bound))) for bound in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
-    unit = _unit(attribute)
+    step = _smallest_step(attribute)
     return (
-        int((low * scale / unit).to_integral_value(ROUND_CEILING)),
-        int((high * scale / unit).to_integral_value(ROUND_FLOOR)),
+        int((low * scale / step).to_integral_value(ROUND_CEILING)),
+        int((high * scale / step).to_integral_value(ROUND_FLOOR)),
     )
 
 
@@ -204,10 +206,10 @@ def _type_holds(attribute: Attribute, unit_bounds: tuple[int, int]) -> bool:
     if attribute.kind is Kind.DATE:
         return low >= _FIRST_DAY and high <= _LAST_DAY
     if attribute.kind is Kind.TIMESTAMP:
-        unit = _unit(attribute)
+        step = _smallest_step(attribute)
         return (
-            low * unit >= _FIRST_DAY * _MICROSECONDS_PER_DAY
-            and high * unit < (_LAST_DAY + 1) * _MICROSECONDS_PER_DAY
+            low * step >= _FIRST_DAY * _MICROSECONDS_PER_DAY
+            and high * step < (_LAST_DAY + 1) * _MICROSECONDS_PER_DAY
         )
     return True
 
@@ -217,7 +219,7 @@ def _sql_text(attribute: Attribute, units: int) -> str:
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(units, "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        timestamp = str(np.datetime64(units * _unit(attribute), "us")).replace("T", " ")
+        timestamp = str(np.datetime64(units * _smallest_step(attribute), "us")).replace("T", " ")
         if attribute.scale == 0:
             timestamp = timestamp.partition(".")[0]
         return timestamp + ("+00" if attribute.has_time_zone else "")
@@ -236,6 +238,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may be NULL, or databases may disagree on which values are equal.
     """
+    # The last two are set for types whose comparison another database user may have defined.
     if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.type_of_other_role:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
@@ -325,6 +328,7 @@ def write_rows(
     ----------
     rows : the generated values, (n_rows,), by column name.
     """
+    # Creates the schema of the output if it is missing.
     session.make_schema(output.name)
     released_columns = [column.to_released(rows[column.attribute.name]) for column in columns]
     # Each row is staged like a class of its own.
@@ -340,6 +344,7 @@ def write_rows(
         f" ({quote_list(column.attribute.name for column in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
+    # Up-to-date planner statistics speed up the recount.
     session.analyze(output.staging_name)
 
 
