@@ -28,9 +28,10 @@ from dbanon.sessions.names import RelationName, quote
 
 # Names of the staging tables of a chain's release.
 
-# The two blocks of bytes with which the hashes of tags begin (see ``PseudonymSession.stage_key``).
+# The key material of tags: what is hashed before the identifier in the inner hash, and before the
+# inner hash in the outer one (see ``PseudonymSession.stage_key``).
 SECRET = "dbanon_secret"
-# The random secret that determines the row order.
+# A random secret that determines the row order, or that keys hashes of rows which are fetched.
 SHUFFLE = "dbanon_shuffle"
 
 # All persons in the source or the chain, with their tags; only on PostgreSQL.
@@ -129,19 +130,19 @@ class PseudonymSession(SessionInterface):
     compute_once_clause: ClassVar[str] = ""
     # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer one.
     _hashes_twice = True
-    # Whether a key, or a salt in its place, is staged.
+    # Whether a key, or a salt in place of a key, is in the table ``SECRET``.
     _has_key = False
 
     @abstractmethod
     def keyed_tag(self, text: str) -> str:
-        """SQL for the keyed tag, 16 bytes, of a SQL text; needs a staged key."""
+        """SQL for the keyed tag, 16 bytes, of a SQL text; call ``stage_key`` before."""
 
     def pseudonym_of(self, text: str) -> str:
         """SQL for the pseudonym of a SQL text, in hexadecimal digits; NULL for NULL."""
         return f"lower(hex({self.keyed_tag(text)}))"
 
     def salted_hash(self, text: str) -> str:
-        """SQL for an 8-byte salted hash of a SQL text; needs a staged salt."""
+        """SQL for an 8-byte salted hash of a SQL text; call ``stage_salt`` before."""
         return f"substr({self.keyed_tag(text)}, 1, 8)"
 
     def stage_salt(self, salt: bytes) -> None:
@@ -165,17 +166,17 @@ class PseudonymSession(SessionInterface):
         """
 
     @contextmanager
-    def prepare_tagging(self) -> Iterator[None]:
+    def tune_for_tagging(self) -> Iterator[None]:
         """While the block runs, tune the database for computing the tags of many rows."""
         yield
 
     @contextmanager
-    def prepare_sorting(self) -> Iterator[None]:
+    def tune_for_sorting(self) -> Iterator[None]:
         """While the block runs, tune the database for joining or grouping by nearly sorted keys."""
         yield
 
     @contextmanager
-    def prepare_lookup(self) -> Iterator[None]:
+    def tune_for_lookup(self) -> Iterator[None]:
         """While the block runs, tune the database for looking up a few of the rows just read."""
         yield
 

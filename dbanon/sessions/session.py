@@ -175,6 +175,7 @@ class PersonsSession(SessionInterface):
         """SQL for an identifier's value, normalized so that spellings of one person are equal."""
         if not attribute.normalize:
             return value
+        # The first of these characters is the plain space, by which the others are replaced.
         for space in WHITE_SPACE[1:]:
             value = f"replace({value}, '{space}', ' ')"
         value = f"trim({value})"
@@ -303,8 +304,8 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
-        If statements of the transaction see different snapshots, the columns are copied; else the
-        source is returned unchanged.
+        All statements must read the same rows. If statements of the transaction see different
+        snapshots, the columns are copied; else the source is returned unchanged.
         """
         return source
 
@@ -328,7 +329,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         chunk_rows : the number of rows to read at a time.
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
-        disk : spills values to disk; None keeps them in memory.
+        disk : stores the values in files; None keeps them in memory.
         passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
         """
         locator = source.required_locator
@@ -478,6 +479,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """FROM clause for the released rows of a source, with the alias s."""
+        # If all rows are released, no join with the labels is needed.
         if not (partition.n_suppressed or microdata.n_withheld):
             return f"{source.relation_to_read.quoted} AS s"
         self.stage_labels(microdata, partition, source.required_locator.types)
@@ -555,6 +557,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         query = statements.exact_sums(
             parts, source.from_clause, source.required_locator.expressions
         )
+        # The query returns a quotient and a remainder for each attribute, see ``exact_sums``.
         labels_by_number = self.classes_by_number(partition)
         for class_number, *sums in self.rows(query):
             label = labels_by_number[class_number]

@@ -64,14 +64,17 @@ class _CuttableSocket:
                     self._socket.shutdown(self._shutdown_mode)
 
     def cut_after(self, seconds: float) -> None:
-        """Cut the socket after this many seconds unless it is closed first."""
+        """Cut the socket after this many seconds unless it is closed first.
+
+        Does nothing after the first call.
+        """
         if self._timer is None:
             self._timer = threading.Timer(max(seconds, MIN_SECONDS), self.cut)
             self._timer.daemon = True
             self._timer.start()
 
     def close(self) -> None:
-        """Close the duplicate of the socket, and stop the timer; the driver's own stays open."""
+        """Close the duplicate of the socket, and stop the timer; the driver's socket stays open."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -157,6 +160,7 @@ class ThreadConnections:
 
     def lift_limit(self) -> None:
         """Lift the time limit once the release is committed."""
+        # Without a scope there is no limit.
         if not self._scope_depth or not self.commits_publish:
             return
         self.is_committed = True

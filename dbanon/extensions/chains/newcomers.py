@@ -96,6 +96,7 @@ def select_classes(
         ``compute_typical_loss``; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
+    # Too few newcomers for a batch: admit only the classes in which someone has waited long.
     if n_newcomers < rules.min_group_size(k):
         return has_waited_long
     if typical_class_loss is None:
@@ -135,8 +136,9 @@ def classify_newcomers(
     policy = replace(planned.policy, k=class_size)
     column_statistics = None if is_first else definition.read_column_statistics(chain)
     with clock.phase("read") as tick:
-        with nullcontext() if is_first else state.session.prepare_lookup():
+        with nullcontext() if is_first else state.session.tune_for_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
+            # Newcomers whose rows are withheld because of NULLs are counted, too.
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)
         microdata = take_records(microdata, order)
@@ -162,6 +164,7 @@ def classify_newcomers(
     )
     assert clustering.column_statistics is not None
     losses, typical_class_loss = np.empty(0), None
+    # With max_wait = 0, newcomers do not wait for good classes, so losses are not needed.
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
             losses = compute_class_losses(recoded, clustering.column_statistics, clustering, policy)
@@ -169,6 +172,7 @@ def classify_newcomers(
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
+        # ``members`` has the records class by class, and ``starts`` where each class begins.
         longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
         is_admitted = select_classes(
             chain.rules,

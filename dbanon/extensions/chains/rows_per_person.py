@@ -107,8 +107,8 @@ def stage_source(
 
     Parameters
     ----------
-    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
-        have one hash (see ``key.hash_prefixes``).
+    hash_prefixes : key material: what is put before the identifier in the inner hash of a tag, and
+        before the inner hash in the outer one; empty without an outer hash (``key.hash_prefixes``).
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
@@ -266,7 +266,8 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     for chain_table in chain_tables:
         for attribute, column in zip(chain_table.retained, chain_table.state_columns, strict=True):
             text = session.text_of(replace(attribute, name=column))
-            # Prefix each text with its length, so that different rows have different texts.
+            # Prefix each text with its length, so that different rows have different texts; NULL
+            # is a dash.
             prefixed = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
             texts.append(f"coalesce({prefixed}, '-')")
     partition_by = f"s.person, s.{TABLE_NUMBER}"

@@ -53,6 +53,7 @@ class FileSource(SqlSource):
         """Return the relation, which has a locator and was filtered when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
+        # Rows are grouped by these columns: those of strata, and those that ``also_k`` names.
         self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
         return relation
 
@@ -203,6 +204,7 @@ def _stage_columns(
     types : the required SQL types, by column; other columns get the types of the file.
     chunk_rows : the number of rows to read and stage at once.
     """
+    # The types of a file are inferred from its values.
     inspected = file.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in names]
     )
@@ -213,11 +215,14 @@ def _stage_columns(
     try:
         session.fill_file_rows(inspected, chunks)
     except DatabaseFailure as error:
-        converted = [a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))]
-        if not converted:
+        # Only a column that has another type than in the file can hold a value that does not fit.
+        converted_columns = [
+            a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))
+        ]
+        if not converted_columns:
             raise
         raise _type_error(
-            relation, converted, staged_relation, verb="holds values that do not fit"
+            relation, converted_columns, staged_relation, verb="holds values that do not fit"
         ) from error
     staged_attributes = {a.name: a for a in staged_relation.schema.attributes}
     # Checks of the job look up any column of the file, so the schema lists those that are not

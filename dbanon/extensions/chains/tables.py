@@ -1,7 +1,8 @@
 """Chains over several tables of the same persons: resolve, plan and recount their tables.
 
 A *cell* is a class of a chain (see ``membership``). The rows of a cell share released values;
-*retained columns* are released unchanged, with a value for each row.
+*retained columns* are released unchanged, with a value for each row. Columns of strata (``by``) are
+released like quasi-identifiers, with one value per cell.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ def find_chain_tables(
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
     chain_tables = [ChainTable(number=0, relation=relation, retained=retained)]
     entity = str(job.entity)
+    # By further table: the output, and the names of the retained columns (``kept``).
     outputs = _resolve_table_names(session, job.chain.outputs)
     retained_by_table = _resolve_table_names(session, job.chain.kept)
     for mismatched_tables in (
@@ -245,7 +247,7 @@ def columns_of_table(
         return tuple(columns)
     shared = [column for column in columns if column.is_shared]
     retained = [
-        ChainColumn(a.name, state_column, a.name)
+        ChainColumn(a.name, state_column=state_column, source=a.name)
         for a, state_column in zip(chain_table.retained, chain_table.state_columns, strict=True)
     ]
     return (*shared, *retained)
@@ -261,6 +263,8 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     if chain_table.number == 0:
         return planned
     job = planned.job
+    # The release has columns for all quasi-identifiers and strata, whose values come from the
+    # chain's value table, so the plan needs their types even if the table lacks them.
     table_columns = {attribute.name for attribute in chain_table.relation.schema.attributes}
     shared = [*job.quasi_identifiers, *job.by]
     missing_columns = [
@@ -303,6 +307,7 @@ def recount_across_tables(
     released_tables : the written relations of the chain's tables, in the same database.
     columns : pairs of a column's name in the release, and its name in the chain's value table.
     """
+    # ``left_at`` is NULL for persons who have not left their cell: those who are displayed.
     state_columns = ", ".join(column for _, column in columns)
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     names = quote_list(name for name, _ in columns)
