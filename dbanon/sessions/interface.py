@@ -52,6 +52,12 @@ class PassthroughInterface:
     ) -> Iterator[Chunk]:
         """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
 
+        Parameters
+        ----------
+        passthrough : the columns whose values ``insert_passthrough`` will write.
+        chunk_rows : the number of rows to read at a time.
+        memory_limit : the bytes that raw values may take; None for no limit.
+
         Raises
         ------
         MemoryLimit : the raw values need more than ``memory_limit`` bytes.
@@ -428,6 +434,10 @@ class SessionInterface(PassthroughInterface, ABC):
         """Publish the written table: rename it, or point the view to it.
 
         Other sessions see the release once this session ends without an error.
+
+        Parameters
+        ----------
+        columns : the names of the released columns, for the view.
         """
 
     @abstractmethod
@@ -494,6 +504,10 @@ class SessionInterface(PassthroughInterface, ABC):
         """Record a run that wrote no release, with the ledger owner's rights.
 
         Returns False if this session must record it with its own rights.
+
+        Parameters
+        ----------
+        run : by ledger column, the values of the run's entry.
         """
         return False
 

@@ -28,15 +28,16 @@ from dbanon.sessions.names import RelationName, quote
 
 # Names of the staging tables of a chain's release.
 
-# The key material of tags: what is hashed before the identifier in the inner hash, and before the
-# inner hash in the outer one (see ``PseudonymSession.stage_key``).
+# The key material of tags: the bytes before the identifier in the inner hash, and the bytes before
+# the inner hash in the outer one (see ``PseudonymSession.stage_key``).
 SECRET = "dbanon_secret"
-# A random secret that determines the row order, or that keys hashes of rows which are fetched.
+# A random secret for the row order, or for the hashes of rows that are fetched.
 SHUFFLE = "dbanon_shuffle"
 
 # All persons in the source or the chain, with their tags; only on PostgreSQL.
 TAGGED_PERSONS = "dbanon_tagged"
-# Persons in the source, with their tags, and with their cells if they are members.
+# Persons in the source: person (the identifier), tag, cell, left_at, retained columns k0, k1, …. The
+# cell, and the release at which the person left it, are NULL unless the person is a member.
 PRESENT_PERSONS = "dbanon_present"
 # Members who are not in the source.
 ABSENT_MEMBERS = "dbanon_missing"
@@ -54,11 +55,12 @@ PREDECESSOR_MEMBERS = "dbanon_before"
 
 # Per displayed cell, the number of members in the source, and whether their rows changed.
 CELL_COUNTS = "dbanon_counted"
-# The next state of every displayed cell.
+# The next state of every displayed cell: cell, members, present, is_unchanged, state. ``members``
+# and ``present`` are the numbers of all members, and of those in the source.
 NEXT_CELL_STATES = "dbanon_verdict"
 # The rows that the release replaces or adds.
 NEW_ROWS = "dbanon_current"
-# Per cell with changed rows, the number of rows that differ from the last release.
+# Per cell with changed rows, the number of rows (n_changed) that differ from the last release.
 CHANGED_CELLS = "dbanon_differing"
 # Frozen cells whose rows have changed, and with a member who was absent and has returned.
 CELLS_WITH_RETURNED = "dbanon_returned"
@@ -70,7 +72,7 @@ FAILING_CELLS = "dbanon_unfit"
 CELLS_WITH_ABSENT = "dbanon_absent"
 # The rows that ``CELLS_WITH_ABSENT`` displayed in the last release.
 EARLIER_ROWS = "dbanon_shown"
-# The number of persons who share each history.
+# The number of persons (size) who share each history: cell, left_at.
 HISTORY_SIZES = "dbanon_histories"
 
 # The following six are for sources with several rows per person.

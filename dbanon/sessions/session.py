@@ -527,7 +527,11 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         return [part.take(order) for column in columns for part in column.written_columns]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """Return the SQL type of a column's ranges, wide enough for these borders (arrays).
+        """Return the SQL type of a column's ranges.
+
+        Parameters
+        ----------
+        borders : arrays of lower and upper ends, for which the type must be wide enough.
 
         Raises
         ------

@@ -15,13 +15,15 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 
 # Names of staging tables, which are temporary.
 
-# The class of each released row, by row key.
+# The class of each released row, by row key: key0, key1, …, class, position. The position in the
+# release is random.
 LABELS = "dbanon_labels"
-# The released values of each class.
+# The released values of each class: class, v0, v1, ….
 CLASSES = "dbanon_classes"
-# Row keys that are not a single integer, each with a number that replaces it.
+# Row keys that are not a single integer (key0, key1, …), each with a number (ordinal) that replaces
+# it.
 KEY_MAP = "dbanon_key_map"
-# Retained values that were copied from another database.
+# Retained values that were copied from another database: class, position, k0, k1, ….
 ROWS = "dbanon_rows"
 # The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"

@@ -8,6 +8,9 @@ of a frozen cell is ``held``, that of other displayed cells ``live``. A cell has
 of its rows have changed, but fewer than k. Models are checked only for cells whose members are all
 in the source and whose rows have changed; the others still satisfy them. The database sends only
 counts of values; it sends the values themselves only for models that compare classes with a table.
+
+Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
+``sessions.pseudonym_session`` describes their rows.
 """
 
 from __future__ import annotations

@@ -120,7 +120,10 @@ def recode_as_first_release(
         name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
     return recoded, ColumnStatistics(
-        column_statistics.scales, distributions, sensitive, column_statistics.whitenings
+        scales=column_statistics.scales,
+        categories=distributions,
+        sensitive=sensitive,
+        whitenings=column_statistics.whitenings,
     )
 
 

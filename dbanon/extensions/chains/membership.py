@@ -6,6 +6,9 @@ release contains it. *Newcomers* are persons in the source who are not members y
 keyed hash of a person's identifier, under which the chain stores the person. *Retained columns* are
 released unchanged, a value for each row. This module does not use their values, except a hash that
 shows whether the rows of a cell have changed.
+
+Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
+``sessions.pseudonym_session`` describes their rows.
 """
 
 from __future__ import annotations

@@ -158,6 +158,7 @@ def classify_newcomers(
     recoded, policy, recoded_statistics = _recode_as_first_release(
         planned, state, candidates, policy, column_statistics
     )
+    # ``_enforce_models`` applies the models at the end.
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
         planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
@@ -225,7 +226,7 @@ def restrict_clustering(
     if len(records) == len(partition.labels):
         return clustering
     if clustering.levels is not None:
-        # With full-domain levels, the levels determine the classes.
+        # The levels of full-domain generalization are a partition themselves (``Levels``).
         levels = clustering.levels.take(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)

@@ -202,6 +202,7 @@ def _publish_table(
         expected = ExpectedRelease(
             n_rows=chain_counts.persons, null_rows=n_null_rows, sensitive=planned.sensitive
         )
+        # ``rows`` is None if each person has one row, so that rows are persons.
         if chain_counts.rows is None:
             rows_in = update.presence.n_persons
             n_suppressed = max(update.presence.n_persons - chain_counts.persons, 0)
@@ -215,6 +216,7 @@ def _publish_table(
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
             disclosive_columns=update.disclosive_columns,
+            # In a chain k counts persons, so only different spellings of a person can be found.
             few_persons=update.spellings,
             identifiers=find_retained_identifiers(update.planned),
             linking=_find_linking_columns(

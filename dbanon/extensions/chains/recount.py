@@ -4,7 +4,8 @@ The recount does not use the data that were staged to make the release, except t
 hashes) of members who are absent from the source. A *cell* is a class of a chain (see
 ``membership``), and its *members* are the persons who were admitted to it. Rows are *displayed* if
 the release contains them. A *history* is a cell together with the release at which a person left
-it, if any: this is all that the releases show of a person's membership.
+it (``left_at``), if any: this is all that the releases show of a person's membership. Constants
+such as ``HISTORY_SIZES`` name staging tables, which are temporary.
 """
 
 from __future__ import annotations

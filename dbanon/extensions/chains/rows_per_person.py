@@ -107,8 +107,9 @@ def stage_source(
 
     Parameters
     ----------
-    hash_prefixes : key material: what is put before the identifier in the inner hash of a tag, and
-        before the inner hash in the outer one; empty without an outer hash (``key.hash_prefixes``).
+    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and the
+        bytes before the inner hash in the outer one; empty without an outer hash. They are from
+        ``key.hash_prefixes``.
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises

@@ -7,6 +7,9 @@ Earlier snapshots stay readable until they expire.
 
 If a catalog or an object store raises an error, only its class is reported: its text may contain
 credentials.
+
+Methods with ``keep_clients_open`` share one client of the catalog, which is closed when none of
+them runs any more.
 """
 
 from __future__ import annotations

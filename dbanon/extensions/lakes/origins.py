@@ -75,11 +75,13 @@ class DeltaOrigin:
             n_rows = int(dataset.count_rows())
         columns = tuple(dataset.schema.names)
         require_columns(names, columns)
+        # Read ahead one batch only, to limit memory.
         scan = dataset.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
         # An empty batch first, so that the columns are known even if the table has no rows.
         batches = select_columns(
             chain([empty_batch(scan.projected_schema)], scan.to_batches()), names
         )
+        # For the report: why all rows are from one state of the table.
         consistency = f"version {delta_table.version()} of the table"
 
         def recount() -> int:
@@ -153,6 +155,7 @@ class IcebergOrigin:
                 n_rows = int(scan.count())
                 reader = scan.to_arrow_batch_reader()
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
+            # For the report: why all rows are from one state of the table.
             consistency = f"snapshot {snapshot_id} of the table"
             yield RowStream(
                 columns,
