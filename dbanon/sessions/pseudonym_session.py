@@ -36,8 +36,8 @@ SHUFFLE = "dbanon_shuffle"
 
 # All persons in the source or the chain, with their tags; only on PostgreSQL.
 TAGGED_PERSONS = "dbanon_tagged"
-# Persons in the source: person (the identifier), tag, cell, left_at, retained columns k0, k1, …. The
-# cell, and the release at which the person left it, are NULL unless the person is a member.
+# Persons in the source: person (identifier), tag, cell, left_at, retained columns k0, k1 and so on.
+# The cell, and the release at which the person left it, are NULL unless the person is a member.
 PRESENT_PERSONS = "dbanon_present"
 # Members who are not in the source.
 ABSENT_MEMBERS = "dbanon_missing"

@@ -43,12 +43,17 @@ def rows_with_keys(
     # Plain columns need no subquery.
     if all(len(column) == 1 and column[0].startswith("s.") for column in keys):
         return source, list(keys)
-    aliased, columns = [], []
+    aliased_expressions, columns = [], []
     for position, column in enumerate(keys):
         names = tuple(f"key{position}_{part}" for part in range(len(column)))
-        aliased += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
+        aliased_expressions += [
+            f"{value} AS {name}" for value, name in zip(column, names, strict=True)
+        ]
         columns.append(names)
-    return f"(SELECT {', '.join(aliased)}{further_columns} FROM {source}) AS keyed_rows", columns
+    return (
+        f"(SELECT {', '.join(aliased_expressions)}{further_columns} FROM {source}) AS keyed_rows",
+        columns,
+    )
 
 
 def comma_list(columns: Iterable[tuple[str, ...]]) -> str:

@@ -462,11 +462,11 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         if self._staged_partition is partition:
             return
         self.unstage_labels()
-        released = np.flatnonzero(partition.labels >= 0)
+        released_records = np.flatnonzero(partition.labels >= 0)
         self.load_labels(
-            microdata.keys[released],
-            self.class_numbers(partition)[partition.labels[released]],
-            random_order(len(released)).astype(np.int32),
+            microdata.keys[released_records],
+            self.class_numbers(partition)[partition.labels[released_records]],
+            random_order(len(released_records)).astype(np.int32),
             types,
         )
         self._staged_partition = partition

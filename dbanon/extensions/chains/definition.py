@@ -115,11 +115,11 @@ def recode_as_first_release(
         # The extra last entry maps the code -1 (NULL) to itself.
         new_codes = np.array([*(code_of[value] for value in values), -1], np.int32)
         codes[:, index] = new_codes[codes[:, index]]
-    recoded = replace(microdata, codes=codes, categories=tuple(categories))
+    recoded_microdata = replace(microdata, codes=codes, categories=tuple(categories))
     sensitive = {
         name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
-    return recoded, ColumnStatistics(
+    return recoded_microdata, ColumnStatistics(
         scales=column_statistics.scales,
         categories=distributions,
         sensitive=sensitive,

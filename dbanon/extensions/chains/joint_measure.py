@@ -263,12 +263,12 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
     entry = entries.find_release(session, parse_relation(name))
     relation = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in relation.schema.attributes}
-    for required in (entity, *sensitive):
-        if required not in attributes:
+    for column in (entity, *sensitive):
+        if column not in attributes:
             raise ColumnNotFound(
-                f'Release {name} has no column "{required}".',
+                f'Release {name} has no column "{column}".',
                 hint=_MISSING_IDENTIFIER_HINT
-                if required == entity
+                if column == entity
                 else "Name columns that every release has: `sensitive`.",
             )
     if entity in entry.quasi_identifiers:

@@ -206,8 +206,8 @@ def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes
     if _verifies(key, _CHECK_MESSAGE, check):
         return _hmac_sha256(key, _TAG_MESSAGE + identity.encode()), b""
     # HMAC: the inner hash starts with the key XOR 0x36, the outer hash with the key XOR 0x5C.
-    padded = key.ljust(_BLOCK_BYTES, b"\0")
-    inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
+    padded_key = key.ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
     return inner + identity.encode() + b"\x1f", outer
 
 

@@ -348,10 +348,10 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
     codes = np.array([int(code) for code, *_ in label_counts], np.int64)[has_ends]
     # Number the remaining codes from 0.
     codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
-    centered = midpoints - np.average(midpoints, weights=sizes)
+    centered_midpoints = midpoints - np.average(midpoints, weights=sizes)
     code_sizes = np.bincount(codes, sizes)
-    between = np.square(np.bincount(codes, sizes * centered)) / code_sizes
-    total = float(sizes @ np.square(centered))
+    between = np.square(np.bincount(codes, sizes * centered_midpoints)) / code_sizes
+    total = float(sizes @ np.square(centered_midpoints))
     return _to_strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
 
 

@@ -155,20 +155,26 @@ def classify_newcomers(
     )
     if not candidates.n_records:
         return nobody_admitted
-    recoded, policy, recoded_statistics = _recode_as_first_release(
+    recoded_candidates, policy, recoded_statistics = _recode_as_first_release(
         planned, state, candidates, policy, column_statistics
     )
     # ``_enforce_models`` applies the models at the end.
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
-        planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
+        planned,
+        policy_without_models,
+        recoded_candidates,
+        clock,
+        column_statistics=recoded_statistics,
     )
     assert clustering.column_statistics is not None
     losses, typical_class_loss = np.empty(0), None
     # With max_wait = 0, newcomers do not wait for good classes, so losses are not needed.
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = compute_class_losses(recoded, clustering.column_statistics, clustering, policy)
+            losses = compute_class_losses(
+                recoded_candidates, clustering.column_statistics, clustering, policy
+            )
     if is_first:
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
@@ -189,19 +195,19 @@ def classify_newcomers(
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
     if not is_first and candidates.n_records:
-        satisfying = _select_satisfying(candidates, policy.models, references)
-        clustering = restrict_clustering(clustering, satisfying)
-        candidates, excluded_keys = _split_records(candidates, satisfying)
+        satisfying_records = _select_satisfying(candidates, policy.models, references)
+        clustering = restrict_clustering(clustering, satisfying_records)
+        candidates, excluded_keys = _split_records(candidates, satisfying_records)
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
-    if candidates.n_records < recoded.n_records:
-        recoded, policy, recoded_statistics = _recode_as_first_release(
+    if candidates.n_records < recoded_candidates.n_records:
+        recoded_candidates, policy, recoded_statistics = _recode_as_first_release(
             planned, state, candidates, policy, column_statistics
         )
     if recoded_statistics is not None:
         clustering = replace(clustering, column_statistics=recoded_statistics)
     batch = NewcomerClasses(
-        microdata=recoded,
+        microdata=recoded_candidates,
         policy=policy,
         clustering=clustering,
         column_statistics=recoded_statistics,
@@ -341,16 +347,16 @@ def _select_satisfying(
 
     Returns indices, int64 (m,), ascending.
     """
-    compared = encode_by_reference(references, microdata.sensitive)
+    compared_columns = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:
         for model in models:
             # NULL (-1) counts as a value.
             codes, shares = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
-            if model.attribute in compared:
+            if model.attribute in compared_columns:
                 # Values that the first release lacked count as one value, as in
                 # ``protect_classes``.
-                codes, table = compared[model.attribute]
+                codes, table = compared_columns[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))
             if not model.is_satisfied(counts[None], shares)[0]:

@@ -47,7 +47,7 @@ def require_no_other_chain(
                 hint=f"Close it first: dbanon chain close URL {shlex.quote(chain.name)}",
             )
     source, tables = str(relation.name), {str(relation.name), *rules.tables}
-    existing = [
+    other_chains = [
         chain.name
         for chain in chain_state.list_chains(session)
         if tables & {chain.source, *chain.rules.tables}
@@ -55,9 +55,9 @@ def require_no_other_chain(
         # A chain that was closed before its first release has published nothing.
         and (chain.n_releases or chain.closed_at is None)
     ]
-    if existing:
+    if other_chains:
         raise ChainSamePersons(
-            f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
+            f"A chain already exists over the persons of {source}: {', '.join(other_chains)}.",
             detail="Anyone who sees the releases of both chains knows a person's class in each, and"
             " few persons share both classes.",
             hint="Use that chain. Or close it, and name it as the chain that the new one follows"

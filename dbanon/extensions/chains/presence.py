@@ -57,9 +57,9 @@ def stage_persons(
 
     Parameters
     ----------
-    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and the
-        bytes before the inner hash in the outer one; empty without an outer hash. They are from
-        ``key.hash_prefixes``.
+    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and
+        the bytes before the inner hash in the outer one; empty without an outer hash. They are
+        from ``key.hash_prefixes``.
     retained : the columns released unchanged, which are staged with the persons.
 
     Raises

@@ -451,10 +451,10 @@ class ChainTarget(SqlTarget):
         for table in ("value", "row"):
             relation = session.find_source(chain.table_name(session, table))
             # Some databases do not declare all of a type, such as the scale of decimals.
-            inspected = session.complete_attributes_from_values(
+            typed_attributes = session.complete_attributes_from_values(
                 relation, relation.schema.attributes
             )
-            attributes |= {attribute.name: attribute for attribute in inspected}
+            attributes |= {attribute.name: attribute for attribute in typed_attributes}
         return [
             replace(attributes[column.state_column], name=column.name)
             for column in self.released_columns

@@ -146,9 +146,9 @@ def references_from_plain(
     attributes : the columns of the models, by name.
     """
     trees, references = trees_of_models(models), {}
-    for name, stored in (definition or {}).get("sensitive", {}).items():
-        counts = np.array(stored["counts"], np.int64)
-        distribution = ValueFrequencies(counts, tuple(stored["values"]))
+    for name, frequencies in (definition or {}).get("sensitive", {}).items():
+        counts = np.array(frequencies["counts"], np.int64)
+        distribution = ValueFrequencies(counts, tuple(frequencies["values"]))
         is_ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
         references[name] = Reference(attributes[name], distribution, trees.get(name), is_ordered)
     return references

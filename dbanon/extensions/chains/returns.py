@@ -13,8 +13,8 @@ cells whose members are all present.
 
 The ledger stores, for each member, ``missed``, the last release at which the member was absent, and
 ``excluded_rows``. For each cell it stores ``since_release``, the release at which the cell's state
-last changed. ``left_at_release`` is NULL for members who have not left their cell. Constants such as
-``ABSENT_MEMBERS`` name staging tables, which are temporary.
+last changed. ``left_at_release`` is NULL for members who have not left their cell. Constants such
+as ``ABSENT_MEMBERS`` name staging tables, which are temporary.
 """
 
 from __future__ import annotations

@@ -396,14 +396,14 @@ def _confirm_published(session: Session, chain: ChainRecord, target_session: Ses
     ----------
     target_session : a session on the database that releases go to, whose ledger lists them.
     """
-    unconfirmed = session.rows(
+    unconfirmed_releases = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
         f" {session.ledger_name('chain_release').quoted}"
         " WHERE chain_id = ? AND confirmed_at IS NULL",
         (chain.chain_id,),
     )
     release_table, published_ids = target_session.ledger_name("release"), set()
-    if unconfirmed and has_trusted_ledger(target_session):
+    if unconfirmed_releases and has_trusted_ledger(target_session):
         published_ids = {
             str(release_id)
             for (release_id,) in target_session.rows(
@@ -412,13 +412,13 @@ def _confirm_published(session: Session, chain: ChainRecord, target_session: Ses
                 (chain.identity,),
             )
         }
-    unpublished = set()
-    for sequence, release_id in unconfirmed:
+    unpublished_numbers = set()
+    for sequence, release_id in unconfirmed_releases:
         if release_id in published_ids:
             chain_state.confirm_release(session, chain, int(sequence))
         else:
-            unpublished.add(int(sequence))
-    return unpublished
+            unpublished_numbers.add(int(sequence))
+    return unpublished_numbers
 
 
 def _add_predecessor_histories(

@@ -246,6 +246,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
+        # Count with SQL of its own, independent of what was staged to write the state.
         chain_counts = _recount_state(
             state,
             presence,
@@ -356,7 +357,7 @@ def _find_linking_columns(
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
         table_columns = columns_of_table(chain_table, columns)
-        displayed = DisplayedColumns(
+        displayed_columns = DisplayedColumns(
             pending.state,
             draft,
             table_columns,
@@ -365,7 +366,7 @@ def _find_linking_columns(
             cells_have_k_rows=pending.guarantee.has_k_anonymous_rows,
         )
         findings[chain_table.number] = find_linking_columns(
-            displayed, disclosive_columns.get(chain_table.number, ())
+            displayed_columns, disclosive_columns.get(chain_table.number, ())
         )
     return findings
 

@@ -48,7 +48,7 @@ def resolve_tables(
     relations = [relation]
     for table in tables:
         further_table = session.find_source(parse_relation(table))
-        if further_table.name in [resolved.name for resolved in relations]:
+        if further_table.name in [earlier_table.name for earlier_table in relations]:
             raise InvalidParameter(
                 f"The table {further_table.name} is named twice.", hint="Name each table once."
             )
@@ -61,14 +61,15 @@ def _require_same_entity(
     session: Session, first_table: Relation, other_table: Relation, entity: str
 ) -> None:
     """Check that a further table identifies persons by a readable column of the same type."""
-    attribute, expected = other_table.attribute(entity), first_table.attribute(entity)
+    attribute, first_entity = other_table.attribute(entity), first_table.attribute(entity)
     session.require_rights(other_table, [entity])
     require_entity(session, other_table, attribute)
-    if attribute.sql_type != expected.sql_type:
+    if attribute.sql_type != first_entity.sql_type:
         raise InvalidParameter(
-            f'The entity column "{entity}" is of type {expected.sql_type} in {first_table.name},'
+            f'The entity column "{entity}"'
+            f" is of type {first_entity.sql_type} in {first_table.name},"
             f" and of type {attribute.sql_type} in {other_table.name}.",
-            hint=f"Cast it to {expected.sql_type} in a view, and anonymize the view.",
+            hint=f"Cast it to {first_entity.sql_type} in a view, and anonymize the view.",
         )
 
 
