@@ -122,6 +122,7 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
     Parameters
     ----------
+    release_id : the UUID of the release.
     limit : maximum length in bytes; None for no limit.
     """
     # The first twelve hexadecimal digits of the UUID are enough to make the name unique.

@@ -240,7 +240,7 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
-        # The partition whose labels are staged.
+        # The partition whose labels (classes of rows) are staged; None before that.
         self._staged_partition: Partition | None = None
         # The result of ``class_numbers``.
         self._class_numbers: NDArray[np.int32] | None = None

@@ -198,6 +198,7 @@ def measure(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
+        # The key of a chain is needed to measure a chain, and for nothing else.
         measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
         if measures_chain and has_entity:
             raise InvalidParameter(

@@ -272,6 +272,7 @@ class DisplayedColumns:
         [(n_rows, n_below)] = self.state.session.rows(
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
+        # A finding on fewer than k rows could single them out, so there is none.
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
         if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None

@@ -170,6 +170,7 @@ def _count_next_release(
     assert job.chain is not None
     state = ChainState(session, chain, chain.n_releases + 1, int(job.policy.k))
     hash_prefixes = chain.hash_prefixes(key)
+    # Rows are not compared for a preview, so they are not staged.
     presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
     if not job.chain.accept_turnover:
         require_no_turnover(

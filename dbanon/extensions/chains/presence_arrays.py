@@ -128,7 +128,8 @@ def match_persons(
         return None
     if state.has_several_rows_per_person or (is_first and rules.new_chain_from is not None):
         return None
-    # Row keys are not checked here, so they must be known to be unique, or be the entity.
+    # Row keys are not checked here, so they must be known to be unique, or be the entity, of which
+    # each value must occur once anyway.
     if locator.columns_to_check not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:

@@ -184,7 +184,8 @@ def _publish_table(
     table_number : the index of the table among those of the chain.
     """
     chain_counts, chain_reader, job = update.chain_counts, state.session, update.planned.job
-    # Staging tables last as long as the session that made the update.
+    # Staging tables last as long as the session that made the update; another session may read the
+    # chain if the update was committed before.
     histories_are_staged = chain_reader is update.state.session
     target: ChainTarget | MeasuringChainTarget = ChainTarget(
         release_writer, state, update.columns, chain_counts, histories_are_staged, table_number

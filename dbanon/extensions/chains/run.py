@@ -198,6 +198,7 @@ def run_chained(
     key = read_key(job.chain.key)
     is_other_database = target is not None and not target.is_same_database(chain_database)
     clock = Clock(progress)
+    # Runs of one chain take turns.
     with chain_database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):
             report = _run_in_one_transaction(job, chain_database, file_store, key, clock)
