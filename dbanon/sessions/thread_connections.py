@@ -98,8 +98,8 @@ class ThreadConnections:
         self._scope_depth = 0
         # When the run was asked to end, by the monotonic clock; None if it was not.
         self._requested_at: float | None = None
-        # When connections that the block of ``cut_new_connections_after`` opens are cut, by the same
-        # clock; None outside of such a block.
+        # When connections that the block of ``cut_new_connections_after`` opens are cut, by the
+        # same clock; None outside of such a block.
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
         self.is_server_silent = self.is_committed = False

@@ -125,6 +125,10 @@ def classify_newcomers(
     that only the former have. A person whom a privacy model excludes is never
     clustered again: otherwise sensitive values would influence which persons share a class.
 
+    With ``max_wait = 0``, newcomers do not wait for good classes, so losses are not needed at later
+    releases. ``n_newcomers`` also counts the newcomers whose rows are withheld because of NULLs.
+    ``classes.members`` has the records class by class, and ``classes.starts`` where each begins.
+
     Raises
     ------
     TooFewRecords : the first release has too few persons to admit any.
@@ -138,7 +142,6 @@ def classify_newcomers(
     with clock.phase("read") as tick:
         with nullcontext() if is_first else state.session.tune_for_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
-            # Newcomers whose rows are withheld because of NULLs are counted, too.
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)
         microdata = take_records(microdata, order)
@@ -155,31 +158,22 @@ def classify_newcomers(
     )
     if not candidates.n_records:
         return nobody_admitted
-    recoded_candidates, policy, recoded_statistics = _recode_as_first_release(
+    recoded, policy, recoded_statistics = _recode_as_first_release(
         planned, state, candidates, policy, column_statistics
     )
-    # ``_enforce_models`` applies the models at the end.
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
-        planned,
-        policy_without_models,
-        recoded_candidates,
-        clock,
-        column_statistics=recoded_statistics,
+        planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
     )
     assert clustering.column_statistics is not None
     losses, typical_class_loss = np.empty(0), None
-    # With max_wait = 0, newcomers do not wait for good classes, so losses are not needed.
     if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = compute_class_losses(
-                recoded_candidates, clustering.column_statistics, clustering, policy
-            )
+            losses = compute_class_losses(recoded, clustering.column_statistics, clustering, policy)
     if is_first:
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
-        # ``members`` has the records class by class, and ``starts`` where each class begins.
         longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
         is_admitted = select_classes(
             chain.rules,
@@ -200,14 +194,14 @@ def classify_newcomers(
         candidates, excluded_keys = _split_records(candidates, satisfying_records)
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
-    if candidates.n_records < recoded_candidates.n_records:
-        recoded_candidates, policy, recoded_statistics = _recode_as_first_release(
+    if candidates.n_records < recoded.n_records:
+        recoded, policy, recoded_statistics = _recode_as_first_release(
             planned, state, candidates, policy, column_statistics
         )
     if recoded_statistics is not None:
         clustering = replace(clustering, column_statistics=recoded_statistics)
     batch = NewcomerClasses(
-        microdata=recoded_candidates,
+        microdata=recoded,
         policy=policy,
         clustering=clustering,
         column_statistics=recoded_statistics,
