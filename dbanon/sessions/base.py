@@ -32,7 +32,7 @@ from dbanon.sessions.names import RelationName, quote
 # The approximate number of records whose order is drawn at a time.
 _SHUFFLE_ROWS = 32_768
 
-# The comment on a released relation starts with this, followed by the release id.
+# The comment on a released table or view starts with this, followed by the release id.
 MARK = "dbanon release "
 # Suffix of the table with aggregates that may accompany a release.
 SUMMARY_SUFFIX = "_summary"
@@ -115,6 +115,7 @@ class FilteredRelation(RelationName):
         # In SQLite, an integer key column is the rowid, which without an alias gets its name.
         names = [f"{name} AS {name}" for name in self.system_columns]
         names += [quote(name) for name in self.columns]
+        # A query that only counts rows reads no columns, but needs a select list.
         rows = f"SELECT {', '.join(names) or '1 AS one'} FROM {super().quoted}"
         return f"({rows} WHERE (\n{self.condition}\n))"
 
@@ -273,8 +274,8 @@ class ExistingRelation:
     kind : ``table``, ``view`` or ``relation``.
     mark : the comment on the relation, which begins with ``MARK`` for releases; None if it has no
         comment.
-    oid, owner, owner_oid : the object ID of the relation, the role that owns it, and the object ID
-        of the role; None if the database has no such IDs or roles.
+    oid, owner, owner_oid : PostgreSQL's object ID of the relation, the role that owns it, and the
+        object ID of the role; None if the database has no such IDs or roles.
     """
 
     kind: str
@@ -312,6 +313,7 @@ def shuffled_classes(
     classes : int64 (n_classes,), each class once, in the order of output.
     """
     members, starts = partition.members, partition.starts
+    # On average, a class has len(members) / len(classes) records.
     classes_per_batch = max(_SHUFFLE_ROWS * len(classes) // max(len(members), 1), 1)
     for start in range(0, len(classes), classes_per_batch):
         batch = classes[start : start + classes_per_batch]
@@ -413,7 +415,8 @@ def uncopyable_value_error(column: str | None = None) -> UnsupportedType:
     )
 
 
-# Days from 1970-01-01 to the first day of a year: by year for 0 and 1, and for the year 10000.
+# Days from 1970-01-01 to the first day of a year: by year for 0 and 1, the first years of database
+# systems; and for the year 10000, before which dates must end.
 _FIRST_DAYS = {0: -719_528, 1: -719_162}
 _FIRST_DAY_OF_YEAR_10000 = 2_932_897
 
@@ -428,6 +431,7 @@ def require_years(column: ReleasedColumn, first_year: int, database: str) -> Non
     database : the name of the database system, for the message.
     """
     values = column.values if column.missing is None else column.values[~column.missing]
+    # Dates count days, and timestamps microseconds.
     units_per_day = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
     if len(values) and not (
         _FIRST_DAYS[first_year] * units_per_day <= int(values.min())
@@ -456,7 +460,10 @@ def prepend_class_and_position(batches: Iterable[tuple[Any, ...]]) -> Iterator[t
 
 
 def passthrough_error() -> InvalidParameter:
-    """Return the error for ``kept_columns="client"`` if passthrough columns are not supported."""
+    """Return the error for ``kept_columns="client"`` if passthrough columns are not supported.
+
+    Passthrough columns are retained columns whose values are copied through the client.
+    """
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
         " PostgreSQL database.",

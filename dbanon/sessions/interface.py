@@ -52,6 +52,12 @@ class PassthroughInterface:
     ) -> Iterator[Chunk]:
         """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
 
+        Parameters
+        ----------
+        passthrough : the columns whose values ``insert_passthrough`` will write.
+        chunk_rows : the number of rows to read at a time.
+        memory_limit : the bytes that raw values may take; None for no limit.
+
         Raises
         ------
         MemoryLimit : the raw values need more than ``memory_limit`` bytes.
@@ -74,7 +80,7 @@ class PassthroughInterface:
         class_columns : name, SQL type and SQL expression of each column with class values; the
             expressions use the staging table of classes.
         columns : the released values of each class.
-        passthrough : names of the passthrough columns, in order.
+        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
 
         Raises
         ------
@@ -106,7 +112,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # and its ledger entry together; with ``swap``, a separate statement at the end of the session
     # renames the release into place, and the ledger entry follows.
     publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # How long a statement that swaps tables waits for readers of the table that it replaces.
+    # With ``swap``, the seconds that this statement waits for readers of the replaced table.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
@@ -193,6 +199,8 @@ class SessionInterface(PassthroughInterface, ABC):
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
         """Complete the attributes by looking at their values, such as an undeclared decimal scale.
+
+        Databases that declare complete types return the attributes unchanged.
 
         Raises
         ------
@@ -426,6 +434,10 @@ class SessionInterface(PassthroughInterface, ABC):
         """Publish the written table: rename it, or point the view to it.
 
         Other sessions see the release once this session ends without an error.
+
+        Parameters
+        ----------
+        columns : the names of the released columns, for the view.
         """
 
     @abstractmethod
@@ -440,10 +452,10 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def digest_probe(self) -> str:
-        """Hash fixed values.
+        """Hash fixed values, to show whether the database still has the same hash function.
 
-        If the result differs from an earlier one, the database has another hash function, and
-        digests of then cannot be compared with new ones.
+        If the result differs from the one that was recorded with an earlier digest, the digest
+        cannot be compared with new ones.
         """
 
     @abstractmethod
@@ -484,7 +496,7 @@ class SessionInterface(PassthroughInterface, ABC):
         row : by ledger column, the values of the release's entry; JSON as text, times in ISO
             format.
         columns : the same for each column of the release.
-        run : the columns of the run's entry, such as its duration so far in seconds.
+        run : by ledger column, the values of the run's entry, such as its duration in seconds.
         """
         return None
 
@@ -492,6 +504,10 @@ class SessionInterface(PassthroughInterface, ABC):
         """Record a run that wrote no release, with the ledger owner's rights.
 
         Returns False if this session must record it with its own rights.
+
+        Parameters
+        ----------
+        run : by ledger column, the values of the run's entry.
         """
         return False
 
@@ -500,6 +516,12 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Returns False if too little is left, and None if this session must record the spending with
         its own rights, as on databases without roles.
+
+        Parameters
+        ----------
+        budget : the name of the budget.
+        epsilon : the amount, as a decimal text, which is exact.
+        spending_id : the UUID of the spending.
         """
         return None
 

@@ -25,8 +25,9 @@ class RelationName:
     Parameters
     ----------
     catalog : the database, if the name would be ambiguous without it; ignored in comparisons.
-    staging_table : the name of the temporary table with this file's rows, which is read instead of
-        the file; None for tables, and for files that are read in place. Ignored in comparisons.
+    staging_table : if this is the name of a file that serves as a source, the name of the temporary
+        table with its rows, which SQL reads instead; None for tables and views, and for files that
+        are read in place. Ignored in comparisons.
     """
 
     schema: str | None
@@ -121,8 +122,10 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
     Parameters
     ----------
+    release_id : the UUID of the release.
     limit : maximum length in bytes; None for no limit.
     """
+    # The first twelve hexadecimal digits of the UUID are enough to make the name unique.
     suffix = "_r" + release_id.replace("-", "")[:12]
     base_name = name.name
     if limit is not None:
@@ -188,14 +191,15 @@ def to_sql_text(value: Any) -> str:
         return array_text(np.array([*value, None], object)[:-1])
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     if "\0" in text:
-        raise InvalidName("A name is empty or contains a NUL character.")
+        raise InvalidName("A value contains a NUL character.")
     return text
 
 
 def array_text(values: NDArray[Any]) -> str:
     """Write an array, (n,), as the text of a PostgreSQL array; PostgreSQL parses floats exactly."""
     if values.dtype == np.float64:
-        # Hexadecimal floats are faster to write and to parse than decimal ones.
+        # Hexadecimal floats are faster to write and to parse than decimal ones. The kernel returns
+        # None if it cannot write a value, such as NaN.
         text = kernels.floats_text(np.ascontiguousarray(values))
         return "{" + (str(values.tolist())[1:-1] if text is None else text.decode("ascii")) + "}"
     if values.dtype == np.bool_:

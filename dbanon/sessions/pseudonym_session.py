@@ -28,14 +28,16 @@ from dbanon.sessions.names import RelationName, quote
 
 # Names of the staging tables of a chain's release.
 
-# The two blocks of bytes with which the hashes of tags begin (see ``PseudonymSession.stage_key``).
+# The key material of tags: the bytes before the identifier in the inner hash, and the bytes before
+# the inner hash in the outer one (see ``PseudonymSession.stage_key``).
 SECRET = "dbanon_secret"
-# The random secret that determines the row order.
+# A random secret for the row order, or for the hashes of rows that are fetched.
 SHUFFLE = "dbanon_shuffle"
 
 # All persons in the source or the chain, with their tags; only on PostgreSQL.
 TAGGED_PERSONS = "dbanon_tagged"
-# Persons in the source, with their tags, and with their cells if they are members.
+# Persons in the source: person (identifier), tag, cell, left_at, retained columns k0, k1 and so on.
+# The cell, and the release at which the person left it, are NULL unless the person is a member.
 PRESENT_PERSONS = "dbanon_present"
 # Members who are not in the source.
 ABSENT_MEMBERS = "dbanon_missing"
@@ -53,11 +55,12 @@ PREDECESSOR_MEMBERS = "dbanon_before"
 
 # Per displayed cell, the number of members in the source, and whether their rows changed.
 CELL_COUNTS = "dbanon_counted"
-# The next state of every displayed cell.
+# The next state of every displayed cell: cell, members, present, is_unchanged, state. ``members``
+# and ``present`` are the numbers of all members, and of those in the source.
 NEXT_CELL_STATES = "dbanon_verdict"
 # The rows that the release replaces or adds.
 NEW_ROWS = "dbanon_current"
-# Per cell with changed rows, the number of rows that differ from the last release.
+# Per cell with changed rows, the number of rows (n_changed) that differ from the last release.
 CHANGED_CELLS = "dbanon_differing"
 # Frozen cells whose rows have changed, and with a member who was absent and has returned.
 CELLS_WITH_RETURNED = "dbanon_returned"
@@ -69,7 +72,7 @@ FAILING_CELLS = "dbanon_unfit"
 CELLS_WITH_ABSENT = "dbanon_absent"
 # The rows that ``CELLS_WITH_ABSENT`` displayed in the last release.
 EARLIER_ROWS = "dbanon_shown"
-# The number of persons who share each history.
+# The number of persons (size) who share each history: cell, left_at.
 HISTORY_SIZES = "dbanon_histories"
 
 # The following six are for sources with several rows per person.
@@ -129,19 +132,19 @@ class PseudonymSession(SessionInterface):
     compute_once_clause: ClassVar[str] = ""
     # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer one.
     _hashes_twice = True
-    # Whether a key, or a salt in its place, is staged.
+    # Whether a key, or a salt in place of a key, is in the table ``SECRET``.
     _has_key = False
 
     @abstractmethod
     def keyed_tag(self, text: str) -> str:
-        """SQL for the keyed tag, 16 bytes, of a SQL text; needs a staged key."""
+        """SQL for the keyed tag, 16 bytes, of a SQL text; call ``stage_key`` before."""
 
     def pseudonym_of(self, text: str) -> str:
         """SQL for the pseudonym of a SQL text, in hexadecimal digits; NULL for NULL."""
         return f"lower(hex({self.keyed_tag(text)}))"
 
     def salted_hash(self, text: str) -> str:
-        """SQL for an 8-byte salted hash of a SQL text; needs a staged salt."""
+        """SQL for an 8-byte salted hash of a SQL text; call ``stage_salt`` before."""
         return f"substr({self.keyed_tag(text)}, 1, 8)"
 
     def stage_salt(self, salt: bytes) -> None:
@@ -165,17 +168,17 @@ class PseudonymSession(SessionInterface):
         """
 
     @contextmanager
-    def prepare_tagging(self) -> Iterator[None]:
+    def tune_for_tagging(self) -> Iterator[None]:
         """While the block runs, tune the database for computing the tags of many rows."""
         yield
 
     @contextmanager
-    def prepare_sorting(self) -> Iterator[None]:
+    def tune_for_sorting(self) -> Iterator[None]:
         """While the block runs, tune the database for joining or grouping by nearly sorted keys."""
         yield
 
     @contextmanager
-    def prepare_lookup(self) -> Iterator[None]:
+    def tune_for_lookup(self) -> Iterator[None]:
         """While the block runs, tune the database for looking up a few of the rows just read."""
         yield
 

@@ -1,7 +1,7 @@
 """SQL that counts the classes of a written relation, and the persons in them.
 
 ``keys`` has one tuple per column: SQL expressions, over the alias s, that together distinguish the
-column's values.
+column's values. The staging table ``ENTITIES`` has the class values and the person of each row.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ def rows_with_keys(
     # Plain columns need no subquery.
     if all(len(column) == 1 and column[0].startswith("s.") for column in keys):
         return source, list(keys)
-    aliased, columns = [], []
+    aliased_expressions, columns = [], []
     for position, column in enumerate(keys):
         names = tuple(f"key{position}_{part}" for part in range(len(column)))
-        aliased += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
+        aliased_expressions += [
+            f"{value} AS {name}" for value, name in zip(column, names, strict=True)
+        ]
         columns.append(names)
-    return f"(SELECT {', '.join(aliased)}{further_columns} FROM {source}) AS keyed_rows", columns
+    return (
+        f"(SELECT {', '.join(aliased_expressions)}{further_columns} FROM {source}) AS keyed_rows",
+        columns,
+    )
 
 
 def comma_list(columns: Iterable[tuple[str, ...]]) -> str:
@@ -84,9 +89,11 @@ def create_release_persons(
 ) -> str:
     """CREATE TABLE with each staged person once for each class in which the person has rows.
 
+    The staging table ``ENTITIES`` has persons as codes of a dictionary, the new table as hashes.
+
     Parameters
     ----------
-    identifiers_table : the staging table with the dictionary of person identifiers.
+    identifiers_table : the staging table with this dictionary, from codes to person identifiers.
     hash_sql : SQL for an identifier's hash, over the alias s.
     suffix : SQL that follows the table's name.
     """
@@ -180,7 +187,8 @@ def unique_profiles(
 ) -> str:
     """Count the groups of rows that share a value of a column, and those with unique profiles.
 
-    A profile is a row's combination of values in other columns; profiles are numbered. Two groups
+    A profile is a row's combination of values in other columns; profiles are numbered. The profile
+    of a group is unique if no other group has rows with the same profiles. Two groups
     of up to four rows agree in row count and in the sum, sum of squares, minimum and maximum of
     their profile numbers only if their profiles are the same. Larger groups may also agree by
     chance, and then do not count as unique.

@@ -175,6 +175,7 @@ class PersonsSession(SessionInterface):
         """SQL for an identifier's value, normalized so that spellings of one person are equal."""
         if not attribute.normalize:
             return value
+        # The first of these characters is the plain space, by which the others are replaced.
         for space in WHITE_SPACE[1:]:
             value = f"replace({value}, '{space}', ' ')"
         value = f"trim({value})"
@@ -239,7 +240,7 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
-        # The partition whose labels are staged.
+        # The partition whose labels (classes of rows) are staged; None before that.
         self._staged_partition: Partition | None = None
         # The result of ``class_numbers``.
         self._class_numbers: NDArray[np.int32] | None = None
@@ -308,8 +309,8 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
-        If statements of the transaction see different snapshots, the columns are copied; else the
-        source is returned unchanged.
+        All statements must read the same rows. If statements of the transaction see different
+        snapshots, the columns are copied; else the source is returned unchanged.
         """
         return source
 
@@ -333,7 +334,7 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
         chunk_rows : the number of rows to read at a time.
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
-        disk : spills values to disk; None keeps them in memory.
+        disk : stores the values in files; None keeps them in memory.
         passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
         """
         locator = source.required_locator
@@ -466,11 +467,11 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
         if self._staged_partition is partition:
             return
         self.unstage_labels()
-        released = np.flatnonzero(partition.labels >= 0)
+        released_records = np.flatnonzero(partition.labels >= 0)
         self.load_labels(
-            microdata.keys[released],
-            self.class_numbers(partition)[partition.labels[released]],
-            random_order(len(released)).astype(np.int32),
+            microdata.keys[released_records],
+            self.class_numbers(partition)[partition.labels[released_records]],
+            random_order(len(released_records)).astype(np.int32),
             types,
         )
         self._staged_partition = partition
@@ -483,6 +484,7 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """FROM clause for the released rows of a source, with the alias s."""
+        # If all rows are released, no join with the labels is needed.
         if not (partition.n_suppressed or microdata.n_withheld):
             return f"{source.relation_to_read.quoted} AS s"
         self.stage_labels(microdata, partition, source.required_locator.types)
@@ -530,7 +532,11 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
         return [part.take(order) for column in columns for part in column.written_columns]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """Return the SQL type of a column's ranges, wide enough for these borders (arrays).
+        """Return the SQL type of a column's ranges.
+
+        Parameters
+        ----------
+        borders : arrays of lower and upper ends, for which the type must be wide enough.
 
         Raises
         ------
@@ -560,6 +566,7 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
         query = statements.exact_sums(
             parts, source.from_clause, source.required_locator.expressions
         )
+        # The query returns a quotient and a remainder for each attribute, see ``exact_sums``.
         labels_by_number = self.classes_by_number(partition)
         for class_number, *sums in self.rows(query):
             label = labels_by_number[class_number]

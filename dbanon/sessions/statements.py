@@ -1,6 +1,7 @@
 """SQL statements that all databases share. Values are bind parameters.
 
-Aliases of tables: s source, m key map, l labels, c class values, r copied rows.
+Aliases of tables: s source, m key map, l labels, c class values, r copied rows. The dictionary of
+the column at position 0 has the alias d0, and so on.
 
 In all functions, ``from_source`` is the FROM clause of the source with its key map, and
 ``key_expressions`` is the SQL of the key columns.
@@ -14,17 +15,19 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 
 # Names of staging tables, which are temporary.
 
-# The class of each released row, by row key.
+# The class of each released row, by row key: key0, key1, …, class, position. The position in the
+# release is random.
 LABELS = "dbanon_labels"
-# The released values of each class.
+# The released values of each class: class, v0, v1, ….
 CLASSES = "dbanon_classes"
-# Row keys that are not a single integer, each with a number that replaces it.
+# Row keys that are not a single integer (key0, key1, …), each with a number (ordinal) that replaces
+# it.
 KEY_MAP = "dbanon_key_map"
-# Retained values that were copied from another database.
+# Retained values that were copied from another database: class, position, k0, k1, ….
 ROWS = "dbanon_rows"
 # The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"
-# Arrays that the client passes to PostgreSQL instead of staging tables.
+# A table of arrays that the client passes to PostgreSQL, instead of the staging tables of rows.
 ARRAYS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
@@ -374,6 +377,7 @@ def persons_of_values(relation: RelationName, text: str, person: str) -> str:
 
 def shared_values(relation: RelationName, text: str, min_rows: int) -> str:
     """Restrict ``value_counts`` to values that at least ``min_rows`` rows share."""
+    # ``value_counts`` ends with GROUP BY.
     return f"{value_counts(relation, text)} HAVING count(*) >= {int(min_rows)}"
 
 

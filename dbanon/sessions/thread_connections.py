@@ -78,7 +78,7 @@ class _CuttableSocket:
         self._timer.start()
 
     def close(self) -> None:
-        """Close the duplicate of the socket, and stop the timer; the driver's own stays open."""
+        """Close the duplicate of the socket, and stop the timer; the driver's socket stays open."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -100,9 +100,10 @@ class ThreadConnections:
     def __init__(self) -> None:
         self._sockets: dict[int, _CuttableSocket] = {}
         self._scope_depth = 0
-        # When the run was asked to end; None if it was not.
+        # When the run was asked to end, by the monotonic clock; None if it was not.
         self._requested_at: float | None = None
-        # When connections that the block of ``cut_new_connections_after`` opens are cut.
+        # When connections that the block of ``cut_new_connections_after`` opens are cut, by the
+        # same clock; None outside of such a block.
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
         self.is_server_silent = self.is_committed = False
@@ -164,6 +165,7 @@ class ThreadConnections:
 
     def lift_limit(self) -> None:
         """Lift the time limit once the release is committed."""
+        # Without a scope there is no limit.
         if not self._scope_depth or not self.commits_publish:
             return
         self.is_committed = True

@@ -21,6 +21,7 @@ _TYPES_OF_FAMILY = {
                   "timestamp_ns"),
 }  # fmt: skip
 _FAMILY_OF_TYPE = {name: family for family, names in _TYPES_OF_FAMILY.items() for name in names}
+# The width of a type, such as (5,2), and the word unsigned.
 _WIDTH_PATTERN = re.compile(r"\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|\s+unsigned\b")
 
 

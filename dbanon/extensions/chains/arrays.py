@@ -116,6 +116,9 @@ def sum_codes(
 ) -> NDArray[np.uint64]:
     """Sum the codes in each cell modulo 2**64, uint64 (n_cells,).
 
+    If the rows of a cell in the source have the same sum as its displayed rows, they are the same
+    rows, except by chance.
+
     Parameters
     ----------
     cells : int64 (n,), the cell of each row, from 0.

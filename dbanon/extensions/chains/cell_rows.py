@@ -8,6 +8,9 @@ of a frozen cell is ``held``, that of other displayed cells ``live``. A cell has
 of its rows have changed, but fewer than k. Models are checked only for cells whose members are all
 in the source and whose rows have changed; the others still satisfy them. The database sends only
 counts of values; it sends the values themselves only for models that compare classes with a table.
+
+Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
+``sessions.pseudonym_session`` describes their rows.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ def freeze_failing_cells(
     session = state.session
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
     failing_cells: set[int] = set()
+    # ``left_at`` is NULL for persons who have not left their cell.
     changed_rows = (
         f"FROM {quote(PRESENT_PERSONS)} AS s JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
@@ -69,6 +73,7 @@ def freeze_failing_cells(
             if not references:
                 continue  # At the first release there are no cells to check yet.
             reference = references[model.attribute]
+            # The level that all cells reach, the second result, is only reported after recounts.
             failing_of_model, _ = find_failing_cells(
                 state, changed_rows, replace(retained[index], name=name), model, reference
             )
@@ -99,6 +104,8 @@ def freeze_failing_cells(
 
 def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.int64]) -> None:
     """Exclude newcomers permanently: record them as the members of a cell that is never displayed.
+
+    The state of this cell is ``refused``, and its members count as persons who have left it.
 
     Parameters
     ----------
@@ -204,6 +211,7 @@ def freeze_changed_cells(
     references : by column, the frequencies in the first release that models compare classes with.
     """
     if state.chain.rules.changes == FREEZE:
+        # With this rule, the rows of existing cells are never updated.
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
     # With several rows per person, the only compared column is a digest of a person's rows.
     n_compared = 1 if state.has_several_rows_per_person else len(retained)
@@ -244,6 +252,7 @@ def update_displayed_rows(
         if changes == HOLD:
             # Cells that have drifted keep their displayed rows.
             changed_cells += f" WHERE d.n_changed >= {int(state.k)}"
+        # If a group leaves a cell, the cell is renewed, too: the group's rows must disappear.
         renewed_condition = f"v.state = 'live' AND v.cell IN ({changed_cells}) OR {PARTLY_LEFT}"
     select_cells = f"SELECT v.cell FROM {quote(NEXT_CELL_STATES)} AS v WHERE"
     columns = ", ".join(list_row_columns(state, len(retained)))
@@ -288,7 +297,7 @@ def update_displayed_rows(
     # Store the rows of a cell together, because rows are counted by cell. Within the cell, the
     # order is random: the source's order would reveal which row belongs to which person.
     for select, order in inserts:
-        with session.prepare_sorting() if is_large_batch else nullcontext():
+        with session.tune_for_sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
     if is_large_batch:
         session.analyze(state.chain.table_name(session, "row"))

@@ -1,4 +1,8 @@
-"""The command ``dbanon chain``."""
+"""The command ``dbanon chain``.
+
+Commands that change a chain call ``mark_committed`` (from ``commit_guard``) after the change. Later
+errors, such as a closed output, then become warnings, because the change is made.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,7 @@ def chain() -> None:
 
 def _with_rule_options(command: Any) -> Any:
     """Add the options for a chain's rules to a command."""
+    # Click lists the option that is added last first.
     for parameter in reversed(_RULE_OPTIONS):
         command = click_option(parameter, _RULE_OPTIONS)(command)
     return command
@@ -99,6 +104,7 @@ def create(url: str, name: str, **arguments: Any) -> None:
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
+        # The rule ``tables`` is the option ``--table``, without the first table.
         rules = {parameter.name: arguments[parameter.name] for parameter in _RULE_OPTIONS}
         new_chain = api.create_chain(
             url,
@@ -192,6 +198,7 @@ def measure(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
+        # The key of a chain is needed to measure a chain, and for nothing else.
         measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
         if measures_chain and has_entity:
             raise InvalidParameter(

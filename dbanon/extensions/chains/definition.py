@@ -115,17 +115,21 @@ def recode_as_first_release(
         # The extra last entry maps the code -1 (NULL) to itself.
         new_codes = np.array([*(code_of[value] for value in values), -1], np.int32)
         codes[:, index] = new_codes[codes[:, index]]
-    recoded = replace(microdata, codes=codes, categories=tuple(categories))
+    recoded_microdata = replace(microdata, codes=codes, categories=tuple(categories))
     sensitive = {
         name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
-    return recoded, ColumnStatistics(
-        column_statistics.scales, distributions, sensitive, column_statistics.whitenings
+    return recoded_microdata, ColumnStatistics(
+        scales=column_statistics.scales,
+        categories=distributions,
+        sensitive=sensitive,
+        whitenings=column_statistics.whitenings,
     )
 
 
 # Options that later releases may change, because they affect at most the classes of newcomers:
-# persons who are in no class of the chain yet.
+# persons who are in no class of the chain yet. ``describe_job`` adds hierarchies and orders in
+# another form: as digests, or as the parameters of hierarchies that are derived from values.
 _CHANGEABLE_OPTIONS = (
     "max_suppression",
     "seed",
@@ -145,6 +149,8 @@ def describe_job(job: Job, planned: Plan) -> dict[str, Any]:
     def with_types(names: tuple[str, ...]) -> list[list[str]]:
         return [[name, relation.attribute(name).sql_type] for name in names]
 
+    # A stored tree (``Hierarchy``) is compared by its digest, and a tree that is derived from the
+    # values of each release by the parameters of its derivation.
     trees = {**planned.hierarchies.trees, **policy.hierarchies}
     orders = {name: _digest(list(order)) for name, order in policy.orders.items()}
     settings = {
@@ -186,7 +192,8 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
     ChainChanged : settings differ; the error's detail lists them.
     """
     assert chain.definition is not None
-    # Options that did not exist at the first release had their default values.
+    # Options that did not exist at the first release had their default values. Only k has no
+    # default; every definition contains it.
     defaults = _round_trip_json(Policy(2).arguments())
     first_settings = {name: defaults.get(name) for name in settings} | chain.definition["job"]
     differing_settings = [
@@ -281,6 +288,8 @@ def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainCo
     In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell (a class of the
     chain) share. Retained columns, which are released unchanged, are in ``k0``, ``k1``, ….
     """
+    # Pairs: the name in the release, and the column of the source. A quasi-identifier can have
+    # several released columns. Columns of strata (``by``) have one value per cell, too.
     shared = [(column.attribute.name, column.quasi_identifier) for column in release.columns]
     shared += [(name, name) for name in job.by]
     retained = [*job.sensitive, *job.keep]
@@ -288,10 +297,12 @@ def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainCo
     for attribute in relation.schema.attributes:
         for index, (name, source) in enumerate(shared):
             if source == attribute.name:
-                columns.append(ChainColumn(name, f"v{index}", source))
+                columns.append(ChainColumn(name, state_column=f"v{index}", source=source))
         if attribute.name in retained:
             state_column = f"k{retained.index(attribute.name)}"
-            columns.append(ChainColumn(attribute.name, state_column, attribute.name))
+            columns.append(
+                ChainColumn(attribute.name, state_column=state_column, source=attribute.name)
+            )
     return columns
 
 
@@ -309,6 +320,7 @@ def rebuild_hierarchies(
     for name, tree_data in chain.definition["trees"].items():
         tree = Hierarchy(tree_data["labels"], tree_data["parents"])
         spec = planned.hierarchies.trees.get(name)
+        # A tree over the labels of an enumerated type (ENUM) does not depend on the values.
         if isinstance(spec, HierarchySpec) and spec.kind != ENUM:
             labels = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
             values = labels.union(list_column_texts(microdata, attributes[name]))

@@ -3,7 +3,9 @@
 Rows are *displayed* if the current release contains them. A *cell* is a class of a chain (see
 ``membership``). A cell is *renewed* if the release takes its rows from the source again.
 
-The constants ``PERSON_NUMBER``, ``TABLE_NUMBER`` and ``N_WITHHELD`` are names of columns.
+The constants ``PERSON_NUMBER``, ``TABLE_NUMBER`` and ``N_WITHHELD`` are names of columns. In
+staging tables, ``left_at`` is the number of the release at which a member left the cell; NULL for
+members who have not left.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ def stage_renewed_rows(
     columns = list_state_columns(chain_tables)
     column_list = ", ".join(["cell", *PERSON_COLUMNS, *columns])
     if not member_queries:
+        # Later statements read this table even if no cell is new or renewed.
         state.stage(NEW_ROWS, f"SELECT {column_list} FROM {state.row_table} WHERE 1 = 0")
         return
     state.stage(RENEWED_PERSONS, " UNION ALL ".join(member_queries))
@@ -137,7 +140,8 @@ class DisplayedSource:
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value in a column, without NULL, and count persons.
 
-        The counts ``identical`` of the result are not determined here: they are all 0.
+        The counts ``identical`` of the result, which tell how many values determine a
+        quasi-identifier, are all 0: a chain checks only whether values are nearly unique.
 
         Parameters
         ----------
@@ -146,6 +150,7 @@ class DisplayedSource:
         column = self.state_columns[name]
         attribute = draft.relation.attribute(name)
         rows = f"{self.state.row_table} AS s"
+        # Columns v0, v1, … are in the value table, which has one row per cell.
         if column.startswith("v"):
             rows = (
                 f"(SELECT r.cell, r.{PERSON_NUMBER}, r.{TABLE_NUMBER}, v.{column}"
@@ -166,6 +171,6 @@ class DisplayedSource:
         counts = np.array([[int(value) for value in row] for row in size_counts], np.int64).reshape(
             -1, 3
         )
-        no_matches = np.zeros((len(counts), len(draft.microdata.attributes)), np.int64)
+        identical_counts = np.zeros((len(counts), len(draft.microdata.attributes)), np.int64)
         sizes, n_values, n_rare_values = counts.T
-        return ValueGroups(sizes, n_values, n_rare_values, no_matches)
+        return ValueGroups(sizes, counts=n_values, rare=n_rare_values, identical=identical_counts)

@@ -53,9 +53,9 @@ def create_chain(
         have a single row, unless ``max_rows_per_person`` is set.
     changes : ``show``, ``hold`` or ``freeze``: how later releases treat changed values, see
         docs/chains.md. There is no default, because each choice reveals something different.
-    key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can
-        read. The database never stores the key, and losing it ends the chain. None with
-        ``new_chain_from``.
+    key_out : file for the chain's key, which only the owner can read: 32 random bytes in
+        hexadecimal digits. The chain records persons as hashes with this key. The database never
+        stores the key, and losing it ends the chain. None with ``new_chain_from``.
     class_size : number of persons per class when newcomers are admitted; if None, k.
     admit_every : admit newcomers only in every n-th release.
     min_newcomers : minimum number of newcomers to admit; fewer have to wait, for up to ``max_wait``

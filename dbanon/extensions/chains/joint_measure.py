@@ -152,6 +152,7 @@ def measure_together(
     with store.session(write=False) as session:
         for name in releases:
             entry = entries.find_release(session, parse_relation(name))
+            # Raises InvalidParameter for synthetic rows, which have no classes.
             recorded_report.require_classes(entry)
             records.append(recorded_report.read(session, entry))
         _require_one_source(records)
@@ -262,12 +263,12 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
     entry = entries.find_release(session, parse_relation(name))
     relation = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in relation.schema.attributes}
-    for required in (entity, *sensitive):
-        if required not in attributes:
+    for column in (entity, *sensitive):
+        if column not in attributes:
             raise ColumnNotFound(
-                f'Release {name} has no column "{required}".',
+                f'Release {name} has no column "{column}".',
                 hint=_MISSING_IDENTIFIER_HINT
-                if required == entity
+                if column == entity
                 else "Name columns that every release has: `sensitive`.",
             )
     if entity in entry.quasi_identifiers:
@@ -327,6 +328,7 @@ def _count_joint_histories(
         was_in_release |= class_sets >= 0
         previous_history = history_of_person
         extended_histories = np.column_stack([previous_history, class_sets])
+        # ``first_persons`` has the index of one person for each joint history.
         _, first_persons, history_of_person = np.unique(
             extended_histories, axis=0, return_index=True, return_inverse=True
         )
@@ -339,6 +341,7 @@ def _count_joint_histories(
             possible_values[name] = [
                 _intersect_values(
                     possible_values[name][previous_history[person]],
+                    # The set number is -1, and no set has it, if the person is not in the release.
                     [
                         class_values[class_number]
                         for class_number in classes_of_set.get(int(class_sets[person]), ())
@@ -392,6 +395,7 @@ def _intersect_values(
     earlier_values: _PossibleValues, class_values: Sequence[set[str | None]]
 ) -> _PossibleValues:
     """Return the values that remain possible for a person, given those in the person's classes."""
+    # A release without the person rules out no values.
     if not class_values:
         return earlier_values
     values = frozenset[str | None]().union(*class_values)

@@ -83,6 +83,9 @@ def read_last_published(location: str, identity: str) -> int:
 def note_published(location: str, identity: str, release_number: int) -> bool:
     """Record next to the key file that a release counts as published; return False on failure.
 
+    A release counts as published once the chain's state is committed, whether or not its output
+    has been written.
+
     From this note, dbanon detects a database restored from a backup, which would use the same
     release numbers again. For a key in the environment there is no file and no note.
 
@@ -189,9 +192,11 @@ def matches_check(key: bytes, check: bytes) -> bool:
 
 
 def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes that precede the message of a tag's inner hash, and of its outer hash.
+    """Return the key material that the hashes of a tag begin with: inner hash, and outer hash.
 
-    The second item is empty if the chain's tags have no outer hash.
+    The inner hash covers the first item and the person's identifier. In an HMAC, which is the tag
+    of chains of earlier versions, an outer hash covers the second item and the inner hash. The
+    second item is empty if the chain's tags have no outer hash.
 
     Parameters
     ----------
@@ -201,8 +206,8 @@ def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes
     if _verifies(key, _CHECK_MESSAGE, check):
         return _hmac_sha256(key, _TAG_MESSAGE + identity.encode()), b""
     # HMAC: the inner hash starts with the key XOR 0x36, the outer hash with the key XOR 0x5C.
-    padded = key.ljust(_BLOCK_BYTES, b"\0")
-    inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
+    padded_key = key.ljust(_BLOCK_BYTES, b"\0")
+    inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
     return inner + identity.encode() + b"\x1f", outer
 
 

@@ -116,7 +116,8 @@ class DisplayedColumns:
         """Return, for each of some columns of the chain's tables, SQL that identifies its values.
 
         Each item is a tuple of expressions over rows with the alias s. All of its expressions are
-        equal in two rows if readers see the same text for both values.
+        equal in two rows if readers see the same text for both values. The first one is NULL if the
+        value is.
         """
         keys: list[tuple[str, ...]] = []
         for column in columns:
@@ -138,12 +139,15 @@ class DisplayedColumns:
         for name in names:
             strengths[name] = {}
             for column in self._shared_columns if self.cells_have_k_rows else ():
+                # As outside of chains, only columns of ``keep`` are also measured in the other
+                # direction: by how much the quasi-identifier determines them.
                 strength = max(
                     self._measure_agreement(
                         name, column.state_column, both_directions=name in self.draft.job.keep
                     ),
                     self._measure_explained_variance(name, column),
                 )
+                # A quasi-identifier may be released as several columns, such as two bounds.
                 source = column.source
                 strengths[name][source] = max(strength, strengths[name].get(source, 0.0))
         return strengths
@@ -161,6 +165,7 @@ class DisplayedColumns:
         """
         [value_key] = self._key_expressions([self._state_column(name)])
         [label_key] = self._key_expressions([label_column])
+        # The columns g0, g1, … identify the value (the group of rows), and l0, l1, … the label.
         select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value_key)]
         select_list += [f"{key_part} AS l{i}" for i, key_part in enumerate(label_key)]
         values = ", ".join(f"g{i}" for i in range(len(value_key)))
@@ -177,7 +182,7 @@ class DisplayedColumns:
             f" sum(n) OVER (PARTITION BY {labels}) AS rows_of_label FROM"
             f" (SELECT {values}, {labels}, count(*) AS n FROM (SELECT {', '.join(select_list)}"
             f" FROM {self._row_query.quoted} AS s WHERE {value_key[0]} IS NOT NULL) AS shown"
-            f" GROUP BY {values}, {labels}) AS cells) AS sized"
+            f" GROUP BY {values}, {labels}) AS combinations) AS sized"
         )
         n = int(n_rows or 0)
         if n < 2:
@@ -267,6 +272,7 @@ class DisplayedColumns:
         [(n_rows, n_below)] = self.state.session.rows(
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
+        # A finding on fewer than k rows could single them out, so there is none.
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
         if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
@@ -277,18 +283,22 @@ class DisplayedColumns:
         if not may_be_group_identifier(self.job, self.draft.relation, name):
             return None
         [group] = self._key_expressions([self._state_column(name)])
-        keys = ", ".join(group)
+        group_columns = ", ".join(group)
         size_counts = self.state.session.rows(
             "SELECT size, count(*) FROM (SELECT count(*) AS size"
-            f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
-            " AS values_counted GROUP BY size"
+            f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL"
+            f" GROUP BY {group_columns}) AS values_counted GROUP BY size"
         )
         counts = np.array([[int(value) for value in row] for row in size_counts], np.int64)
         sizes, n_values = counts.reshape(-1, 2).T
-        no_matches = np.zeros((len(sizes), 0), np.int64)
-        # The check uses only sizes and counts, so the counts also stand for those of rare values.
-        if not may_identify_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
+        # The check uses only sizes and counts, so the other fields are placeholders.
+        groups = ValueGroups(
+            sizes, counts=n_values, rare=n_values, identical=np.zeros((len(sizes), 0), np.int64)
+        )
+        if not may_identify_groups(groups):
             return None
+        # The profile of a row is its combination of shared values. A group whose profiles no other
+        # group has is unique: readers who know its members find it among the cells.
         profile = self._key_expressions([column.state_column for column in self._shared_columns])
         query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
@@ -332,15 +342,17 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
     midpoints = np.array([_midpoint(str(label)) for _, label, _ in label_counts], np.float64)
     sizes = np.array([int(n) for *_, n in label_counts], np.float64)
     has_ends = np.isfinite(midpoints)
+    # If fewer than half of the rows have labels with numbers or dates, their midpoints say little.
     if 2 * sizes[has_ends].sum() < sizes.sum() or not has_ends.any():
         return 0.0
     midpoints, sizes = midpoints[has_ends], sizes[has_ends]
     codes = np.array([int(code) for code, *_ in label_counts], np.int64)[has_ends]
+    # Number the remaining codes from 0.
     codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
-    centered = midpoints - np.average(midpoints, weights=sizes)
+    centered_midpoints = midpoints - np.average(midpoints, weights=sizes)
     code_sizes = np.bincount(codes, sizes)
-    between = np.square(np.bincount(codes, sizes * centered)) / code_sizes
-    total = float(sizes @ np.square(centered))
+    between = np.square(np.bincount(codes, sizes * centered_midpoints)) / code_sizes
+    total = float(sizes @ np.square(centered_midpoints))
     return _to_strength(int(sizes.sum()), len(code_sizes), float(between.sum()), total)
 
 

@@ -281,6 +281,7 @@ def forecast_chain(
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
     job = {} if chain.definition is None else chain.definition["job"]
+    # Groups of persons can leave a class only in a chain without privacy models.
     return forecast(chain.rules, chain.k, releases, has_models=bool(job.get("models")))
 
 
@@ -304,6 +305,7 @@ def measure(store: Store, name: str, key: str) -> Measured:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
+        # By the number of persons who share a history: the number of such histories.
         history_counts = recount.count_histories(_state_after_last_release(session, chain))
         return Measured(
             name=chain.name,
@@ -338,6 +340,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
             " stdin.",
         )
     with (
+        # The lock that runs of the chain take, too.
         cast(ClientStore, store).job_lock(f"chain-{name}"),
         store.session(write=True) as session,
     ):
@@ -374,6 +377,7 @@ def _describe_release(release: Mapping[str, Any]) -> str:
         )
         if release.get(name)
     ]
+    # A release is confirmed once its output has been written.
     return ", ".join(phrases) + (
         "" if release["confirmed"] else "; PENDING: it counts as published"
     )

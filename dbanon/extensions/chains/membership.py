@@ -6,6 +6,9 @@ release contains it. *Newcomers* are persons in the source who are not members y
 keyed hash of a person's identifier, under which the chain stores the person. *Retained columns* are
 released unchanged, a value for each row. This module does not use their values, except a hash that
 shows whether the rows of a cell have changed.
+
+Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
+``sessions.pseudonym_session`` describes their rows.
 """
 
 from __future__ import annotations
@@ -154,7 +157,7 @@ class ChainState:
             f" ON w.{self.chain_condition} AND w.tag = p.tag"
         )
         if self.has_several_rows_per_person:
-            # Persons are numbered by tag and have one record each.
+            # Persons are numbered by tag, from 1, and have one record each.
             rows = self.session.rows(f"SELECT {waiting_time} FROM {newcomers % ''} ORDER BY p.tag")
             waiting_times = np.array(rows, np.int64).reshape(-1)
             return np.arange(microdata.n_records), waiting_times[microdata.keys[:, 0] - 1]
@@ -164,7 +167,7 @@ class ChainState:
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             key_condition = f" ON {' AND '.join(key_conditions)}"
-        with self.session.prepare_sorting() if self.release_number == 1 else nullcontext():
+        with self.session.tune_for_sorting() if self.release_number == 1 else nullcontext():
             ordered_keys = self.session.keys_in_order(
                 relation, f"JOIN {newcomers % key_condition}", waiting_time, "p.tag"
             )
@@ -197,6 +200,7 @@ class ChainState:
         if rules.changes == SHOW and groups_may_leave:
             # Only with ``show`` do the rows of members who leave disappear, while others stay. If
             # fewer than k could leave, comparing the releases would reveal their rows.
+            # ``w`` has the sealed cells, so ``w.cell`` is NULL for the others.
             cases.append(
                 f"WHEN {n_left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'"
             )
@@ -207,6 +211,7 @@ class ChainState:
             cases.append(
                 f"WHEN {n_left} > {float(rules.withdraw_above)!r} * c.members THEN 'withdrawn'"
             )
+        # ``presence_arrays`` has already counted, and staged the counts, if it fetched the persons.
         has_cell_counts = self.fetched_persons is not None and self.release_number > 1
         cell_counts = (
             f"SELECT * FROM {quote(CELL_COUNTS)}"
@@ -218,7 +223,7 @@ class ChainState:
             f" CASE {' '.join(cases)} ELSE 'held' END AS state"
             f" FROM ({cell_counts}) AS c{join_sealed}"
         )
-        with nullcontext() if has_cell_counts else self.session.prepare_sorting():
+        with nullcontext() if has_cell_counts else self.session.tune_for_sorting():
             self.stage(NEXT_CELL_STATES, next_states)
 
     def _count_cells_query(self, n_staged_columns: int) -> str:
@@ -235,6 +240,7 @@ class ChainState:
         # Without staged columns, rows are not compared: no displayed row can change.
         hash_sum, is_unchanged = "", "1" if not n_staged_columns else "0"
         names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
+        # ``row_hash`` is None if the database cannot compute hashes of rows.
         row_hash = (
             self.session.row_hash(self.chain.table_name(self.session, "row"), names)
             if n_staged_columns and not self.has_several_rows_per_person
@@ -383,7 +389,7 @@ class ChainState:
             f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.release_number)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.prepare_sorting() if is_large_batch else nullcontext():
+        with session.tune_for_sorting() if is_large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.ledger_table('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain_id}, p.tag, l.class + {first_new_cell} FROM {rows}"

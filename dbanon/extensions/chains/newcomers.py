@@ -96,6 +96,7 @@ def select_classes(
         ``compute_typical_loss``; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
+    # Too few newcomers for a batch: admit only the classes in which someone has waited long.
     if n_newcomers < rules.min_group_size(k):
         return has_waited_long
     if typical_class_loss is None:
@@ -124,6 +125,10 @@ def classify_newcomers(
     that only the former have. A person whom a privacy model excludes is never
     clustered again: otherwise sensitive values would influence which persons share a class.
 
+    With ``max_wait = 0``, newcomers do not wait for good classes, so losses are not needed at later
+    releases. ``n_newcomers`` also counts the newcomers whose rows are withheld because of NULLs.
+    ``classes.members`` has the records class by class, and ``classes.starts`` where each begins.
+
     Raises
     ------
     TooFewRecords : the first release has too few persons to admit any.
@@ -135,7 +140,7 @@ def classify_newcomers(
     policy = replace(planned.policy, k=class_size)
     column_statistics = None if is_first else definition.read_column_statistics(chain)
     with clock.phase("read") as tick:
-        with nullcontext() if is_first else state.session.prepare_lookup():
+        with nullcontext() if is_first else state.session.tune_for_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)
@@ -184,9 +189,9 @@ def classify_newcomers(
     excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
     if not is_first and candidates.n_records:
-        satisfying = _select_satisfying(candidates, policy.models, references)
-        clustering = restrict_clustering(clustering, satisfying)
-        candidates, excluded_keys = _split_records(candidates, satisfying)
+        satisfying_records = _select_satisfying(candidates, policy.models, references)
+        clustering = restrict_clustering(clustering, satisfying_records)
+        candidates, excluded_keys = _split_records(candidates, satisfying_records)
     if not candidates.n_records:
         return replace(nobody_admitted, excluded_keys=excluded_keys)
     if candidates.n_records < recoded.n_records:
@@ -221,7 +226,7 @@ def restrict_clustering(
     if len(records) == len(partition.labels):
         return clustering
     if clustering.levels is not None:
-        # With full-domain levels, the levels determine the classes.
+        # The levels of full-domain generalization are a partition themselves (``Levels``).
         levels = clustering.levels.take(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
@@ -336,16 +341,16 @@ def _select_satisfying(
 
     Returns indices, int64 (m,), ascending.
     """
-    compared = encode_by_reference(references, microdata.sensitive)
+    compared_columns = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:
         for model in models:
             # NULL (-1) counts as a value.
             codes, shares = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
-            if model.attribute in compared:
+            if model.attribute in compared_columns:
                 # Values that the first release lacked count as one value, as in
                 # ``protect_classes``.
-                codes, table = compared[model.attribute]
+                codes, table = compared_columns[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))
             if not model.is_satisfied(counts[None], shares)[0]:

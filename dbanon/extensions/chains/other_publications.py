@@ -31,6 +31,7 @@ def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str,
         release_table = session.ledger_name("release")
         if not has_trusted_ledger(session):
             continue
+        # Ledgers of versions before chains have no such column.
         if "chain_id" not in {name for name, _ in session.columns_of(release_table)}:
             continue
         releases |= {

@@ -113,6 +113,7 @@ def open_chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlS
     InvalidParameter : the source is a file, and the chain has several tables.
     """
     assert job.chain is not None
+    # A session on files is not persistent: it holds copies of their rows for this run only.
     if not job_source.session.is_persistent:
         # The session on the file stays open here, so it can also try conditions.
         stage_job_rows(session, job_source, job, lambda: nullcontext(job_source.session))
@@ -147,6 +148,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
             chain, definition.describe_job(job, planned) | describe_tables(chain_tables)
         )
     summary = summarize_chain(chain, chain_state.list_releases(session, chain))
+    # ``asdict`` would also convert the forecast, which is a dataclass.
     summary_fields: dict[str, Any] = {
         chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
@@ -168,11 +170,13 @@ def _count_next_release(
     assert job.chain is not None
     state = ChainState(session, chain, chain.n_releases + 1, int(job.policy.k))
     hash_prefixes = chain.hash_prefixes(key)
+    # Rows are not compared for a preview, so they are not staged.
     presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
     if not job.chain.accept_turnover:
         require_no_turnover(
             state, presence, chain_state.count_absent_at_last_release(session, chain)
         )
+    # A chain that only measures has no lasting classes, so each release admits everyone.
     only_measures = chain.rules.mode == MEASURE
     return NextRelease(
         sequence=state.release_number,

@@ -47,7 +47,7 @@ def require_no_other_chain(
                 hint=f"Close it first: dbanon chain close URL {shlex.quote(chain.name)}",
             )
     source, tables = str(relation.name), {str(relation.name), *rules.tables}
-    existing = [
+    other_chains = [
         chain.name
         for chain in chain_state.list_chains(session)
         if tables & {chain.source, *chain.rules.tables}
@@ -55,9 +55,9 @@ def require_no_other_chain(
         # A chain that was closed before its first release has published nothing.
         and (chain.n_releases or chain.closed_at is None)
     ]
-    if existing:
+    if other_chains:
         raise ChainSamePersons(
-            f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
+            f"A chain already exists over the persons of {source}: {', '.join(other_chains)}.",
             detail="Anyone who sees the releases of both chains knows a person's class in each, and"
             " few persons share both classes.",
             hint="Use that chain. Or close it, and name it as the chain that the new one follows"
@@ -91,7 +91,8 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
     tag, member = session.keyed_tag(session.text_of(entity)), state.ledger_table("chain_member")
     predecessor_members = quote(PREDECESSOR_MEMBERS)
     in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
-    with session.prepare_tagging():
+    # ``tag`` reads the entity column of a relation with the alias s, so rename ``person`` to it.
+    with session.tune_for_tagging():
         state.stage(
             PREDECESSOR_MEMBERS,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
@@ -101,6 +102,7 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
         )
     # A joint history is a cell and the release of departure in each chain. Group the members of
     # this chain by joint history, and those members of the predecessor who are not in this chain.
+    # Aliases: n members of this chain, b members of the predecessor, p persons in the source.
     size_counts = session.rows(
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("
         "SELECT b.cell AS c1, b.left_at AS l1, n.cell AS c2, n.left_at_release AS l2"
@@ -118,5 +120,6 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
 
 
 def _find_predecessor(state: ChainState) -> ChainRecord:
+    """Find the closed chain that this chain follows."""
     assert state.chain.rules.new_chain_from is not None
     return chain_state.find_chain(state.session, state.chain.rules.new_chain_from)

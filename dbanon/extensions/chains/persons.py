@@ -86,7 +86,8 @@ def stage_newcomer_records(
         f"SELECT row_number() OVER (ORDER BY n.tag) AS {_ORDINAL}, n.person AS {entity}{values}"
         f" FROM {state.newcomers_table} AS n{joins}",
     )
-    locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
+    # The ordinal is the row key.
+    locator = Locator(expressions=(f"s.{_ORDINAL}",), types=("bigint",))
     return replace(
         relation, copy=RelationName(None, NEWCOMER_RECORDS), selected_rows=None, locator=locator
     )

@@ -57,8 +57,9 @@ def stage_persons(
 
     Parameters
     ----------
-    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
-        have one hash (see ``key.hash_prefixes``).
+    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and
+        the bytes before the inner hash in the outer one; empty without an outer hash. They are
+        from ``key.hash_prefixes``.
     retained : the columns released unchanged, which are staged with the persons.
 
     Raises
@@ -96,7 +97,7 @@ def stage_tagged_persons(state: ChainState, persons: str, names: Sequence[str]) 
         "SELECT tag, cell, left_at_release AS left_at"
         f" FROM {state.ledger_table('chain_member')} WHERE {state.chain_condition}"
     )
-    with session.prepare_tagging():
+    with session.tune_for_tagging():
         for table_kind, name, query in session.person_staging_queries(
             persons + session.compute_once_clause, names, members
         ):
@@ -113,7 +114,8 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
         text.
     """
     session, present = state.session, quote(PRESENT_PERSONS)
-    # Members have distinct tags, so count DISTINCT only over the other persons.
+    # A member's tag is in the source once unless the person has several rows. So count DISTINCT,
+    # which is slow, only over the other persons, and add the number of members in the source.
     [(n_members,)] = session.rows(
         f"SELECT count(*) FROM {state.ledger_table('chain_member')}"
         f" WHERE {state.chain_condition} AND left_at_release IS NULL"

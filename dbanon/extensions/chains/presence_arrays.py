@@ -86,7 +86,7 @@ def copy_newcomers(state: ChainState, relation: Relation, names: Sequence[str]) 
     values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
     columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(key_names)), *values])
     join_condition = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
-    with state.session.prepare_lookup():
+    with state.session.tune_for_lookup():
         state.stage(
             NEWCOMER_RECORDS,
             f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p"
@@ -109,8 +109,9 @@ def match_persons(
 
     Parameters
     ----------
-    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
-        have one hash (see ``key.hash_prefixes``).
+    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and
+        the bytes before the inner hash in the outer one; empty without an outer hash. They are
+        from ``key.hash_prefixes``.
     retained : the columns released unchanged, which are staged with the persons.
     memory_limit : bytes that matching may take in this process; None for no limit.
 
@@ -120,13 +121,15 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     is_first = state.chain.definition is None
-    # These cases need SQL: chains that only measure, row keys that a key map numbers, persons with
-    # several rows, and first releases of chains that also look up the members of a predecessor.
+    # These cases need SQL: chains that only measure; row keys that are not integers, which a
+    # temporary table (the *key map*) numbers; persons with several rows; and first releases of
+    # chains that also look up the members of a predecessor.
     if not session.supports_arrays or rules.mode == MEASURE or locator.key_map_columns:
         return None
     if state.has_several_rows_per_person or (is_first and rules.new_chain_from is not None):
         return None
-    # Row keys are not checked here, so they must be known to be unique, or be the entity.
+    # Row keys are not checked here, so they must be known to be unique, or be the entity, of which
+    # each value must occur once anyway.
     if locator.columns_to_check not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
@@ -163,7 +166,7 @@ def match_persons(
         code_sql = session.hash_with_secret(row_hash)
         columns.append((code_sql, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code_sql else [])])
-    with session.prepare_tagging():
+    with session.tune_for_tagging():
         arrays = session.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s) AS s"
         )
@@ -199,6 +202,7 @@ def _require_one_row_per_person(
     state: ChainState, relation: Relation, tags: NDArray[np.uint64]
 ) -> None:
     """Check that each row belongs to a different person, given the sorted tags of all rows."""
+    # The indices at which another tag begins; the slice leaves none if there are no rows.
     starts = np.flatnonzero(np.r_[True, (tags[1:] != tags[:-1]).any(axis=1)][: len(tags)])
     # Rows without a person have the tag 0, which is sorted first.
     has_row_without_person = bool((tags[:1] == 0).all(axis=1).any())
@@ -230,6 +234,7 @@ def _match_members(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.ledger_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
+    # -1 for persons who are not members; ``np.where`` discards what it selects below.
     member_indices = find_members(member_tags, persons.tags, persons.order)
     is_member = member_indices >= 0
     cell_of_person = np.where(is_member, member_cells[member_indices], 0)
@@ -244,6 +249,7 @@ def _match_members(
     cell_columns = [("s.cell", "integer"), *([(code_sql, "bigint")] if code_sql else [])]
     displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
     n_cells = int(max(member_cells.max(initial=0), displayed_cells.max(initial=0))) + 1
+    # A cell has a displayed row for each member who has not left.
     sizes = np.bincount(displayed_cells, minlength=n_cells)
     n_present = np.bincount(cell_of_person[is_present], minlength=n_cells)
     is_unchanged = np.ones(n_cells, np.bool_)
@@ -317,7 +323,7 @@ def _stage_persons(
     )
     join_condition = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
     key_columns = "".join(f", t.key{i}" for i in range(len(keys)))
-    with session.prepare_lookup():
+    with session.tune_for_lookup():
         state.stage(
             PRESENT_PERSONS,
             f"SELECT s.{quote(state.chain.entity)} AS person, t.tag, nullif(t.cell, 0) AS cell,"

@@ -94,6 +94,7 @@ def publish_tables(
     outside_releases: dict[str, str] = {}
     for source in (state.chain.source, *state.chain.rules.tables):
         outside_releases |= find_releases_outside(sessions, source)
+    # The further tables come first, because the report of the first table lists their releases.
     further_releases, written_relations = [], []
     for chain_table in update.chain_tables[1:]:
         table_update = _update_for_table(update, chain_table)
@@ -178,11 +179,13 @@ def _publish_table(
 
     Parameters
     ----------
-    add_summary : a function that adds the chain's summary to the report of a written relation.
+    add_summary : a function that takes the written table, under its name before publishing, and
+        its report; it returns the report with the chain's summary.
     table_number : the index of the table among those of the chain.
     """
     chain_counts, chain_reader, job = update.chain_counts, state.session, update.planned.job
-    # Staging tables last as long as the session that made the update.
+    # Staging tables last as long as the session that made the update; another session may read the
+    # chain if the update was committed before.
     histories_are_staged = chain_reader is update.state.session
     target: ChainTarget | MeasuringChainTarget = ChainTarget(
         release_writer, state, update.columns, chain_counts, histories_are_staged, table_number
@@ -197,7 +200,10 @@ def _publish_table(
         """Check the counts of the written release; raises the errors of the chain's guarantee."""
         # With `nulls="category"`, NULL is a value like others, so rows with NULL are expected.
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        expected = ExpectedRelease(chain_counts.persons, n_null_rows, planned.sensitive)
+        expected = ExpectedRelease(
+            n_rows=chain_counts.persons, null_rows=n_null_rows, sensitive=planned.sensitive
+        )
+        # ``rows`` is None if each person has one row, so that rows are persons.
         if chain_counts.rows is None:
             rows_in = update.presence.n_persons
             n_suppressed = max(update.presence.n_persons - chain_counts.persons, 0)
@@ -211,6 +217,7 @@ def _publish_table(
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
             disclosive_columns=update.disclosive_columns,
+            # In a chain k counts persons, so only different spellings of a person can be found.
             few_persons=update.spellings,
             identifiers=find_retained_identifiers(update.planned),
             linking=_find_linking_columns(

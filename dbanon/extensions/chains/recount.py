@@ -4,7 +4,8 @@ The recount does not use the data that were staged to make the release, except t
 hashes) of members who are absent from the source. A *cell* is a class of a chain (see
 ``membership``), and its *members* are the persons who were admitted to it. Rows are *displayed* if
 the release contains them. A *history* is a cell together with the release at which a person left
-it, if any: this is all that the releases show of a person's membership.
+it (``left_at``), if any: this is all that the releases show of a person's membership. Constants
+such as ``HISTORY_SIZES`` name staging tables, which are temporary.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def count_histories(state: ChainState, histories_are_staged: bool = False) -> di
 
 def stage_histories(state: ChainState) -> None:
     """Stage the number of persons who share each history."""
-    with state.session.prepare_sorting():
+    with state.session.tune_for_sorting():
         state.stage(HISTORY_SIZES, _history_sizes_query(state))
 
 
@@ -71,10 +72,10 @@ def _history_sizes_sql(state: ChainState, histories_are_staged: bool) -> str:
 def _history_sizes_query(state: ChainState) -> str:
     """Build a query of ``cell``, ``left_at`` and ``size`` (number of persons) of each history."""
     return state.session.count_pairs_sql(
-        "cell",
-        "left_at_release",
-        "left_at",
-        f"{state.ledger_table('chain_member')} WHERE {state.chain_condition}",
+        first="cell",
+        second="left_at_release",
+        second_name="left_at",
+        rows=f"{state.ledger_table('chain_member')} WHERE {state.chain_condition}",
     )
 
 
@@ -151,7 +152,7 @@ def count_mismatched_cells(state: ChainState) -> int:
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
         f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
-    with state.session.prepare_sorting():
+    with state.session.tune_for_sorting():
         [(n_mismatched,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS combined_rows"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
@@ -177,7 +178,7 @@ def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:
     ----------
     n_retained : the number of retained columns: columns released unchanged.
     """
-    with state.session.prepare_lookup():
+    with state.session.tune_for_lookup():
         state.stage(
             CELLS_WITH_ABSENT,
             f"SELECT m.cell, count(*) AS size FROM {state.ledger_table('chain_member')} AS m"
@@ -264,6 +265,7 @@ def recount_combinations(
         f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS combined_rows"
         f" GROUP BY {state_columns}) AS classes GROUP BY size, null_in_class"
     )
+    # Combinations of the state that have no rows in the release (size 0) are only mismatches.
     counts = Recount.of_sizes(
         (size, null_in_class, n_classes)
         for size, null_in_class, n_classes, _ in class_counts
@@ -328,7 +330,8 @@ def _model_condition_sql(session: Session, model: Model) -> str:
     The condition aggregates the distinct values of the cell, which have the alias v: ``v.size`` is
     the number of rows with the value, and ``v.value_rank`` the rank of the value, 1 for the most
     frequent. A small tolerance allows for rounding errors if the level is reached exactly. The
-    level of ``entropy_l`` is the smallest allowed exponential of the entropy.
+    level of ``entropy_l`` is the smallest allowed exponential of the entropy. The level of
+    ``recursive_cl``, recursive (c, l)-diversity, is c.
     """
     if model.kind == "distinct_l":
         return f"count(*) >= {model.level - _TOLERANCE!r}"
@@ -377,13 +380,16 @@ class ChainTarget(SqlTarget):
         session, output = self.session, draft.output
         session.make_schema(output.name)
         attributes = self._typed_columns()
+        # Triples of name, type and SQL expression; the statements below have their own expressions.
         columns = [
             (a.name, a.sql_type if self._is_same_session else session.type_of(a), "")
             for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, names_and_types, output.release_id)
-        staged_release = StagedSqlRelease(draft, tuple(columns), not self._is_same_session)
+        staged_release = StagedSqlRelease(
+            draft, tuple(columns), is_copied=not self._is_same_session
+        )
         if self._is_same_session:
             state_columns = ", ".join(
                 f"{'v' if column.is_shared else 'r'}.{column.state_column}"
@@ -405,7 +411,8 @@ class ChainTarget(SqlTarget):
             }
             session.insert(output.staging_name, expressions, source=None)
             if self.table_number:
-                # Free the names of these staging tables for the next table of the chain.
+                # Free the names of these staging tables for the next table of the chain. The first
+                # table, with the number 0, is written last.
                 for staging_table in (statements.ROWS, statements.CLASSES):
                     session.run(f"DROP TABLE {quote(staging_table)}")
         progress(0.9)
@@ -443,10 +450,11 @@ class ChainTarget(SqlTarget):
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
             relation = session.find_source(chain.table_name(session, table))
-            inspected = session.complete_attributes_from_values(
+            # Some databases do not declare all of a type, such as the scale of decimals.
+            typed_attributes = session.complete_attributes_from_values(
                 relation, relation.schema.attributes
             )
-            attributes |= {attribute.name: attribute for attribute in inspected}
+            attributes |= {attribute.name: attribute for attribute in typed_attributes}
         return [
             replace(attributes[column.state_column], name=column.name)
             for column in self.released_columns

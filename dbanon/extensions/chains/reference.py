@@ -43,9 +43,9 @@ class Reference:
     distribution : the values of the first release, in the column's order, NULL last.
     tree : the hierarchy of the column if a model uses it, else None. With a tree, positions are the
         leaves of the tree, and NULL has the last one.
-    is_ordered : True if a model uses the order of the values. A value that the first release lacks
-        then has the position of the next lower one (or of the lowest). Otherwise, all such values
-        share an additional last position, with frequency 0.
+    is_ordered : True if a model uses the order of the values (``distance="ordered"``). A value that
+        the first release lacks then has the position of the next lower one (or of the lowest).
+        Otherwise, all such values share an additional last position, with frequency 0.
     """
 
     attribute: Attribute
@@ -146,9 +146,9 @@ def references_from_plain(
     attributes : the columns of the models, by name.
     """
     trees, references = trees_of_models(models), {}
-    for name, stored in (definition or {}).get("sensitive", {}).items():
-        counts = np.array(stored["counts"], np.int64)
-        distribution = ValueFrequencies(counts, tuple(stored["values"]))
+    for name, frequencies in (definition or {}).get("sensitive", {}).items():
+        counts = np.array(frequencies["counts"], np.int64)
+        distribution = ValueFrequencies(counts, tuple(frequencies["values"]))
         is_ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
         references[name] = Reference(attributes[name], distribution, trees.get(name), is_ordered)
     return references

@@ -1,4 +1,8 @@
-"""Add a summary of the chain to the report of a release."""
+"""Add a summary of the chain to the report of a release.
+
+In the counts of a chain, ``rows`` and the other counts of rows are None or 0 if the chain has one
+row per person.
+"""
 
 from __future__ import annotations
 

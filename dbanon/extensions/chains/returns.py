@@ -5,14 +5,16 @@ a person was absent can tell that rows of the cell (the person's class) that cha
 are not the person's. Each member of a cell therefore has a count of excluded rows: the largest
 number of rows that a reader can rule out in this way. After a return, a cell displays new rows only
 if these counts leave k possible rows for each person and k possible persons for each row
-(docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows. A cell is
+(docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows, and its
+state is ``held``. (The rule ``FREEZE`` for changes freezes all cells for good instead.) A cell is
 *sealed* if a member has excluded rows, or has returned to a frozen cell: groups of members may not
 leave it. Decisions depend only on which members are present, and on the rows (as multisets) of
 cells whose members are all present.
 
 The ledger stores, for each member, ``missed``, the last release at which the member was absent, and
 ``excluded_rows``. For each cell it stores ``since_release``, the release at which the cell's state
-last changed.
+last changed. ``left_at_release`` is NULL for members who have not left their cell. Constants such
+as ``ABSENT_MEMBERS`` name staging tables, which are temporary.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
     from dbanon.extensions.chains.membership import ChainState
 
 
-def _was_absent_since_update(member: str, cell: str) -> str:
+def _was_absent_since_freezing(member: str, cell: str) -> str:
     """Build the SQL condition for members who were absent at any time since their cell was frozen.
+
+    The state of a frozen cell, ``held``, last changed when the cell was frozen.
 
     Ledgers of earlier versions record only the first absence of a member. A member with such a
     record always satisfies the condition.
@@ -60,6 +64,7 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
     ----------
     member, cell : aliases of ``chain_member`` and ``chain_cell``.
     """
+    # Earlier versions reset the count to 0 although rows were still excluded, so 0 counts as 1.
     earlier_count = (
         f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1 ELSE {cell}.loose END"
     )
@@ -83,7 +88,7 @@ def build_sealed_cells_query(state: ChainState) -> str:
         # This condition is implied by the next one, and lets the database skip most members.
         f" AND (m.excluded_rows > 0 OR m.missed IS NOT NULL OR c.loose IS NOT NULL)"
         f" AND ({_excluded_rows_sql('m', 'c')} > 0"
-        f" OR c.state = 'held' AND {_was_absent_since_update('m', 'c')}"
+        f" OR c.state = 'held' AND {_was_absent_since_freezing('m', 'c')}"
         f" AND m.tag NOT IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p))"
     )
 
@@ -137,7 +142,7 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
         f" FROM ({changed_frozen_cells}) AS o"
         f" LEFT JOIN ({unchanged_counts}) AS u ON u.cell = o.cell"
     )
-    was_absent = _was_absent_since_update("m", "c")
+    was_absent = _was_absent_since_freezing("m", "c")
     excluded_by_member = (
         f"SELECT o.cell, o.members, o.changed, CASE WHEN {was_absent} THEN 1 ELSE 0 END"
         " AS was_absent,"
@@ -195,11 +200,11 @@ def record_absences(state: ChainState) -> None:
             f" AS m SET excluded_rows = {_excluded_rows_sql('m', 'c')} + r.changed"
             f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {displayed_condition}"
             f" AND c.{state.chain_condition} AND c.cell = m.cell AND r.cell = m.cell"
-            f" AND {_was_absent_since_update('m', 'c')}"
+            f" AND {_was_absent_since_freezing('m', 'c')}"
         )
     if not session.rows(f"SELECT 1 FROM {quote(ABSENT_MEMBERS)} AS p LIMIT 1"):
         return
-    with session.prepare_lookup():
+    with session.tune_for_lookup():
         session.run(
             f"UPDATE {member_table} AS m SET missed = {int(state.release_number)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"

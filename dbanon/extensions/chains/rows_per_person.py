@@ -59,7 +59,7 @@ class ChainTable:
     relation : the relation to read.
     retained : the columns that are released unchanged.
     first_retained : the index of the first of these columns among the retained columns of all
-        tables.
+        tables, which share the columns k0, k1, … of the row table.
     output : the name of its release; empty for the first table, which has the job's output.
     identifiers : for each retained column that looks like an identifier, the reason.
     """
@@ -107,8 +107,9 @@ def stage_source(
 
     Parameters
     ----------
-    hash_prefixes : the bytes with which the two hashes of a tag begin; the second is empty if tags
-        have one hash (see ``key.hash_prefixes``).
+    hash_prefixes : key material: the bytes before the identifier in the inner hash of a tag, and
+        the bytes before the inner hash in the outer one; empty without an outer hash. They are
+        from ``key.hash_prefixes``.
     with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
@@ -266,9 +267,10 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     for chain_table in chain_tables:
         for attribute, column in zip(chain_table.retained, chain_table.state_columns, strict=True):
             text = session.text_of(replace(attribute, name=column))
-            # Prefix each text with its length, so that different rows have different texts.
-            prefixed = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
-            texts.append(f"coalesce({prefixed}, '-')")
+            # Prefix each text with its length, so that different rows have different texts; NULL
+            # is a dash.
+            prefixed_text = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
+            texts.append(f"coalesce({prefixed_text}, '-')")
     partition_by = f"s.person, s.{TABLE_NUMBER}"
     text_rows = (
         f"SELECT s.*, m.n, {' || '.join(texts)} AS row_text FROM {source_rows} AS s"

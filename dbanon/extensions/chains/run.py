@@ -68,8 +68,8 @@ def extend_histories(
     """Extend the history of each person by the person's combination of values in this release.
 
     A chain that only measures has no *cells* (lasting classes). In the column for the cell, it
-    stores a number that identifies the person's history so far: the combinations of values with
-    which the person was released, or the absence, at each release.
+    stores a number that identifies the person's history so far: for each release, the combination
+    of values with which the person was released, or the person's absence.
 
     Parameters
     ----------
@@ -161,7 +161,11 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
         pending.guarantee.require_chain_counts(chain_counts)
         draft = planned.prepare_release(microdata, release)
         disclosive_columns = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.group_by_value, draft), sample_findings={}
+            planned.job,
+            draft.originals,
+            partial(source.group_by_value, draft),
+            # No sample was checked before, so all columns are.
+            sample_findings={},
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(
@@ -171,6 +175,7 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
         microdata=microdata,
         clustering=clustering,
         release=release,
+        # The columns of the chain's own tables, which a chain that only measures does not have.
         columns=(),
         chain_counts=chain_counts,
         disclosive_columns=disclosive_columns,
@@ -193,6 +198,7 @@ def run_chained(
     key = read_key(job.chain.key)
     is_other_database = target is not None and not target.is_same_database(chain_database)
     clock = Clock(progress)
+    # Runs of one chain take turns.
     with chain_database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):
             report = _run_in_one_transaction(job, chain_database, file_store, key, clock)
@@ -223,6 +229,7 @@ def _run_in_one_transaction(
     with open_exporter(job, chain_database) as exporter:
         with chain_session(chain_database, file_store, job) as session:
             if exporter is not None:
+                # Raises an error if a file cannot be written, before any row is read.
                 exporter.require_destinations(session)
             update = _advance_state(job, session, key, clock)
             report = publish_tables(update, session, session, clock, exporter)
@@ -316,6 +323,7 @@ def _require_no_newer_exports(job: Job, chain: ChainRecord) -> None:
         from dbanon.stores.exports.formats import metadata_of
 
         destination = destinations.resolve_destination(export.path, job.run_id)
+        # Most destinations have no file yet, or one that is no release.
         with suppress(ValueError, OSError):
             metadata = metadata_of(destination)
             if metadata.get("chain") == chain.identity:
@@ -345,7 +353,7 @@ def _advance_state(
         with clock.phase("verify"):
             update = _add_predecessor_histories(update, pending, key)
     chain_counts = update.chain_counts
-    # Store the released loss: ``dbanon chain show`` prints it.
+    # Store the loss that readers may see, not the exact one: ``dbanon chain show`` prints it.
     loss, _ = build_losses(update.release, levels=None, lost_columns=())
     counts = {
         **chain_counts.further_counts,
@@ -389,14 +397,14 @@ def _confirm_published(session: Session, chain: ChainRecord, target_session: Ses
     ----------
     target_session : a session on the database that releases go to, whose ledger lists them.
     """
-    unconfirmed = session.rows(
+    unconfirmed_releases = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
         f" {session.ledger_name('chain_release').quoted}"
         " WHERE chain_id = ? AND confirmed_at IS NULL",
         (chain.chain_id,),
     )
     release_table, published_ids = target_session.ledger_name("release"), set()
-    if unconfirmed and has_trusted_ledger(target_session):
+    if unconfirmed_releases and has_trusted_ledger(target_session):
         published_ids = {
             str(release_id)
             for (release_id,) in target_session.rows(
@@ -405,13 +413,13 @@ def _confirm_published(session: Session, chain: ChainRecord, target_session: Ses
                 (chain.identity,),
             )
         }
-    unpublished = set()
-    for sequence, release_id in unconfirmed:
+    unpublished_numbers = set()
+    for sequence, release_id in unconfirmed_releases:
         if release_id in published_ids:
             chain_state.confirm_release(session, chain, int(sequence))
         else:
-            unpublished.add(int(sequence))
-    return unpublished
+            unpublished_numbers.add(int(sequence))
+    return unpublished_numbers
 
 
 def _add_predecessor_histories(

@@ -1,4 +1,7 @@
-"""Plans and runs the jobs that name a chain."""
+"""Plans and runs the jobs that name a chain.
+
+A job may name the rules of its chain; the first run then creates the chain and its key.
+"""
 
 from __future__ import annotations
 

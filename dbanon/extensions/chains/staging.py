@@ -53,6 +53,7 @@ class FileSource(SqlSource):
         """Return the relation, which has a locator and was filtered when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
+        # Rows are grouped by these columns: those of strata, and those that ``also_k`` names.
         self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
         return relation
 
@@ -203,21 +204,25 @@ def _stage_columns(
     types : the required SQL types, by column; other columns get the types of the file.
     chunk_rows : the number of rows to read and stage at once.
     """
-    inspected = file.complete_attributes_from_values(
+    # The types of a file are inferred from its values.
+    file_attributes = file.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in names]
     )
-    columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
+    columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in file_attributes]
     staged_relation = session.create_file_rows(relation.name, columns)
-    _require_types(file, relation, inspected, staged_relation)
+    _require_types(file, relation, file_attributes, staged_relation)
     chunks = (rows for _, rows in file.read_retained_rows(relation, names, chunk_rows) if rows)
     try:
-        session.fill_file_rows(inspected, chunks)
+        session.fill_file_rows(file_attributes, chunks)
     except DatabaseFailure as error:
-        converted = [a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))]
-        if not converted:
+        # Only a column that has another type than in the file can hold a value that does not fit.
+        converted_columns = [
+            a for a in file_attributes if types.get(a.name, "") not in ("", session.type_of(a))
+        ]
+        if not converted_columns:
             raise
         raise _type_error(
-            relation, converted, staged_relation, verb="holds values that do not fit"
+            relation, converted_columns, staged_relation, verb="holds values that do not fit"
         ) from error
     staged_attributes = {a.name: a for a in staged_relation.schema.attributes}
     # Checks of the job look up any column of the file, so the schema lists those that are not
@@ -235,15 +240,19 @@ def _require_types(
     ------
     ChainChanged : a column has values of another kind.
     """
-    mismatched = [a for a in attributes if not _can_hold(a, staged_relation.attribute(a.name))]
-    if mismatched:
+    mismatched_columns = [
+        a for a in attributes if not _can_hold(a, staged_relation.attribute(a.name))
+    ]
+    if mismatched_columns:
         counts = file.count_totals(
-            relation, person_columns=(), columns=[a.name for a in mismatched]
+            relation, person_columns=(), columns=[a.name for a in mismatched_columns]
         )
         # A column without values is read as text, but fits any type.
-        mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
-    if mismatched:
-        raise _type_error(relation, mismatched, staged_relation, verb="is")
+        mismatched_columns = [
+            a for a in mismatched_columns if counts.nulls[a.name] < counts.totals["rows"]
+        ]
+    if mismatched_columns:
+        raise _type_error(relation, mismatched_columns, staged_relation, verb="is")
 
 
 def _can_hold(attribute: Attribute, staged_column: Attribute) -> bool:
@@ -258,19 +267,22 @@ def _can_hold(attribute: Attribute, staged_column: Attribute) -> bool:
 
 
 def _type_error(
-    relation: Relation, mismatched: Sequence[Attribute], staged_relation: Relation, verb: str
+    relation: Relation,
+    mismatched_columns: Sequence[Attribute],
+    staged_relation: Relation,
+    verb: str,
 ) -> ChainChanged:
     """The error for columns of a file that do not have the types of the first release.
 
     Parameters
     ----------
-    mismatched : the columns, with their types in the file.
+    mismatched_columns : the columns, with their types in the file.
     staged_relation : the staged relation, whose columns have the types of the first release.
     verb : the words between the type in the file and the staged type in the message.
     """
     differences = "; ".join(
         f'"{a.name}" of {a.sql_type} {verb} {staged_relation.attribute(a.name).sql_type}'
-        for a in mismatched
+        for a in mismatched_columns
     )
     return ChainChanged(
         f"Columns of {relation.name} have different types than at the first release of the chain.",

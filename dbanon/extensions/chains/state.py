@@ -100,7 +100,7 @@ class ChainRecord:
     definition: Mapping[str, Any] | None
 
     def hash_prefixes(self, key: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes with which the hashes of tags begin, as in ``key.hash_prefixes``."""
+        """Return the key material of this chain's tags, as ``key.hash_prefixes`` does."""
         return hash_prefixes(key, self.identity, self.key_check)
 
     def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
@@ -137,6 +137,7 @@ def create(
         raise ChainExists(f"There is a chain {name} already.", hint="Choose another name.")
     row = {
         "name": name,
+        # Positive, and small enough for a column of 32-bit integers.
         "chain_id": secrets.randbelow(2**31 - 1) + 1,
         "identity": str(uuid.uuid4()),
         "created_at": session.timestamp(now()),
@@ -160,6 +161,8 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
     ChainEntityRows : different texts are equal by the column's type or collation.
     """
     name, sql_type = attribute.name, attribute.sql_type.lower()
+    # Enumerated types (which have an ``order``), and types that database users have defined (which
+    # are converted by their output function), may have other texts in other databases.
     is_text = (
         attribute.kind is Kind.CATEGORY and sql_type.startswith(_TEXT_TYPES) and not attribute.order
     )

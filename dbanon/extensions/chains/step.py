@@ -79,7 +79,7 @@ class ChainUpdate:
     guarantee : the guarantee that the release must satisfy.
     microdata, clustering : the admitted newcomers and their classes.
     release : the released classes of the admitted newcomers.
-    columns : the columns of the release.
+    columns : the columns of the release; empty for a chain that only measures.
     chain_counts : the counts of the chain after this release.
     disclosive_columns : findings on nearly unique columns of the first table.
     presence : counts of the persons in the source.
@@ -152,8 +152,10 @@ def begin_release(
             session.ensure_ledger()
         chain = chain_state.lock_chain(session, request, key)
         source = build_source(session, chain.rules)
+        # An output in another database is planned below.
         target = None if target_session is not None else SqlTarget(session)
-        planned = plan(job, source, target, lambda: tick(0.0))
+        # ``tick`` is called regularly while hierarchies are read, and may end the run by an error.
+        planned = plan(job, source, target, pulse=lambda: tick(0.0))
         definition.require_source(chain, job, source, planned.relation)
         if target_session is not None:
             planned = _plan_other_database(job, planned, source, SqlTarget(target_session), chain)
@@ -244,6 +246,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
+        # The recount has its own SQL, and does not use the staging tables of the new state.
         chain_counts = _recount_state(
             state,
             presence,
@@ -266,6 +269,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         linking_findings = _find_linking_columns(
             pending, planned, microdata, release, columns, disclosive_columns
         )
+    # Newcomers were clustered with the class size as k; the report names the k of the chain.
     planned = replace(planned, policy=replace(policy, k=state.k))
     # The first table has the number 0.
     first_disclosive_columns = disclosive_columns.pop(0, ())
@@ -330,7 +334,12 @@ def _find_disclosive_columns(
         )
         group_values = partial(group_source.group_by_value, draft)
         disclosive_columns[chain_table.number] = find_disclosive_columns(
-            draft.job, draft.originals, group_values, sample_findings={}, only_unique=True
+            # No sample was checked before, so all columns are.
+            draft.job,
+            draft.originals,
+            group_values,
+            sample_findings={},
+            only_unique=True,
         )
     return disclosive_columns
 
@@ -348,15 +357,16 @@ def _find_linking_columns(
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
         table_columns = columns_of_table(chain_table, columns)
-        displayed = DisplayedColumns(
+        displayed_columns = DisplayedColumns(
             pending.state,
             draft,
             table_columns,
             chain_table.number,
+            # Not with several tables: a person may have no row in this one.
             cells_have_k_rows=pending.guarantee.has_k_anonymous_rows,
         )
         findings[chain_table.number] = find_linking_columns(
-            displayed, disclosive_columns.get(chain_table.number, ())
+            displayed_columns, disclosive_columns.get(chain_table.number, ())
         )
     return findings
 
@@ -419,6 +429,8 @@ def _release_without_newcomers(
     columns: list[ReleasedColumn] = []
     if stored_definition:
         types = dict(session.columns_of(chain.table_name(session, "value")))
+        # The released columns of quasi-identifiers, in the order v0, v1, … of the value table. This
+        # table also has the columns of strata (``by``).
         columns = [
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
@@ -431,6 +443,7 @@ def _release_without_newcomers(
             )
             if column.is_shared and column.source not in dict(stored_definition["job"]["by"])
         ]
+    # The measure of squared errors is the default. Without newcomers, the loss is 0 in any measure.
     measure = stored_definition.get("loss_measure", "sse")
     no_classes = Partition(np.empty(0, np.int32))
     return Release(

@@ -1,7 +1,8 @@
 """Chains over several tables of the same persons: resolve, plan and recount their tables.
 
 A *cell* is a class of a chain (see ``membership``). The rows of a cell share released values;
-*retained columns* are released unchanged, with a value for each row.
+*retained columns* are released unchanged, with a value for each row. Columns of strata (``by``) are
+released like quasi-identifiers, with one value per cell.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def resolve_tables(
     relations = [relation]
     for table in tables:
         further_table = session.find_source(parse_relation(table))
-        if further_table.name in [resolved.name for resolved in relations]:
+        if further_table.name in [earlier_table.name for earlier_table in relations]:
             raise InvalidParameter(
                 f"The table {further_table.name} is named twice.", hint="Name each table once."
             )
@@ -60,14 +61,15 @@ def _require_same_entity(
     session: Session, first_table: Relation, other_table: Relation, entity: str
 ) -> None:
     """Check that a further table identifies persons by a readable column of the same type."""
-    attribute, expected = other_table.attribute(entity), first_table.attribute(entity)
+    attribute, first_entity = other_table.attribute(entity), first_table.attribute(entity)
     session.require_rights(other_table, [entity])
     require_entity(session, other_table, attribute)
-    if attribute.sql_type != expected.sql_type:
+    if attribute.sql_type != first_entity.sql_type:
         raise InvalidParameter(
-            f'The entity column "{entity}" is of type {expected.sql_type} in {first_table.name},'
+            f'The entity column "{entity}"'
+            f" is of type {first_entity.sql_type} in {first_table.name},"
             f" and of type {attribute.sql_type} in {other_table.name}.",
-            hint=f"Cast it to {expected.sql_type} in a view, and anonymize the view.",
+            hint=f"Cast it to {first_entity.sql_type} in a view, and anonymize the view.",
         )
 
 
@@ -149,6 +151,7 @@ def find_chain_tables(
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
     chain_tables = [ChainTable(number=0, relation=relation, retained=retained)]
     entity = str(job.entity)
+    # By further table: the output, and the names of the retained columns (``kept``).
     outputs = _resolve_table_names(session, job.chain.outputs)
     retained_by_table = _resolve_table_names(session, job.chain.kept)
     for mismatched_tables in (
@@ -245,7 +248,7 @@ def columns_of_table(
         return tuple(columns)
     shared = [column for column in columns if column.is_shared]
     retained = [
-        ChainColumn(a.name, state_column, a.name)
+        ChainColumn(a.name, state_column=state_column, source=a.name)
         for a, state_column in zip(chain_table.retained, chain_table.state_columns, strict=True)
     ]
     return (*shared, *retained)
@@ -261,6 +264,8 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     if chain_table.number == 0:
         return planned
     job = planned.job
+    # The release has columns for all quasi-identifiers and strata, whose values come from the
+    # chain's value table, so the plan needs their types even if the table lacks them.
     table_columns = {attribute.name for attribute in chain_table.relation.schema.attributes}
     shared = [*job.quasi_identifiers, *job.by]
     missing_columns = [
@@ -303,6 +308,7 @@ def recount_across_tables(
     released_tables : the written relations of the chain's tables, in the same database.
     columns : pairs of a column's name in the release, and its name in the chain's value table.
     """
+    # ``left_at`` is NULL for persons who have not left their cell: those who are displayed.
     state_columns = ", ".join(column for _, column in columns)
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     names = quote_list(name for name, _ in columns)

@@ -1,6 +1,7 @@
 """Lakes: Delta and Iceberg tables as sources, and Iceberg tables as destinations of exports.
 
-A source is read through an *origin*, which streams its rows.
+A source is read through an *origin*, which streams its rows. ``Extension`` names functions by their
+modules and names, so that they are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Commits to Iceberg tables: field ids, compare-and-swap, and unknown outcomes.
 
-``table`` is pyiceberg's table, unless an entry says otherwise. A schema is that of a Parquet file
-with the rows of a release.
+A parameter ``table`` is pyiceberg's table, unless its entry says otherwise. A ``schema`` is that of
+a Parquet file with the rows of a release.
 
 Each column of an Iceberg table has a field id, by which readers find the column in the table's
 files. A column whose type changes gets a new id, so that older snapshots keep their values.
@@ -183,7 +183,7 @@ def check_with_timeout(check: Callable[[], bool]) -> bool | None:
 
 
 def confirm_commit(table: object, error: BaseException) -> None:
-    """Warn that the commit succeeded, if the run was interrupted.
+    """Warn that the commit succeeded, if the run was interrupted; drop any other error.
 
     Parameters
     ----------
@@ -214,6 +214,7 @@ def _fields_by_name(metadata: Any) -> dict[str, Any]:
 def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
     """Return the Iceberg type of each column."""
     module = import_iceberg("table.name_mapping")
+    # The conversion needs field ids, which do not matter here: number the columns from 1.
     mapping = module.NameMapping(
         [module.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
     )

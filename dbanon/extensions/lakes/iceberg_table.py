@@ -7,6 +7,9 @@ Earlier snapshots stay readable until they expire.
 
 If a catalog or an object store raises an error, only its class is reported: its text may contain
 credentials.
+
+Methods with ``keep_clients_open`` share one client of the catalog, which is closed when none of
+them runs any more.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 from dbanon.stores.shared_clients import keep_clients_open
 
-# Names of data files. The tag identifies the output and its database, the number the export.
+# Names of data files. The tag identifies the output and its database; the number is that of the
+# export among those of the job.
 _FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
 # Suffix of the marker next to a file that has not been published yet. Once published, a file has no
 # marker, so it is not published again after its table was dropped or its snapshot expired.
@@ -143,7 +147,7 @@ class IcebergTable:
         Parameters
         ----------
         tag : identifies the output and its database; see ``destinations.tag_of``.
-        export_number : the number of the export in the job.
+        export_number : the number of the export among those of the job.
         """
         name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
@@ -185,12 +189,12 @@ class IcebergTable:
             file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING_SUFFIX)}")
             if file.location in published_files:
                 # A run published the file, but could not delete the marker.
-                file.clear_pending()
+                file.try_delete_marker()
             elif file.name in infos_by_name:
                 leftovers.append((file, release_id, int(export_number)))
             # A marker without a file: an upload that has just begun, or a crashed one.
             elif time.time() - info.mtime_ns / 1e9 > ABANDONED_AFTER_SECONDS:
-                file.clear_pending()
+                file.try_delete_marker()
         return leftovers
 
     @keep_clients_open()
@@ -214,7 +218,7 @@ class IcebergTable:
             is_published = file.location in commits.data_files(table)
         if is_published:
             # Another run has published this file; a later release may have replaced it.
-            file.clear_pending()
+            file.try_delete_marker()
             return
         if table is not None:
             if replaceable_status is None or not self._holds_release(table):
@@ -223,9 +227,11 @@ class IcebergTable:
             if str(table.metadata_location) != replaceable_status.st_ino:
                 raise commits.commit_conflict(self)
         with translate_client_errors(), file.open() as stream:
+            # Without the metadata of the release; those of columns, with their field ids, remain.
             schema = parquet.read_schema(stream).remove_metadata()
         with translate_client_errors():
             if table is None:
+                # ``_data_directory`` has appended "/data" to the location of the table.
                 table_location, _, _ = file.location.rpartition("/data/")
                 transaction = self._begin_creation(schema, table_location)
             else:
@@ -246,7 +252,7 @@ class IcebergTable:
         file.commit_pending = True
         try:
             transaction.commit_transaction()
-            file.clear_pending()
+            file.try_delete_marker()
         except BaseException as exception:
             # Avoid a reference cycle: the traceback refers to this frame.
             error = exception.with_traceback(None)
@@ -254,7 +260,9 @@ class IcebergTable:
             return
         is_published = commits.check_with_timeout(lambda: self._has_published(file))
         if is_published:
+            # The error does not count any more. If it was an interrupt, this warns of it.
             commits.confirm_commit(self, error)
+        # With these errors, the catalog says that another commit came first.
         elif isinstance(
             error, (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError)
         ):
@@ -280,6 +288,7 @@ class IcebergTable:
         """Return the data file of the current snapshot; raises OSError unless there is one."""
         with translate_client_errors():
             tasks = list(table.scan().plan_files())
+        # A release has no delete files, which hide rows of the data file, and no partitions.
         if len(tasks) != 1 or tasks[0].delete_files or table.spec().fields:
             raise OSError(errno.EIO, "the table does not have exactly one file, as a release has")
         return tasks[0].file
@@ -349,7 +358,8 @@ class TableFile:
     ----------
     table : the table that the file belongs to.
     location : the file's URL.
-    commit_pending : whether a commit has begun and may have succeeded, so the file must be kept.
+    commit_pending : whether a commit has begun and may have succeeded, so the file must be kept. It
+        is unrelated to the pending marker, a second file that ``put`` writes.
     """
 
     table: IcebergTable
@@ -429,7 +439,7 @@ class TableFile:
         self._delete_pending_marker(io)
 
     @keep_clients_open()
-    def clear_pending(self) -> None:
+    def try_delete_marker(self) -> None:
         """Delete the pending marker; if that fails, the next run deletes it."""
         with suppress(OSError):
             self._delete_pending_marker(self._file_access())

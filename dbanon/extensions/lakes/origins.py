@@ -37,14 +37,14 @@ class DeltaOrigin:
     Parameters
     ----------
     location : the path of the directory, or the URL of the table in an object store.
-    policy : what to do with files that may not be the table's own: ``refuse``, ``allow`` or
+    foreign_files : what to do with files that may not be the table's own: ``refuse``, ``allow`` or
         ``links`` (see ``data.files``).
     """
 
-    def __init__(self, location: str, policy: str = REFUSE) -> None:
+    def __init__(self, location: str, foreign_files: str = REFUSE) -> None:
         # None for a table in an object store.
         self._folder: Path | None = None
-        self._policy = policy
+        self._foreign_files = foreign_files
         if is_object(location):
             self._location = str(ObjectPath.parse(location))
             return
@@ -75,11 +75,13 @@ class DeltaOrigin:
             n_rows = int(dataset.count_rows())
         columns = tuple(dataset.schema.names)
         require_columns(names, columns)
+        # Read ahead one batch only, to limit memory.
         scan = dataset.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
         # An empty batch first, so that the columns are known even if the table has no rows.
         batches = select_columns(
             chain([empty_batch(scan.projected_schema)], scan.to_batches()), names
         )
+        # For the report: why all rows are from one state of the table.
         consistency = f"version {delta_table.version()} of the table"
 
         def recount() -> int:
@@ -98,13 +100,16 @@ class DeltaOrigin:
         Raises
         ------
         ForeignFile : a file is outside the table's folder, belongs to another account, or is a
-            link, and the policy does not allow it.
+            link, and ``foreign_files`` does not allow it.
         """
         for uri in table.file_uris() if self._folder is not None else ():
             path = Path(uri.removeprefix("file://"))
             # The log may percent-encode folder names.
             path = path if path.exists() else Path(unquote(str(path)))
-            with open_regular_file(path, Path(os.path.abspath(self._location)), self._policy):
+            # Opening the file checks it.
+            with open_regular_file(
+                path, Path(os.path.abspath(self._location)), self._foreign_files
+            ):
                 pass
 
 
@@ -150,6 +155,7 @@ class IcebergOrigin:
                 n_rows = int(scan.count())
                 reader = scan.to_arrow_batch_reader()
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
+            # For the report: why all rows are from one state of the table.
             consistency = f"snapshot {snapshot_id} of the table"
             yield RowStream(
                 columns,
@@ -160,12 +166,12 @@ class IcebergOrigin:
             )
 
 
-def open_iceberg_origin(catalog: str, policy: str) -> IcebergOrigin:
+def open_iceberg_origin(catalog: str, foreign_files: str) -> IcebergOrigin:
     """Return the origin for the tables of a catalog; raises InvalidParameter.
 
     Parameters
     ----------
-    policy : not used: the catalog says which files belong to a table, and who may read them.
+    foreign_files : not used: the catalog says which files belong to a table, and who may read them.
     """
     return IcebergOrigin(catalog)
 

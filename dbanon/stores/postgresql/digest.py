@@ -248,7 +248,7 @@ class PostgresqlKeyedSession(PseudonymSession):
         return "gen_random_uuid()"
 
     @contextmanager
-    def prepare_tagging(self) -> Iterator[None]:
+    def tune_for_tagging(self) -> Iterator[None]:
         # Encourage parallel workers: the planner ignores the cost of hashing, and overestimates
         # that of passing rows between processes.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
@@ -256,7 +256,7 @@ class PostgresqlKeyedSession(PseudonymSession):
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
 
     @contextmanager
-    def prepare_sorting(self) -> Iterator[None]:
+    def tune_for_sorting(self) -> Iterator[None]:
         # Sort and merge instead of hashing, which accesses memory at random: with a million rows
         # this takes half the time.
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
@@ -270,7 +270,7 @@ class PostgresqlKeyedSession(PseudonymSession):
             self.run(f"SET LOCAL enable_{option} TO DEFAULT")
 
     @contextmanager
-    def prepare_lookup(self) -> Iterator[None]:
+    def tune_for_lookup(self) -> Iterator[None]:
         # The table was just read into memory. The planner does not know that, and would prefer a
         # full scan to lookups.
         self.run("SET LOCAL random_page_cost = 0.2")
