@@ -35,7 +35,7 @@ def exact_totals_of(microdata: Microdata) -> ExactTotals:
             # ``scale`` is the number of decimals to sum. Timestamps are stored in microseconds, so
             # six of them are whole already; other numbers are unscaled.
             decimals = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
-            # Multiples of the unit, but for the rounding error of floats: 0.29 * 100 is below 29.
+            # The products are whole numbers except for rounding errors: 0.29 * 100 is below 29.
             scaled = np.rint(values * 10.0**decimals)[partition.members]
             # Members are in the order of their classes, and ``starts`` has each class's first one.
             integers = np.array([int(value) for value in scaled.tolist()], object)

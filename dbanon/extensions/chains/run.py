@@ -207,7 +207,7 @@ def run_chained(
             report = _run_in_two_transactions(
                 job, chain_database, file_store, release_store, key, clock
             )
-        # Warn only after publishing, as sensitive values may not decide what is published.
+        # Warn only after publishing: sensitive values may not decide whether that happens.
         warn_of_homogeneity(report)
         return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import dbanon
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     check_private_options,
@@ -83,7 +82,8 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
 def _build_server_hint() -> str:
     """Return the command that installs OpenDP where this server imports dbanon from."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    directory = shlex.quote(str(Path(dbanon.__file__).parents[1]))
+    # The folder that contains the package ``dbanon``.
+    directory = shlex.quote(str(Path(__file__).parents[3]))
     return (
         f"On the server's machine run: sudo {python} -m pip install --target {directory}"
         f" {quote_requirements('dp')}"
