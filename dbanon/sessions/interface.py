@@ -26,69 +26,6 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote, released_name
 
 
-class PassthroughInterface:
-    """Session methods for passthrough columns; these defaults raise InvalidParameter.
-
-    Passthrough columns are retained columns whose values the client copies without parsing them.
-    """
-
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that these columns can be passthrough columns.
-
-        Raises
-        ------
-        InvalidParameter : the database, or the interface that runs the job, does not support it.
-        UnsupportedType : a column's type does not support it.
-        """
-        raise passthrough_error()
-
-    def read_passthrough(
-        self,
-        source: Relation,
-        attributes: Sequence[Attribute],
-        passthrough: Sequence[Attribute],
-        chunk_rows: int,
-        memory_limit: int | None,
-    ) -> Iterator[Chunk]:
-        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
-
-        Parameters
-        ----------
-        passthrough : the columns whose values ``insert_passthrough`` will write.
-        chunk_rows : the number of rows to read at a time.
-        memory_limit : the bytes that raw values may take; None for no limit.
-
-        Raises
-        ------
-        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
-        """
-        raise passthrough_error()
-
-    def insert_passthrough(
-        self,
-        table: RelationName,
-        class_columns: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-        passthrough: Sequence[str],
-        microdata: Microdata,
-        partition: Partition,
-    ) -> None:
-        """Fill a table with rows in random order: passthrough values, and their class's values.
-
-        Parameters
-        ----------
-        class_columns : name, SQL type and SQL expression of each column with class values; the
-            expressions use the staging table of classes.
-        columns : the released values of each class.
-        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
-
-        Raises
-        ------
-        DatabaseFailure : the database rejects a value.
-        """
-        raise passthrough_error()
-
-
 class Dialect(Protocol):
     """A module that renders a database's types and values as SQL.
 
@@ -104,7 +41,7 @@ class Dialect(Protocol):
     def type_of(self, attribute: Attribute) -> str: ...
 
 
-class SessionInterface(PassthroughInterface, ABC):
+class SessionInterface(ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
@@ -618,3 +555,62 @@ class SessionInterface(PassthroughInterface, ABC):
     def read_column_comments(self, source: RelationName) -> dict[str, str]:
         """Return the comments on a table's columns, by column; empty if there are none."""
         return {}
+
+    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
+        """Check that these columns can be passthrough columns.
+
+        Passthrough columns are retained columns whose values the client copies without parsing
+        them. This default and those of the other methods for them raise InvalidParameter.
+
+        Raises
+        ------
+        InvalidParameter : the database, or the interface that runs the job, does not support it.
+        UnsupportedType : a column's type does not support it.
+        """
+        raise passthrough_error()
+
+    def read_passthrough(
+        self,
+        source: Relation,
+        attributes: Sequence[Attribute],
+        passthrough: Sequence[Attribute],
+        chunk_rows: int,
+        memory_limit: int | None,
+    ) -> Iterator[Chunk]:
+        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
+
+        Parameters
+        ----------
+        passthrough : the columns whose values ``insert_passthrough`` will write.
+        chunk_rows : the number of rows to read at a time.
+        memory_limit : the bytes that raw values may take; None for no limit.
+
+        Raises
+        ------
+        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
+        """
+        raise passthrough_error()
+
+    def insert_passthrough(
+        self,
+        table: RelationName,
+        class_columns: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
+        passthrough: Sequence[str],
+        microdata: Microdata,
+        partition: Partition,
+    ) -> None:
+        """Fill a table with rows in random order: passthrough values, and their class's values.
+
+        Parameters
+        ----------
+        class_columns : name, SQL type and SQL expression of each column with class values; the
+            expressions use the staging table of classes.
+        columns : the released values of each class.
+        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
+
+        Raises
+        ------
+        DatabaseFailure : the database rejects a value.
+        """
+        raise passthrough_error()

@@ -186,56 +186,7 @@ class PersonsSession(SessionInterface):
         return f"lower({text})"
 
 
-class RecountSession(SessionInterface):
-    """The part of a session that counts classes.
-
-    Values that compare equal may be displayed differently, such as 7.5 and 7.50, texts under a
-    case-insensitive collation, or intervals. Readers can tell them apart, so they are counted as
-    different values.
-    """
-
-    def expression_as_displayed(self, attribute: Attribute, column: str) -> tuple[str, ...]:
-        """SQL expressions to group by, so that values that readers can tell apart are separate.
-
-        The first expression is NULL if the value is. If equal values always look the same, the
-        column itself is the only expression.
-
-        Parameters
-        ----------
-        attribute : the column's type.
-        column : SQL of the column.
-        """
-        return (column,)
-
-    def expressions_as_displayed(
-        self, relation: RelationName, columns: Mapping[str, str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each of several SQL expressions.
-
-        Parameters
-        ----------
-        relation : a relation whose columns have the types of the expressions.
-        columns : SQL of each expression, by the name of the column whose type it has.
-        """
-        source = self.find_source(relation)
-        return [
-            self.expression_as_displayed(source.attribute(name), column)
-            for name, column in columns.items()
-        ]
-
-    def columns_as_displayed(
-        self, relation: RelationName, names: Sequence[str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
-        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
-        keys = self.columns_as_displayed(relation, quasi_identifiers)
-        return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
-
-
-class Session(PseudonymSession, PersonsSession, RecountSession):
+class Session(PseudonymSession, PersonsSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -616,3 +567,46 @@ class Session(PseudonymSession, PersonsSession, RecountSession):
                     joins,
                 )
             )
+
+    def expression_as_displayed(self, attribute: Attribute, column: str) -> tuple[str, ...]:
+        """SQL expressions to group by, so that values that readers can tell apart are separate.
+
+        Values that compare equal may be displayed differently, such as 7.5 and 7.50, texts under a
+        case-insensitive collation, or intervals.
+
+        The first expression is NULL if the value is. If equal values always look the same, the
+        column itself is the only expression.
+
+        Parameters
+        ----------
+        attribute : the column's type.
+        column : SQL of the column.
+        """
+        return (column,)
+
+    def expressions_as_displayed(
+        self, relation: RelationName, columns: Mapping[str, str]
+    ) -> list[tuple[str, ...]]:
+        """Return the result of ``expression_as_displayed`` for each of several SQL expressions.
+
+        Parameters
+        ----------
+        relation : a relation whose columns have the types of the expressions.
+        columns : SQL of each expression, by the name of the column whose type it has.
+        """
+        source = self.find_source(relation)
+        return [
+            self.expression_as_displayed(source.attribute(name), column)
+            for name, column in columns.items()
+        ]
+
+    def columns_as_displayed(
+        self, relation: RelationName, names: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
+        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
+        keys = self.columns_as_displayed(relation, quasi_identifiers)
+        return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))

@@ -24,10 +24,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dbanon.data.schema import Attribute
-from dbanon.data.words import json_text
-from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Relation, random_salt
-from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
     ABSENT_MEMBERS,
@@ -357,22 +354,3 @@ class PostgresqlKeyedSession(PseudonymSession):
     def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         parameters = (source.name.schema, source.name.name, attribute.name)
         return bool(self.rows(_COMPARES_BYTES, parameters)[0][0])
-
-
-class PostgresqlPrivateSession(SessionInterface):
-    """Session methods for differential privacy."""
-
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # No row: dbanon's functions are not installed, so nothing can be written as the owner.
-        if not self.rows(ledger.FIND_SPENDER):
-            return None
-        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
-        # The function returns NULL if the budget is closed, or too little of it is left.
-        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
-        return spent is not None
-
-    def must_write_ledger_directly(self) -> bool:
-        return not self.rows(ledger.FIND_RELEASE_WRITER)

@@ -45,12 +45,11 @@ from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
-from dbanon.stores.postgresql import catalog, digest, foreign, rights
+from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
+from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
 from dbanon.stores.postgresql.display import expressions_as_displayed
-from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
 from dbanon.stores.postgresql.settings import (
@@ -163,8 +162,6 @@ class _Relation(NamedTuple):
 class PostgresqlSession(
     PostgresqlArraySession,
     PostgresqlKeyedSession,
-    PostgresqlPrivateSession,
-    PostgresqlPieces,
     PostgresqlPublication,
     PostgresqlPersons,
 ):
@@ -512,3 +509,21 @@ class PostgresqlSession(
 
     def current_user(self) -> str | None:
         return str(self.rows("SELECT current_user::text")[0][0])
+
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
+
+    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+        # No row: dbanon's functions are not installed, so nothing can be written as the owner.
+        if not self.rows(postgresql_ledger.FIND_SPENDER):
+            return None
+        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
+        # The function returns NULL if the budget is closed, or too little of it is left.
+        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
+        return spent is not None
+
+    def must_write_ledger_directly(self) -> bool:
+        return not self.rows(postgresql_ledger.FIND_RELEASE_WRITER)
+
+    def find_orphaned_tables(self) -> list[RelationName]:
+        return pieces.find_abandoned(self)
