@@ -65,7 +65,7 @@ def count_joint_histories(
         is none.
     """
     # None if the database cannot count them, or if this role may read the persons and count here.
-    counts = session.joint_histories(releases, k, in_progress)
+    counts = session.persons.count_joint_histories(releases, k, in_progress)
     if counts is None:
         records = [_read_persons(session, release) for release in releases]
         if in_progress is not None:
@@ -85,7 +85,7 @@ def count_cumulative_joint_histories(
     k : the number of persons who should share each history.
     """
     counts_in_database = [
-        session.joint_histories(releases[:n_releases], k, in_progress=None)
+        session.persons.count_joint_histories(releases[:n_releases], k, in_progress=None)
         for n_releases in range(1, len(releases) + 1)
     ]
     counts = [three_counts for three_counts in counts_in_database if three_counts is not None]
@@ -156,7 +156,7 @@ def find_recorded_persons(session: Session) -> dict[str, RecordedPersons]:
 
 def record_persons(session: Session, release_id: str) -> None:
     """Record the staged persons of a release; its entry is written in the same transaction."""
-    if session.record_persons_in_database(release_id):
+    if session.persons.record_in_database(release_id):
         return
     persons = _read_staged_persons(session)
     rows = [

@@ -82,7 +82,7 @@ class SessionInterface(ABC):
         """Describe how the columns of a CSV file were read; empty if the source declares types."""
         return ()
 
-    def require_typed(self, columns: Iterable[str]) -> None:
+    def require_typed(self, columns: Iterable[str]) -> None:  # noqa: B027
         """Check that the types of a file's columns could be inferred from their values.
 
         Raises

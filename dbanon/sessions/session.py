@@ -5,7 +5,6 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, with_progress
-from dbanon.data.counts import EntityCount, Recount
+from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -25,168 +24,15 @@ from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
-from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
 
-class PersonsSession(SessionInterface):
-    """The part of a session that counts persons."""
-
-    @abstractmethod
-    def insert(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation | None,
-        source_columns: Sequence[str] = (),
-        joins: str = "",
-    ) -> None:
-        """Fill a table with one row per released row, from staging tables and the source.
-
-        Parameters
-        ----------
-        values : SQL expression by column name.
-        source : the source from which expressions take retained values; None if these were copied
-            from another database to a staging table.
-        source_columns : columns of the source that the expressions and joins use.
-        joins : further JOINs of the query.
-        """
-
-    def recount_entities(
-        self,
-        columns: Sequence[tuple[str, str]],
-        source: Relation | None,
-        person: str,
-        joins: str,
-        further_columns: Sequence[tuple[str, str]] = (),
-        source_columns: Sequence[str] = (),
-        *,
-        keys: Sequence[tuple[str, ...]],
-    ) -> EntityCount:
-        """Stage the released values and the person of each row, and count the persons per class.
-
-        The values are staged with the types that they have in the release, so that the classes are
-        those that readers see.
-
-        Parameters
-        ----------
-        columns : SQL type and SQL expression of each column that defines a class.
-        person : SQL of the integer that stands for the person of a row.
-        source, joins, source_columns : where ``person`` and expressions take values from, as in
-            ``insert``.
-        further_columns : SQL type and SQL expression of other columns to stage. If there are any,
-            the result includes the number of persons in each class.
-        keys : for each column that defines a class, SQL expressions over the alias s to group by;
-            see ``columns_as_displayed``.
-        """
-        names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
-        types = [self.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
-        self.run(
-            statements.create_staging(
-                statements.ENTITIES,
-                [*zip(names, types, strict=True), ("person", "integer")],
-                self.staging_suffix,
-            )
-        )
-        values = dict(
-            zip(names, (expression for _, expression in (*columns, *further_columns)), strict=True)
-        )
-        table = RelationName(None, statements.ENTITIES)
-        self.insert(table, values | {"person": person}, source, source_columns, joins)
-        entity_count = self.recount_staged_entities(keys)
-        if not further_columns:
-            return entity_count
-        # Classes are numbered from 1, in the order of their values.
-        persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
-        for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
-            persons_per_class[int(number) - 1] = int(persons)
-        return replace(entity_count, persons_per_class=persons_per_class)
-
-    def stage_release_persons(
-        self, keys: Sequence[tuple[str, ...]], identifiers_table: str, hash_sql: str
-    ) -> None:
-        """Stage the hashes of the persons in each class; call ``recount_entities`` first.
-
-        Parameters
-        ----------
-        keys : for each column that defines a class, SQL expressions over the alias s to group by;
-            see ``columns_as_displayed``.
-        identifiers_table : the staging table with the dictionary of person identifiers.
-        hash_sql : SQL for an identifier's hash, over the alias s.
-        """
-        self.run(
-            recount_statements.create_release_persons(
-                keys, identifiers_table, hash_sql, self.staging_suffix
-            )
-        )
-
-    def joint_histories(
-        self,
-        releases: Sequence[str],
-        k: int,
-        in_progress: tuple[str, RelationName, RelationName] | None,
-    ) -> tuple[int, int, int] | None:
-        """Count persons by their joint history, i.e. their classes in several releases.
-
-        Returns the number of persons, of those whose joint history fewer than k persons share, and
-        of those whose joint history is unique. Returns None if this database cannot count them, so
-        that the client must do it.
-
-        Parameters
-        ----------
-        releases : ids of the releases.
-        k : a joint history that fewer than k persons share is counted as below k.
-        in_progress : id, written table and source of the release whose persons are staged; None if
-            none is being written.
-        """
-        return None
-
-    def record_persons_in_database(self, release_id: str) -> bool:
-        """Record the staged persons of a release by calling a function of the database.
-
-        Returns False if this is not supported.
-        """
-        return False
-
-    def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
-        """Count the persons in each class of the staged rows.
-
-        Parameters
-        ----------
-        keys : for each column that defines a class, SQL expressions over the alias s to group by;
-            see ``columns_as_displayed``.
-        """
-        rows = self.rows(recount_statements.recount_entities(keys))
-        return EntityCount(
-            persons=int(self.rows(recount_statements.count_entities())[0][0]),
-            smallest=min((int(persons) for _, _, persons in rows), default=0),
-            histogram={int(size): int(count) for size, count, _ in rows},
-        )
-
-    def declared_type(self, sql_type: str) -> str:
-        """Return a column's type in a form that CREATE TABLE accepts."""
-        return sql_type
-
-    def normalized_sql(self, attribute: Attribute, value: str) -> str:
-        """SQL for an identifier's value, normalized so that spellings of one person are equal."""
-        if not attribute.normalize:
-            return value
-        # The first of these characters is the plain space, by which the others are replaced.
-        for space in WHITE_SPACE[1:]:
-            value = f"replace({value}, '{space}', ' ')"
-        value = f"trim({value})"
-        return self.lowercase_sql(value) if attribute.normalize == CASEFOLD else value
-
-    def lowercase_sql(self, text: str) -> str:
-        """SQL for a text in lowercase."""
-        return f"lower({text})"
-
-
-class Session(PseudonymSession, PersonsSession):
+class Session(PseudonymSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -202,6 +48,11 @@ class Session(PseudonymSession, PersonsSession):
     def rules(self) -> RuleCatalog:
         """The declared rules of the database."""
         return RuleCatalog(self)
+
+    @property
+    def persons(self) -> PersonRecords:
+        """The ledger's records of the persons in releases."""
+        return PersonRecords(self)
 
     def report_sql(self, sql: str) -> None:
         """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
@@ -552,7 +403,16 @@ class Session(PseudonymSession, PersonsSession):
         source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table with one row per released row; see ``PersonsSession.insert``."""
+        """Fill a table with one row per released row, from staging tables and the source.
+
+        Parameters
+        ----------
+        values : SQL expression by column name.
+        source : the source from which expressions take retained values; None if these were copied
+            from another database to a staging table.
+        source_columns : columns of the source that the expressions and joins use.
+        joins : further JOINs of the query.
+        """
         names, expressions = list(values), list(values.values())
         if source is None:
             self.run(statements.write_from_copies(table, names, expressions))
@@ -610,3 +470,21 @@ class Session(PseudonymSession, PersonsSession):
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
         keys = self.columns_as_displayed(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
+
+    def declared_type(self, sql_type: str) -> str:
+        """Return a column's type in a form that CREATE TABLE accepts."""
+        return sql_type
+
+    def normalized_sql(self, attribute: Attribute, value: str) -> str:
+        """SQL for an identifier's value, normalized so that spellings of one person are equal."""
+        if not attribute.normalize:
+            return value
+        # The first of these characters is the plain space, by which the others are replaced.
+        for space in WHITE_SPACE[1:]:
+            value = f"replace({value}, '{space}', ' ')"
+        value = f"trim({value})"
+        return self.lowercase_sql(value) if attribute.normalize == CASEFOLD else value
+
+    def lowercase_sql(self, text: str) -> str:
+        """SQL for a text in lowercase."""
+        return f"lower({text})"

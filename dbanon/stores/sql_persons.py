@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dbanon.data.counts import ClassValueCounts, CountRequests, EntityCount
 from dbanon.data.frozen import dataclass
 from dbanon.sessions import recount_statements, statements
@@ -109,7 +111,8 @@ def count_persons(
         )
     )
     class_keys = [displayed_expressions[name] for name in class_names]
-    entity_count = session.recount_entities(
+    entity_count = _recount_entities(
+        session,
         class_columns,
         source,
         person_sql,
@@ -119,11 +122,78 @@ def count_persons(
         keys=class_keys,
     )
     column_set_counts = tuple(
-        session.recount_staged_entities([displayed_expressions[name] for name in names])
+        _recount_staged_entities(session, [displayed_expressions[name] for name in names])
         for names in requests.further_sets
     )
     value_counts = _count_persons_by_value(session, staged_release, requests, class_keys)
     return replace(entity_count, value_counts=value_counts, further_sets=column_set_counts)
+
+
+def _recount_entities(
+    session: Session,
+    columns: Sequence[tuple[str, str]],
+    source: Relation | None,
+    person: str,
+    joins: str,
+    further_columns: Sequence[tuple[str, str]] = (),
+    source_columns: Sequence[str] = (),
+    *,
+    keys: Sequence[tuple[str, ...]],
+) -> EntityCount:
+    """Stage the released values and the person of each row, and count the persons per class.
+
+    The values are staged with the types that they have in the release, so that the classes are
+    those that readers see.
+
+    Parameters
+    ----------
+    columns : SQL type and SQL expression of each column that defines a class.
+    person : SQL of the integer that stands for the person of a row.
+    source, joins, source_columns : where ``person`` and expressions take values from, as in
+        ``insert``.
+    further_columns : SQL type and SQL expression of other columns to stage. If there are any,
+        the result includes the number of persons in each class.
+    keys : for each column that defines a class, SQL expressions over the alias s to group by;
+        see ``columns_as_displayed``.
+    """
+    names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
+    types = [session.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
+    session.run(
+        statements.create_staging(
+            statements.ENTITIES,
+            [*zip(names, types, strict=True), ("person", "integer")],
+            session.staging_suffix,
+        )
+    )
+    values = dict(
+        zip(names, (expression for _, expression in (*columns, *further_columns)), strict=True)
+    )
+    table = RelationName(None, statements.ENTITIES)
+    session.insert(table, values | {"person": person}, source, source_columns, joins)
+    entity_count = _recount_staged_entities(session, keys)
+    if not further_columns:
+        return entity_count
+    # Classes are numbered from 1, in the order of their values.
+    persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
+    for number, persons in session.rows(recount_statements.persons_in_classes(keys)):
+        persons_per_class[int(number) - 1] = int(persons)
+    return replace(entity_count, persons_per_class=persons_per_class)
+
+
+def _recount_staged_entities(session: Session, keys: Sequence[tuple[str, ...]]) -> EntityCount:
+    """Count the persons in each class of the staged rows.
+
+    Parameters
+    ----------
+    keys : for each column that defines a class, SQL expressions over the alias s to group by;
+        see ``columns_as_displayed``.
+    """
+    rows = session.rows(recount_statements.recount_entities(keys))
+    return EntityCount(
+        persons=int(session.rows(recount_statements.count_entities())[0][0]),
+        smallest=min((int(persons) for _, _, persons in rows), default=0),
+        histogram={int(size): int(count) for size, count, _ in rows},
+    )
 
 
 def stage_release_persons(
@@ -146,7 +216,11 @@ def stage_release_persons(
     text = session.text_of(replace(person_column, name="value"))
     # The dictionary of the persons, which was staged when the column was read.
     dictionary = statements.values_table(draft.roles.columns.index(person_column))
-    session.stage_release_persons(keys, dictionary, session.salted_hash(text))
+    session.run(
+        recount_statements.create_release_persons(
+            keys, dictionary, session.salted_hash(text), session.staging_suffix
+        )
+    )
 
 
 def _count_persons_by_value(

@@ -40,6 +40,7 @@ from dbanon.sessions.names import (
     quote_list,
     schema_not_found,
 )
+from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -68,6 +69,25 @@ def publication_ddl(name: RelationName) -> str:
         " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
         " entry LONGTEXT)"
     )
+
+
+class MariadbPersonRecords(PersonRecords):
+    """The records of a MariaDB database, which the server writes without the client."""
+
+    def record_in_database(self, release_id: str) -> bool:
+        # The server copies the persons from a staging table: values sent by a client would appear
+        # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
+        self._session.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
+        table = self._session.ledger_name("release_person")
+        self._session.run(
+            f"INSERT INTO {table.quoted} (release_id, part, persons)"
+            f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
+            " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
+            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_PERSONS_PER_ROW} AS part"
+            f" FROM {quote(statements.RELEASE_PERSONS)} AS t) AS n GROUP BY n.part",
+            (release_id,),
+        )
+        return True
 
 
 class MariadbCatalog(Session):
@@ -404,19 +424,10 @@ class MariadbCatalog(Session):
         self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
-    def record_persons_in_database(self, release_id: str) -> bool:
-        # The server copies the persons from a staging table: values sent by a client would appear
-        # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
-        self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
-        self.run(
-            f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"
-            f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
-            " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
-            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_PERSONS_PER_ROW} AS part"
-            f" FROM {quote(statements.RELEASE_PERSONS)} AS t) AS n GROUP BY n.part",
-            (release_id,),
-        )
-        return True
+    @property
+    def persons(self) -> PersonRecords:
+        """The ledger's records of the persons in releases."""
+        return MariadbPersonRecords(self)
 
     def salted_hash(self, text: str) -> str:
         digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"

@@ -8,7 +8,6 @@ checking rights, and writing and publishing releases.
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -25,8 +24,6 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
-from dbanon.ledger.postgresql_persons import build_joint_histories_query, pack_persons
 from dbanon.ledger.postgresql_releases import RECORD_OIDS
 from dbanon.ledger.postgresql_rules import build_rule_oids_update
 from dbanon.sessions import statements
@@ -42,14 +39,16 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, require_length
+from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import RELEASE_PERSONS, SALT
+from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
 from dbanon.stores.postgresql.display import expressions_as_displayed
+from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
 from dbanon.stores.postgresql.settings import (
@@ -60,89 +59,6 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
-
-# SQL of the persons of the release in progress, packed as the ledger stores them.
-_STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
-# Counts persons by joint history: the classes that they have in these releases. ``{persons}`` is
-# SQL of the persons of a release in progress, an array that stays on the server.
-_COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
-_IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
-_MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
-_RECORD_PERSONS = (
-    "INSERT INTO dbanon.release_person (release_id, part, persons)"
-    f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED_PERSONS}) WITH ORDINALITY"
-    " AS p(persons, part)"
-)
-
-
-class PostgresqlPersons(Session):
-    """Session methods that record the persons of releases."""
-
-    @abstractmethod
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the catalog."""
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"
-
-    def joint_histories(
-        self,
-        releases: Sequence[str],
-        k: int,
-        in_progress: tuple[str, RelationName, RelationName] | None,
-    ) -> tuple[int, int, int] | None:
-        # ``in_progress`` has the id, the output table and the source of the release in progress.
-        if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
-            # This role may read the table of persons, so let the caller read it once and count.
-            return None
-        request: dict[str, Any] = {"releases": list(releases), "k": k}
-        persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
-        if in_progress is not None:
-            release_id, relation, source = in_progress
-            request |= {
-                "release_id": release_id,
-                "relation_oid": self._oid_of(relation),
-                "source_oid": self._oid_of(source),
-            }
-        # With dbanon's functions installed, only the ledger's owner can read persons, so a function
-        # with the owner's rights counts them.
-        if self.look_up(FIND_PERSONS_WRITER):
-            rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
-        else:
-            ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
-            query = build_joint_histories_query(ids, persons, str(int(k)))
-            rows = self.rows(
-                f"SELECT counts::text FROM ({query}) AS q(counts)", (json.dumps(list(releases)),)
-            )
-        [(counts_json,)] = rows
-        counts = json.loads(counts_json)
-        # All persons, those whose history fewer than k share, and those with a unique history.
-        return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
-
-    def record_persons_in_database(self, release_id: str) -> bool:
-        # Persons are recorded only for releases whose ledger entry has a salt. An entry without the
-        # oid of its source has none.
-        if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
-            if self.look_up(FIND_PERSONS_WRITER):
-                self.rows(
-                    f"SELECT dbanon._record_persons(?::uuid, {_STAGED_PERSONS})", (release_id,)
-                )
-            else:
-                self.run(_RECORD_PERSONS, (release_id,))
-        # Another release in the same transaction creates this table again.
-        self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
-        return True
-
-    def _oid_of(self, name: RelationName) -> int | None:
-        existing_relation = self.find_existing(name)
-        return None if existing_relation is None else existing_relation.oid
 
 
 class _Relation(NamedTuple):
@@ -163,7 +79,7 @@ class PostgresqlSession(
     PostgresqlArraySession,
     PostgresqlKeyedSession,
     PostgresqlPublication,
-    PostgresqlPersons,
+    Session,
 ):
     """One transaction on PostgreSQL."""
 
@@ -187,6 +103,11 @@ class PostgresqlSession(
     def rules(self) -> RuleCatalog:
         """The declared rules of the database."""
         return PostgresqlRuleCatalog(self, self.call)
+
+    @property
+    def persons(self) -> PersonRecords:
+        """The ledger's records of the persons in releases."""
+        return PostgresqlPersonRecords(self, self.look_up)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
@@ -527,3 +448,13 @@ class PostgresqlSession(
 
     def find_orphaned_tables(self) -> list[RelationName]:
         return pieces.find_abandoned(self)
+
+    def stage_salt(self, salt: bytes) -> None:
+        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
+        # Sent as text: a backend's session can only pass text parameters.
+        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
+
+    def salted_hash(self, text: str) -> str:
+        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
+        # The ledger stores 8 bytes per person.
+        return f"substr(sha256({salted}), 1, 8)"
