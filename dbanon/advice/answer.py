@@ -50,6 +50,8 @@ class SkippedMethod:
     message: str
 
 
+# The base classes give a result a plot, and display its ``pairs`` as text, or as a card in
+# notebooks.
 @dataclass(frozen=True, repr=False)
 class Sweep(NotebookPlot, LabelledTextWithHtml):
     """Trial releases with their losses and risks.
@@ -58,8 +60,8 @@ class Sweep(NotebookPlot, LabelledTextWithHtml):
     ----------
     measure : the measure of loss: ``sse_loss`` or ``iloss``.
     points : the trial releases.
-    rows : number of records in the trials.
-    of : number of all records of the table.
+    rows : number of records in the trials, all of the table or a sample.
+    of : number of all records of the table (the trials used ``rows`` of them).
     linked : number of records for which linkage risk was measured; None for all.
     untried : number of releases not tried because of the time limit.
     passed_over : number of releases skipped because earlier trials predict no improvement.
@@ -182,7 +184,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     sweep : the trial releases, which were tried with these quasi-identifiers.
     recommendation : the recommended release; None if only one release was tried, so that there is
         no comparison.
-    start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
+    start : arguments with which ``dbanon.anonymize`` makes the recommended release, as a start;
+        empty if there is none.
     seconds : CPU seconds by step of the analysis.
     entity : the column that identifies the person of a row, so that k counts persons; None if no
         two rows seem to belong to one person.
@@ -190,8 +193,9 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         persons, or the source does not support chains.
     nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
     kinds : by quasi-identifier whose numbers are codes for categories: ``nominal``.
-    parted_loss : the loss of the recommended release if classes may split the rows of a person
-        (``persons="rows"``); None if persons have few rows.
+    parted_loss : the loss that the recommended release would have if the rows of a person were
+        parted: allowed to be in different classes (``persons="rows"``). None if persons have few
+        rows.
     """
 
     source: str
@@ -310,6 +314,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
         pairs.append(("synthetic rows", self._suggest_private_method()))
+        # The authors of ``dcm`` and ``dcmdp``, whose paper has a rule for k.
         return [*pairs, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
 
     def _suggest_private_method(self) -> str:

@@ -122,6 +122,7 @@ def forecast(
     last_release = releases[-1]
     # ``live`` and ``held`` count classes, unlike the other keys.
     n_classes = max(last_release.get("live", 0) + last_release.get("held", 0), 1)
+    # The size that new classes should have, or the mean size so far if that is larger.
     class_size = max(rules.target_class_size(k), 2, round(last_release["persons"] / n_classes))
     # Simulate the past releases, too: the present state of the classes follows from them.
     n_releases = len(releases) - 1 + horizon
@@ -177,6 +178,8 @@ def _simulate(
             loses_group = (n_absent >= k) & (n_staying >= k)
             is_released[loses_group] = is_present[loses_group]
             is_live |= loses_group
+        # With ``WITHDRAW``, a class is withdrawn as soon as someone has left; otherwise, once more
+        # than the share ``withdraw_above`` of its persons have left.
         if rules.departures == WITHDRAW:
             is_dropped |= (n_absent > 0) & ~is_live
         elif rules.withdraw_above is not None:
@@ -279,6 +282,7 @@ def _suggest_rules(
                 f" {large_held_share:.0%} of rows would be held, but the loss is several times"
                 " larger. class_size is fixed when a chain is created"
             )
+    # ``admit_every`` is the number of releases from one admission of new persons to the next.
     if rates.join < _MIN_JOIN_RATE and rules.admit_every == 1 and rates.join > 0:
         texts.append(
             "few persons join, so their classes lose more information: admit_every 3 would admit"

@@ -19,8 +19,8 @@ from functools import cache
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# The distinct values of this number of non-NULL rows are examined; in Spark, this number of
-# distinct values.
+# This many rows that are not NULL are read, and their distinct values examined. Spark examines this
+# many distinct values instead.
 MAX_EXAMINED_VALUES = 2_000
 # Smallest share of values that must match a form.
 _MIN_MATCHING_SHARE = 0.9
@@ -77,7 +77,8 @@ class Check:
 
         Parameters
         ----------
-        last_values : the value of each character at the last position; all others are digits.
+        last_values : the value of each character at the last position. All other positions have
+            digits.
         """
         weight_list = list(weights)
         character_values = [*[_DIGIT_VALUES] * (len(weight_list) - 1), last_values]

@@ -42,5 +42,6 @@ class NullChoice:
         return {
             "nulls": self.nulls,
             "max_suppression": self.max_suppression,
+            # Earlier versions wrote this key under another name.
             **also_under_former_key("loss_shares", loss_shares),
         }

@@ -27,9 +27,9 @@ BIRTH, SEX = "birth", "sex"
 
 # Candidates are selected by looking at this many rows, the first of the table.
 HEAD_ROWS = 2_000
-# A sample of a candidate's values is taken from this many rows.
+# For the test of a candidate, a sample of its values is taken from this many rows.
 PROBED_ROWS = 500
-# Rows with these values are searched for in this many rows.
+# Further rows with the sampled values are then searched for in this many rows.
 SEARCHED_ROWS = 200_000
 # A column has many distinct values if their number is above this,
 _MAX_FEW_VALUES = 20

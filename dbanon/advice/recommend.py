@@ -130,8 +130,7 @@ class Recommendation:
     point : the recommended release.
     rule : the rule that selected it, as text.
     runner_up : the next best release; None if there is no other.
-    bends : the former name of knees: the k of each curve's knee, by curve; empty if the rule uses
-        no knees.
+    bends : by curve, the k of its knee; empty if the rule uses no knees. (Knees were called bends.)
     note : a remark on the recommendation; empty if there is none.
     """
 

@@ -109,6 +109,7 @@ class AdviceRequest:
             choices=NULL_POLICIES,
         ),
     ] = None
+    # The options below are the same as those of an anonymization.
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
     key: Annotated[
         tuple[str, ...],

@@ -27,7 +27,7 @@ IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sen
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTANT)
 
-# Reasons for proposals, by code.
+# Reasons for proposals, by code. Not all are assigned in this module.
 REASONS = {
     "given": "named in the call",
     "not_named": "others were named as quasi-identifiers",
@@ -110,7 +110,8 @@ def propose_column_roles(
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (person_reasons or {}).items():
-        # A reason about persons says more than "name"; other reasons for identifiers stay.
+        # The reason about persons says more than the reason "name" and replaces it. It replaces no
+        # other reason for an identifier.
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles

@@ -59,6 +59,7 @@ class SetUniqueness:
         """As plain values."""
         return {
             "columns": list(self.columns),
+            # Earlier versions wrote this key under another name, which readers may still use.
             **also_under_former_key("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
             # If few rows are unique, or all but a few, the distinction would reveal their number.
@@ -76,7 +77,7 @@ class UniqueColumnSets:
     chosen : the set of all examined columns.
     without : by examined column, the set of all other ones.
     sets : sets of up to ``MAX_COLUMNS`` columns, those with most unique rows first.
-    cut : True if sets were left out because there are too many.
+    cut : True if the list of sets was cut off, because there are too many.
     small : the smallest count of rows that may be disclosed exactly.
     """
 
@@ -209,6 +210,7 @@ def group_size_counter(microdata: Microdata) -> GroupSizeCounter:
         codes = columns[last_name]
         if first_names:
             codes = _combine_pair(combine(tuple(first_names)), codes)
+        # The number of groups of each size; the codes may have gaps, which count as size 0.
         groups_by_size = np.bincount(_frequencies(codes))
         return {
             size: int(n_groups) for size, n_groups in enumerate(groups_by_size) if size and n_groups

@@ -11,7 +11,8 @@ a slice. Some names need an explanation:
 - ``Pass``, ``Refine`` and ``RefineLoss`` are the local searches of refinements: ``Pass`` of the
   effort ``pass``. ``recombined`` combines classes of several partitions into the best partition.
 - ``NearestPath`` and ``PathCut`` build a path through all records, and cut it into classes.
-  ``DensityFirst`` is the methods LDF and HDF, ``Linkage`` finds the nearest points of each query,
+  ``DensityFirst`` is the methods LDF and HDF, ``Neighbours`` finds the nearest records of each
+  record, ``Linkage`` the nearest points of each query (a point that is not among them),
   and ``block_of`` assigns records to blocks by a tree of cuts.
 - ``allow_whole_steps`` and ``set_simd_level`` choose between equivalent implementations, for tests
   and benchmarks; labels do not depend on them.

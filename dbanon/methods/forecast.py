@@ -43,6 +43,7 @@ class Shape:
         ----------
         trees : the names of the attributes with a hierarchy.
         """
+        # Values of coded kinds are read as codes of texts; all other values are numbers.
         kinds = [
             "trees"
             if attribute.name in trees

@@ -64,7 +64,12 @@ def two_step(
     crossover: float,
     mutation: float,
 ) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records.
+
+    Parameters
+    ----------
+    macro : the size of the large classes that MDAV forms first; k if that is larger.
+    """
     macro_size = min(max(macro, k), space.n_records)
     macro_classes = mdav(
         space, macro_size, tick=lambda share: tick(_FIRST_STEP_SHARE * share), rng=rng

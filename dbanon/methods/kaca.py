@@ -27,6 +27,7 @@ _NO_THRESHOLD = -1.0
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the records of ``space`` into classes of k or more records."""
+    # ``table`` returns the records as the kernels for mixed data take them.
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), _NO_THRESHOLD), tick)
 
 

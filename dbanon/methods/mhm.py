@@ -85,7 +85,7 @@ def _build_method(
 
     Parameters
     ----------
-    path : a description of the path that it cuts, for the summary.
+    path : a description of the path that the method cuts, for the summary.
     """
     return Method(
         name=name,
@@ -98,24 +98,30 @@ def _build_method(
 
 
 NPN = _build_method(
-    "npn_mhm", npn_mhm, "always on to the nearest record", "O(n^2) at worst, by a spatial index"
+    "npn_mhm",
+    npn_mhm,
+    path="always on to the nearest record",
+    cost="O(n^2) at worst, by a spatial index",
 )
 MDAV = _build_method(
     "mdav_mhm",
     _run_after_base_method(Mdav),
-    "through MDAV's classes; never loses more than mdav",
-    "that of mdav, and O(k n)",
+    path="through MDAV's classes; never loses more than mdav",
+    cost="that of mdav, and O(k n)",
 )
 CBFS = _build_method(
     "cbfs_mhm",
     _run_after_base_method(Cbfs),
-    "through CBFS' classes; never loses more than CBFS",
-    "that of CBFS, and O(k n)",
-    MethodForecast(numbers=PowerLaw(seconds=0.52, records=1.29, attributes=1.45, interaction=0.29)),
+    path="through CBFS' classes; never loses more than CBFS",
+    cost="that of CBFS, and O(k n)",
+    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
+    forecast=MethodForecast(
+        numbers=PowerLaw(seconds=0.52, records=1.29, attributes=1.45, interaction=0.29)
+    ),
 )
 MD = _build_method(
     "md_mhm",
     _run_after_base_method(Md),
-    "through MD's classes; never loses more than MD",
-    "that of MD, and O(k n)",
+    path="through MD's classes; never loses more than MD",
+    cost="that of MD, and O(k n)",
 )

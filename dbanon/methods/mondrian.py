@@ -63,6 +63,7 @@ def _cut_in_two(
     records : int64 (m,), ascending.
     cut : the value of the option ``cut``.
     """
+    # Codes of numbers are coordinates in units of loss; other codes number leaves of the hierarchy.
     record_codes = space.codes[records]
     low, high = record_codes.min(axis=0), record_codes.max(axis=0)
     widths = [

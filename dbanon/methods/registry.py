@@ -88,7 +88,7 @@ class Method:
         ``max_size`` no longer holds afterwards), ``generalized`` (reduces iloss), or None if there
         is none.
     random : True if the result depends on the seed.
-    options : the parameters that only this method has.
+    options : the options that only this method has, which ``run`` takes by name.
     forecast : the CPU seconds that it takes, as far as they were measured.
     """
 
@@ -114,9 +114,9 @@ class Method:
 
     @property
     def takes_points(self) -> bool:
-        """True if the method accepts attributes with several coordinates, such as text."""
-        # A method that groups each attribute separately, or takes only one, needs one coordinate
-        # per attribute.
+        """True if the method accepts text, whose values become points with several coordinates."""
+        # A method that groups each attribute separately (its result has no row classes), or takes
+        # only one, needs one coordinate per attribute.
         return self.takes_categories or (
             self.result_type.has_row_classes and self.max_attributes is None
         )

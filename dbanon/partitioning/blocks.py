@@ -3,7 +3,8 @@
 Blocks are cut repeatedly across a principal direction (``cuts``) or, if there are categories,
 between two values of an attribute (``mixed_cuts``), so that the records of a block are near each
 other. No class crosses the border of a block. This increases the loss, so blocks are only used on
-request. Refinement in blocks has several steps, each with different borders.
+request. Refinement in blocks has several steps, each with different borders. A *piece* is only a
+slice of consecutive records that one thread processes at a time; it does not affect the result.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class Blocks:
         counts = sum(
             on_all_cores(assign, split_records(len(keys))), np.zeros(cuts.n_blocks, np.int64)
         )
+        # ``join_small`` returns the final block of each preliminary one.
         return _records_by_block(block_numbers, cuts.join_small(counts, self.min_records))
 
     def cut_classes(
@@ -207,6 +209,7 @@ def make_violation_check(
 
 def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
     """Return the mean of each class, float64 (n_classes, p)."""
+    # ``members`` lists the records class by class, and ``starts`` says where each class begins.
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
     # Ranges of classes with at most ``PIECE_RECORDS`` records in total, or of a single class.
@@ -302,4 +305,4 @@ def partition_blocks(
             pool.shutdown(cancel_futures=True)
             raise
     results = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine_partitions(results, sum(map(len, blocks)), on_all_cores)
+    return combine_partitions(results, sum(map(len, blocks)), parallel_map=on_all_cores)

@@ -65,7 +65,8 @@ def find_classes(
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
-    # Refuses methods that group each attribute separately; for those see find_attribute_classes.
+    # Raises an error for methods that group each attribute separately, which do not give the
+    # guarantee of row classes; for those see ``find_attribute_classes``.
     policy.guarantee_for().check_method(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = level_statistics = None
@@ -83,7 +84,9 @@ def find_classes(
     )
     assert isinstance(partition, Partition)
     if units is not None:
+        # Each record gets the class of its unit.
         partition = partition.take(units.unit_of_record)
+    # ``n_withheld`` records are not in the microdata any more; ``n_read`` includes them.
     require_budget(policy, partition.n_suppressed + microdata.n_withheld, microdata.n_read)
     # Only a method that chooses levels (``full_domain``) withholds records.
     if partition.n_suppressed:
@@ -107,6 +110,7 @@ def _find_levels_again(
     policy = replace(policy, options=options, hierarchies=hierarchies)
     # The first search has completed the progress. Still call ``tick``: it may interrupt the run.
     partition = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
+    # The position of a withheld record is -1, for which ``take`` suppresses the record.
     return partition.take(positions_among(records, microdata.n_records))
 
 
@@ -391,7 +395,7 @@ def cluster_block(
 
 
 def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
-    """Check that the share of withheld records does not exceed the policy's limit.
+    """Check that the share of withheld records does not exceed ``max_suppression`` of the policy.
 
     Parameters
     ----------
@@ -400,7 +404,7 @@ def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
 
     Raises
     ------
-    SuppressionOverBudget : the share exceeds the limit.
+    SuppressionOverBudget : the share exceeds this limit, which is unrelated to privacy budgets.
     """
     if policy.max_suppression is not None and n_withheld > max_count_of_share(
         policy.max_suppression, n_records

@@ -87,7 +87,12 @@ def sample_positions(keys: NDArray[np.int64], n_blocks: int) -> NDArray[np.int64
 def _hashes_up_to(
     keys: NDArray[np.int64], bound: np.uint64, piece: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return positions and hashes of the keys in a slice whose hashes do not exceed a bound."""
+    """Return the positions and hashes of those keys whose hashes do not exceed a bound.
+
+    Parameters
+    ----------
+    piece : the slice of keys to examine; one thread processes it.
+    """
     hashes = hash_keys(keys[piece])
     positions_in_piece = np.flatnonzero(hashes <= bound)
     return positions_in_piece + piece.start, hashes[positions_in_piece]
@@ -165,7 +170,11 @@ class Cuts:
             np.zeros(n_cuts, np.int64),
             np.zeros((n_cuts, 2), np.int64),
         )
-        mixed_cuts = MixedCuts.of(axes, len(points) / n_blocks, _first_principal_direction)
+        mixed_cuts = MixedCuts.of(
+            axes,
+            mean_size=len(points) / n_blocks,
+            principal_direction=_first_principal_direction,
+        )
         # Fills the arrays of ``cuts``.
         _CutFitter(cuts, points, keys, direction, mixed_cuts).run()
         return cuts
@@ -194,7 +203,7 @@ class Cuts:
                 violates_models is not None and violates_models(block)
             )
 
-        # For each cut, the blocks on both sides.
+        # For each cut, the final blocks on both sides, each as a list of the blocks joined into it.
         blocks_of_subtree: dict[int, list[list[int]]] = {}
         # Cuts are numbered from the root, so descendants have larger numbers.
         for cut in reversed(range(len(self.borders))):
@@ -401,6 +410,7 @@ def _principal_direction(
     stride = max(len(records) // _DIRECTION_SAMPLE, 1)
     sample = points[records[::stride]]
     centered = sample - sample.mean(axis=0)
+    # The principal directions are the eigenvectors of the covariance, up to a factor.
     _, vectors = np.linalg.eigh(centered.T @ centered)
     # ``eigh`` sorts by ascending variance, so the first direction is the last column.
     return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])

@@ -43,8 +43,8 @@ class Persons:
 
     Parameters
     ----------
-    units : int64 (n,), the unit of each record (``Microdata.person_units``); None if models count
-        records.
+    units : int64 (n,), the unit of each record (``Microdata.person_units``): a number for the
+        combination of person, stratum, layer and pattern of NULLs. None if models count records.
     is_first : by sensitive attribute, bool (n,): True for the first record of each unit and value.
     """
 
@@ -155,6 +155,7 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
         codes=codes,
         valid=None if microdata.valid is None else microdata.valid[first_records],
         strata=None if microdata.strata is None else microdata.strata[first_records],
+        # Layers keep rows of a person apart, see ``person_rows``.
         layers=None if microdata.layers is None else microdata.layers[first_records],
         # Each unit counts once for k. Models are enforced later, on the records.
         entities=None,

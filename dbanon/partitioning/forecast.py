@@ -95,7 +95,7 @@ def forecast(
     Parameters
     ----------
     shape : the number of attributes of each kind.
-    distinct_share : the share of records that differ from all earlier ones; 1 if unknown.
+    distinct_share : the number of distinct records as a share of all records; 1 if unknown.
     """
     method = find_method(policy.method)
     power_law = _power_law(method, shape)
@@ -126,7 +126,7 @@ def fastest_method(
     ----------
     names : names of methods, in order of preference.
     shape : the number of attributes of each kind.
-    distinct_share : the share of records that differ from all earlier ones; 1 if unknown.
+    distinct_share : the number of distinct records as a share of all records; 1 if unknown.
     """
 
     def seconds(name: str) -> float:

@@ -37,7 +37,8 @@ def infeasible_error(
     persons : int64 (m,), the number of persons in each stratum; None if models count records.
     n_table : the number of records in the table, including withheld ones.
     n_failing : the number of records in the failing stratum.
-    remedies : what else may help if there are several strata, as phrases for the hint.
+    remedies : what else may help if there are several strata, as phrases for the hint, such as
+        "leave out `by`"; at least one.
     """
 
     def satisfied_strata(model: Model) -> NDArray[np.bool_]:

@@ -73,6 +73,7 @@ class Guard:
 
         The s counts are those of a group in the result of ``counts``.
         """
+        # ``keeps`` is True if a class with these counts satisfies all models.
         return bool(self.models.keeps(counts.astype(np.int32)))
 
 
@@ -86,6 +87,7 @@ def merge_classes(
     partition : the classes to merge, of the records of the space.
     guard : the models, with the sensitive values of all records of the partition.
     max_withheld : the maximum number of records to withhold.
+    tick : called with the share done, 0 to 1.
 
     Raises
     ------
@@ -97,7 +99,8 @@ def merge_classes(
         raise ModelInfeasible()
     merged = merge_block(space, partition, guard, tick, max_withheld)
     if merged.n_classes == 1 and not satisfies_models(guard.take(merged.members)):
-        # The models are only satisfied with the records that were withheld: withhold none.
+        # The last class violates the models without the withheld records. All records together
+        # satisfy them, so merge again and withhold none.
         merged = merge_block(space, partition, guard, tick)
     return merged
 

@@ -23,9 +23,10 @@ from dbanon.spaces.mixed import Axis
 # Largest and smallest allowed size of a block, as multiples of the mean size.
 MAX_SIZE_RATIO, MIN_SIZE_RATIO = 1.3, 0.5
 
-# Near pairs consist of a query record and one of its nearest neighbours among candidates. After a
-# cut, each side reuses the pairs that lie within it; if there are fewer than ``_MIN_PAIRS``, they
-# are searched again, with fewer queries.
+# Near pairs consist of a query (a record whose neighbours are searched) and one of its nearest
+# neighbours among the candidates, a sample of the records. After a cut, each side reuses the pairs
+# that lie within it; if there are fewer than ``_MIN_PAIRS``, they are searched again, with fewer
+# queries.
 _N_CANDIDATES, _N_NEIGHBOURS = 10_000, 5
 _N_QUERIES_OF_TABLE, _N_QUERIES_OF_PART = 2_000, 250
 _MIN_PAIRS = 250
@@ -139,6 +140,7 @@ class MixedCuts:
                 for height, nodes in enumerate(self.levels[column_index][:, leaves]):
                     weight = axis.width**2 * (2 * height + 1) / root_height**2
                     squared_distances += weight * (nodes != nodes[queries, None])
+            # A column with a hierarchy but without width adds nothing.
             elif axis.tree is None:
                 squared_distances += np.square(column - column[queries, None])
         squared_distances[np.arange(len(queries)), queries] = np.inf
@@ -260,10 +262,10 @@ def coordinates_along(
 
 
 def ancestors_by_height(tree: Hierarchy) -> NDArray[np.int64]:
-    """Return the highest ancestor of each leaf that is not above each height, int64 (H, L).
+    """Return the ancestor that represents each leaf at each height, int64 (H, L).
 
-    Row h holds, for each of the L leaves, the highest ancestor (or the leaf itself) whose height is
-    at most h. H is the height of the root.
+    Row h holds, for each of the L leaves, its highest ancestor whose height is at most h, or the
+    leaf itself. H is the height of the root.
     """
     nodes = tree.leaves.astype(np.int64)
     levels: list[NDArray[np.int64]] = []

@@ -67,6 +67,7 @@ def merge_patterns(
     )
     members_by_pattern = {int(i): [int(i)] for i in order}
     unit_counts = [count_units([i]) for i in range(len(is_null))]
+    # Patterns below k without a superset, for pass 2.
     unmerged: list[int] = []
     for position, i in enumerate(order.tolist()):
         if unit_counts[i] >= k:
@@ -95,6 +96,7 @@ def merge_patterns(
             is_withheld[members] = True
         else:
             released_patterns[members] = union
+    # ``_unite_patterns`` has removed the patterns of pass 2, so those of pass 1 remain.
     for i, members in members_by_pattern.items():
         released_patterns[members] = is_null[i]
     return released_patterns, is_withheld
@@ -159,6 +161,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     Records of withheld patterns stay as they are, in a stratum below k. If the policy asks for an
     evaluation, ``Microdata.before_suppression`` keeps the suppressed values.
     """
+    # ``valid`` is False for NULL; it is None if no value is NULL.
     if policy.nulls != MERGE or microdata.valid is None:
         return microdata
     valid, n_attributes = microdata.valid.copy(), len(microdata.attributes)
@@ -195,7 +198,8 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     numbers[suppressed[:, is_numeric]] = 0.0
     codes[suppressed[:, np.logical_not(is_numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
-    # Taking all records drops the categories and wide columns that no longer occur.
+    # A suppressed value may have been the last of its category, or the last of its column that
+    # float64 cannot represent. Taking all records determines such facts anew.
     merged_microdata = take_records(merged, np.arange(n))
     return (
         replace(merged_microdata, before_suppression=microdata)

@@ -64,6 +64,7 @@ def partition_for(
     n = microdata.n_records
     rare_positions = rare_records(microdata, policy)
     if rare_positions is not None:
+        # Raises an error if this exceeds the largest share to suppress (``max_suppression``).
         require_budget(policy, microdata.n_withheld + len(rare_positions), microdata.n_read)
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
@@ -80,7 +81,8 @@ def partition_for(
         )
     records = np.arange(n)
     while True:
-        # Once records are withheld, fewer records share the copied values of others: check again.
+        # A set may have retained columns, which are copied unchanged. Without the withheld records,
+        # a combination of copied values may have fewer than k records: check again.
         records = feasible_records(microdata, policy, records)
         require_feasible_sets(microdata, policy, len(records))
         remaining = microdata
@@ -111,6 +113,7 @@ def _expand_to_table(
     """
     # The statistics describe these records only, so they are dropped below.
     positions = positions_among(records, n)
+    # ``levels`` is a partition, too: the classes before merging, with the level of each column.
     levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
         clustering,
@@ -196,8 +199,9 @@ def protect_classes(
     clustering : the classes, and the statistics of the table's columns.
     sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
-    compared_columns : by sensitive column whose models compare classes with another table: the
-        value code of each record, int32 (n,), and the frequencies of the codes in that table.
+    compared_columns : the sensitive columns whose models compare classes with another table than
+        ``microdata``: with that of the first release of a chain. By column: the value code of each
+        record, int32 (n,), and the frequencies of the codes in the other table.
 
     Raises
     ------
@@ -206,7 +210,7 @@ def protect_classes(
     partition, column_statistics = partition_of(clustering), clustering.column_statistics
     assert column_statistics is not None
     compared_columns = compared_columns or {}
-    # Models that compare classes with this table, whose values are counted here.
+    # The other models compare classes with the records of ``microdata``, counted here.
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
     codes_by_column, frequencies_by_column = code_released_values(
         microdata, partition, own_models, sensitive, column_statistics, memory_limit

@@ -36,7 +36,7 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
     persons = microdata.entities.astype(np.int64)
     ranks = _rank_records(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
-    # ``stratum_numbers`` would also separate the layers of an earlier assignment.
+    # Leave out the layers of an earlier assignment: ``stratum_numbers`` would separate them, too.
     for records in group_positions(stratum_numbers(replace(microdata, layers=None))):
         ordered_records = records[np.lexsort((ranks[records], persons[records]))]
         layers[ordered_records] = _assign_layers(persons[ordered_records], k)

@@ -2,7 +2,8 @@
 
 A model is enforced in each stratum separately. Here a stratum is a set of records that classes must
 not cross: those with the same values of the strata columns, the same layer and the same pattern of
-NULLs. A ``Guard`` holds the models with the sensitive values of the records that they check.
+NULLs. Layers separate the rows of a person (``person_rows``). A ``Guard`` holds the models with the
+sensitive values of the records that they check.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def _protect(
     """Enforce the models as ``protect`` does, without a second attempt if they are infeasible."""
     n_records = microdata.n_records
     build_space = make_cost_space_builder(microdata, column_statistics, policy)
-    persons, record_keys = Persons.of(microdata, codes), microdata.ordered_keys
+    # Ascending numbers of the records, for ties when records are cut into blocks.
+    record_keys = microdata.ordered_keys
+    persons = Persons.of(microdata, codes)
     while True:
         partition_before = partition
         counted_codes, table_shares = _codes_and_shares(
@@ -338,12 +341,15 @@ def _codes_as_recounted(
     A recount reads the written release. With a hierarchy it counts all leaves. Otherwise it counts
     the released values only, or, if classes are compared with another table, all values there.
     """
+    # Fixed frequencies come from another table: the first release of a chain.
     if table_frequencies.is_fixed:
         return codes, table_frequencies.shares
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
         shares = table_frequencies.shares
+        # With a hierarchy, ``count_values`` returns the number of its leaves.
         n_leaves = count_values(models, name, codes)
         return codes, np.pad(shares, (0, max(n_leaves - len(shares), 0)))
+    # Renumber the values that occur among released records, without gaps.
     released_codes = np.zeros_like(codes)
     released_codes[is_released] = table_frequencies.occurring_positions[codes[is_released]]
     return released_codes, table_frequencies.occurring_values().shares

@@ -75,12 +75,14 @@ def refine_generalized(
     Parameters
     ----------
     effort : ``pass``, ``fast`` or ``thorough``.
+    tick : called with the share done, 0 to 1.
     iterations : number of rounds; None for a number that depends on the effort, or fewer if rounds
         no longer reduce the loss enough.
     seconds : must be None.
     share : the share of the effort's rounds to run, if a block is refined in several steps; 1 to
         run all of them.
-    guard : privacy models that the classes satisfy before and afterwards; None without models.
+    guard : privacy models, with the sensitive values of the records, which the classes satisfy
+        before and afterwards; None without models.
 
     Raises
     ------
@@ -94,11 +96,13 @@ def refine_generalized(
     stop_divisor = 0
     if iterations is None:
         stop_divisor = _STOP_DIVISOR[effort]
-        # Steps of blocks join classes of equal records, so that many have more than k records.
+        # A step in blocks joins classes whose records are equal, and many joined classes have more
+        # than k records.
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
         iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
-    # Models of no attribute, which every class satisfies, stand for none.
+    # The kernel always takes models. Without a guard, pass models of no attribute, which every
+    # class satisfies.
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
     # What each range of numbers costs if it is released as a label; three arguments of the kernel.
@@ -113,6 +117,7 @@ def refine_generalized(
         seed,
         models,
         *costs,
+        # Rounds stop once they save less than 1 / ``worth`` of the loss; 0 for no such limit.
         worth=stop_divisor,
         swaps=space.n_records > _MAX_RECORDS_WITHOUT_SWAPS or share < 1,
     )

@@ -8,6 +8,9 @@ quasi-identifiers of the set are released with the coarser classes; other column
 classes and lose nothing. Sets that share quasi-identifiers are processed by ascending k, each
 starting from the coarser classes of the previous set. A column is therefore released with the
 coarsest classes of its sets, and earlier sets remain k-anonymous.
+
+Classes merge as for privacy models: a *guard* holds a condition on the counts of values in each
+class, here on the counts of combinations of copied values.
 """
 
 from __future__ import annotations
@@ -136,6 +139,7 @@ def feasible_records(
     ----------
     records : int64 (r,), ascending, the records to choose from.
     """
+    # A unit is all records of a person in a stratum; None if records are counted.
     units = microdata.person_units
     copied_codes = [
         (_copied_codes(microdata, column_set), _k_of_set(column_set, policy))
@@ -306,7 +310,7 @@ def _merge_for_set(
     set_policy = replace(policy, weights=weights, hierarchies=trees)
     build_space = make_cost_space_builder(set_microdata, column_statistics, set_policy)
     released = np.flatnonzero(partition.labels >= 0)
-    # The column of zeros serves sets that have no copied columns.
+    # A set without copied columns has a single combination: the zero of the first column.
     copied_codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
     )
@@ -339,6 +343,7 @@ def _merge_for_set(
         partition_in_stratum = merge_by_blocks(
             cost_space, partition_in_stratum, record_keys[records], guard, policy, tick
         )
+        # Without blocks, ``merge_by_blocks`` changes nothing, so merge over the whole stratum, too.
         merged = merge_block(cost_space, partition_in_stratum, guard, tick)
         labels[records] = merged.labels + np.int32(n_classes_done)
         n_classes_done += merged.n_classes

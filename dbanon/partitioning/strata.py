@@ -36,6 +36,7 @@ def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]
     stratum_columns = (microdata.strata, microdata.layers, microdata.valid)
     if all(column is None for column in stratum_columns) and n:
         return [np.arange(n)]
+    # ``RELEASED_NULLS`` are the policies that release records with a NULL.
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
         return group_positions(stratum_numbers(microdata))
     null_counts = (~microdata.valid).sum(axis=0).tolist()
@@ -151,6 +152,7 @@ def too_few_error(
         n_strata,
         withheld=microdata.n_withheld,
         null_columns=null_columns,
+        # Whether strata are defined by columns, not only by patterns of NULLs.
         has_columns=microdata.strata is not None,
         is_merged=policy.nulls == MERGE,
     )
@@ -220,9 +222,9 @@ def code_released_values(
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
     """Encode and count the values of the models' sensitive columns in released records.
 
-    Codes in the statistics of the table are replaced by positions. A position is that of the value
-    among the released values or, with a hierarchy, that of its leaf; NULL comes last. So a recount
-    of the release finds the same positions.
+    The statistics of the table number all values by codes. This function replaces a code by the
+    position of the value among the released values or, with a hierarchy, by the position of its
+    leaf. NULL comes last. A recount of the release finds the same positions.
 
     Parameters
     ----------

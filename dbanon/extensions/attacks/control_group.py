@@ -62,7 +62,8 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords(
             f"Half of the records cannot be released with the same options: {reason}."
         ) from None
-    # Means of numbers that float64 cannot add exactly are computed from exact totals.
+    # ``recode`` releases means of classes; exact totals serve numbers that float64 cannot add
+    # exactly.
     release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be suppressed.")

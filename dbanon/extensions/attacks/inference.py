@@ -82,6 +82,7 @@ def _guess_tolerance(data: AttackData, secret_index: int) -> float:
     column = data.columns[secret_index]
     if not isinstance(column, Numbers) or column.is_ordinal:
         return TIE_TOLERANCE
+    # The first ``n_members`` records are the originals; control records follow.
     coordinates = column.coordinates[: data.n_members]
     if column.original_nulls is not None:
         coordinates = coordinates[~column.original_nulls[: data.n_members]]

@@ -185,6 +185,7 @@ class _AttackedTable:
         import pandas as pd
 
         original_frame, released_frame = as_frames(original, _rows_of(released, original))
+        # ``key`` would name a column that identifies rows; attacks do not need to match rows.
         names = select_columns_to_compare(
             original_frame, released_frame, quasi_identifiers, key=None
         )

@@ -24,6 +24,7 @@ def attack(data: AttackData) -> AttackResult:
     if not all(data.linked_columns):
         return AttackResult(NO_GUESSES, NO_GUESSES, note=ONE_COLUMN_NOTE)
     rng = data.rng(NAME)
+    # One array of originals and, if there are control records, one of these.
     targets = data.sample_targets(rng)
     rates = [_linkage_rate(data, records, rng) for records in targets]
     # Random guesses: each source finds a random copy of a random row.

@@ -131,6 +131,7 @@ def build_attack_data(
     table_statistics = column_statistics or ColumnStatistics.of(microdata)
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, table_statistics)
     return AttackData(
+        # Pairs of a column's original values and its released values.
         columns=pair_columns(microdata, table_statistics, trees, columns),
         n_members=n_members,
         n_controls=microdata.n_records - n_members,

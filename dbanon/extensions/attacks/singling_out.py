@@ -60,6 +60,7 @@ def attack(data: AttackData) -> AttackResult:
         _Predicate(predicate.columns, data.draw_rows(rng, len(predicate.columns)))
         for predicate in predicates
     ]
+    # The originals, which are the first records; control records follow.
     members = np.arange(data.n_members)
     control, note = None, ""
     if data.n_controls >= _MIN_CONTROL_FRACTION * data.n_members:
@@ -77,7 +78,7 @@ def attack(data: AttackData) -> AttackResult:
 
 
 def _released_median(column: ColumnPair, weights: Ints) -> float:
-    """Return the median of released coordinates; 0 for columns that are not numbers.
+    """Return the median of the released numbers, as coordinates; 0 for other columns.
 
     Parameters
     ----------
@@ -145,6 +146,7 @@ def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.
     Labels, intervals and categories satisfy it if they are equal to those of the row.
     """
     if not isinstance(column, Numbers):
+        # Equal values (labels, intervals or categories) have equal ids.
         return np.asarray(column.released_value_ids == column.released_value_ids[row])
     coordinates = column.released_coordinates
     is_null = (

@@ -33,7 +33,7 @@ class AttackData:
     ----------
     columns : by column, the values of the records (originals, then control records) and of the m
         distinct released rows.
-    n_members : number of originals.
+    n_members : number of originals: the records that the release was made from.
     n_controls : number of control records, which are not in the release.
     weights : int64 (m,), number of copies of each distinct released row.
     linked_columns : for ``linkability``, the indices of the columns that the attacker knows from
@@ -110,7 +110,8 @@ class AttackData:
                     self.columns[index], records[batch][:, None], rows[None, :]
                 )
             is_nearest = distances <= distances.min(axis=1, keepdims=True) + TIE_TOLERANCE
-            # Break ties in proportion to weights: the maximum of w uniform draws is u^(1/w).
+            # Break ties in proportion to weights: each of the w copies of a row draws a number, and
+            # the largest wins. u^(1/w), for a uniform u, is distributed as the maximum of w draws.
             draws = rng.random(distances.shape) ** (1 / self.weights)
             nearest_rows[batch] = np.where(is_nearest, draws, -1.0).argmax(axis=1)
         return nearest_rows, np.asarray(rng.integers(self.weights[nearest_rows]), np.int64)

@@ -67,6 +67,7 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
     deadline : the time limit, in seconds of the monotonic clock.
     """
     n = len(points)
+    # ``keep``: ``ids`` needs the neighbours themselves, not only sums of their distances.
     kernel = Neighbours(
         points, min(n - 1, max(_NEIGHBOURS_PER_MEMBER * (k - 1), _MIN_NEIGHBOURS)), keep=True
     )
@@ -109,7 +110,7 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
 def _repair_prices(
     points: Floats, k: int, duals: Floats, tick: Tick
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Turn duals of the program into prices that are a certificate, float64 (n,), rounded down.
+    """Turn dual values of the program of pairs into certified prices, float64 (n,), rounded down.
 
     If the duals of two records add up to more than the cost of their pair, both records give up
     half of the excess. Also returns these pairs, int64 (m, 2), to add them to the program.
@@ -156,8 +157,8 @@ Floats = NDArray[np.float64]
 
 # The programs compute all distances, repeatedly.
 MAX_RECORDS = 10_000
-# The largest k for ``classes``: for larger ones, branch and bound visits too many classes before it
-# can prune.
+# The largest k for which the method ``classes`` is used. With a larger k, its branch and bound
+# visits too many classes before it can prune.
 MAX_K_FOR_CLASSES = 6
 
 
@@ -221,6 +222,7 @@ class Certificate(LabelledText):
             "k": self.k,
             "records": len(self.prices),
             "lower_bound": self.share,
+            # Earlier versions wrote this key under another name.
             **also_under_former_key("method", self.method),
             "complete": self.complete,
             "simple_bound": self.simple,
@@ -267,6 +269,7 @@ def compute_certificate(
         if math.fsum(new_prices) > math.fsum(prices):
             prices, method = new_prices, "pairs"
         if start_partitions and k <= MAX_K_FOR_CLASSES:
+            # ``subset_duals`` has the tolls of this method.
             new_prices, subset_duals, is_complete = classes.compute_class_prices(
                 points, k, start_partitions, prices, deadline, tick
             )

@@ -65,7 +65,7 @@ def round_up(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
 
 
 class Pool:
-    """A set-partitioning program whose columns are classes.
+    """The classes found so far, as columns of a set-partitioning program.
 
     Parameters
     ----------
@@ -218,6 +218,7 @@ class _Search:
         self._triple_search = TripleSearch(points)
         self._prices, self._tolls = prices, np.zeros(0)
         self.bound = math.fsum(prices)
+        # The steps that the kernel may spend on each seed.
         self._effort = _EFFORT
 
     @property
@@ -251,14 +252,14 @@ class _Search:
             threshold,
             _CLASSES_PER_SEED,
             self._effort,
-            *tolls.select_positive().pairs(),
+            *tolls.select_positive().pairs(),  # The pairs of triples, and their tolls.
         )
         while not kernel.step():
             self._tick(kernel.progress)
             if time.monotonic() > deadline:
                 return False
-        # Far above the rounding error of a reduced cost. The search below needs tolls, so k is 3,
-        # and its classes have at most 2k - 1 = 5 records.
+        # Far above the rounding error of a reduced cost: the search below does nothing without
+        # tolls, so k is 3 where it matters, and its classes have at most 2k - 1 = 5 records.
         error = SLACK * (np.abs(prices).max() - threshold)
         least_around_triples, triple_classes = self._triple_search.find_violations(
             prices, tolls, error

@@ -21,6 +21,7 @@ from dbanon.doors.cli.support import (
 from dbanon.job.reading import Reading
 
 _OPTION_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
+# The options of ``Reading`` say how CSV files are read.
 _OPTIONS = tuple(
     option for option in OPTIONS if option.name in _OPTION_NAMES or option in parameters(Reading)
 )

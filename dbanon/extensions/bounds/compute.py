@@ -49,6 +49,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
         require_number(relation.attribute(name), job.policy.orders)
     # The plan calls ``pulse`` regularly, so that an exception from ``tick`` can end it, too.
     planned = plan(job, source, pulse=lambda: tick(0.0))
+    # The plan has completed the types of the columns.
     microdata = source.read(planned.relation, planned.roles, job, tick)
     return compute_bound(microdata, int(job.policy.k), seconds, tick)
 
@@ -84,6 +85,7 @@ def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
     ------
     UnsupportedType : the attribute is text or Boolean, and not in ``orders``.
     """
+    # ``require_kinds`` refuses ``OTHER`` later: some types are known only once values are read.
     is_supported = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
     if not is_supported and attribute.name not in orders:
         raise UnsupportedType(
@@ -115,6 +117,7 @@ def compute_bound(
     NullInQuasiIdentifier : a value is missing; the bound supports complete records only.
     UnsupportedType : a column is text without an order, or Boolean.
     """
+    # Used for the start partition, and to check the attributes; nothing is released by it.
     policy = Policy(k=k, refine="fast")
     for attribute in microdata.attributes:
         require_number(attribute)
@@ -130,6 +133,7 @@ def compute_bound(
     scales = ColumnStatistics.of(microdata).scales
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
+    # Only the method ``classes`` of certificates starts from partitions, under these conditions.
     if not start_partitions and has_solver() and n <= MAX_RECORDS and k <= MAX_K_FOR_CLASSES:
         start_partitions = [find_classes(microdata, policy, tick)]
     return compute_certificate(points, k, start_partitions, seconds=seconds, tick=tick)

@@ -197,6 +197,7 @@ class _SizeSearch:
             if math.fsum(certified_prices) > (1 - _PRICING_GAP) * math.fsum(prices):
                 break
             cheap_classes = kernel.classes().reshape(-1, size)
+            # ``excess`` is prices minus cost: keep classes that cost little more than their prices.
             pool = pool.with_changes(excess > -_SPREADS_TO_KEEP * spread * cost, cheap_classes)
         return best_sum
 
@@ -212,7 +213,8 @@ class _SizeSearch:
         centers = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
-            # If the pool has only its permanent classes, search around all records instead.
+            # Search around the classes that the program uses. If the pool has only its permanent
+            # classes (then both arrays are the same), search around all records instead.
             if pool.permanent_classes is not pool.classes:
                 candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
                 centers = self._compute_means(candidates)

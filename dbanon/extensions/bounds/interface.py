@@ -60,6 +60,7 @@ def lower_bound(
     return certificate(data, k, orders=orders, seconds=seconds).share
 
 
+# The signature lists the options of ``Reading``, the format of CSV files, for ``**reading``.
 @list_options(parameters(Reading))
 def certificate(
     data: Any,
@@ -136,5 +137,6 @@ def certificate(
     from dbanon.stores.sql_source import SqlSource
 
     store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
+    # A session that changes nothing; reading may need temporary tables.
     with store.planning(staging=True) as session:
         return compute_table_bound(job, SqlSource(session), seconds, report_progress)

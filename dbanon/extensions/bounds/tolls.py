@@ -45,7 +45,9 @@ _MIN_USE = 1e-9
 
 @dataclass(frozen=True)
 class SubsetRowDuals:
-    """Triples of records, and the toll that a class with two or three of a triple's records pays.
+    """Triples of records with their tolls, which are duals of the triples' subset-row cuts.
+
+    A class with two or three records of a triple pays the toll of the triple.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ EXTENSION = Extension(
             " together.",
         )
     },
+    # The core looks runners up by these names: for private jobs, and for the SQL procedures.
     runners={
         "private": "dbanon.extensions.synthesis.runner:RUNNER",
         "private_procedure": "dbanon.extensions.synthesis.plpython:synthetic",

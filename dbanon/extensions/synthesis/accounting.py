@@ -34,7 +34,10 @@ _L2_SENSITIVITY = math.nextafter(math.sqrt(2), 2)
 
 
 class Accounting(Protocol):
-    """Noise scales for an amount of epsilon or rho, and the price of each draw."""
+    """Noise scales for an amount of epsilon or rho, and the price of each draw.
+
+    An amount is the share of epsilon or rho that a step may cost, and a price what it costs.
+    """
 
     def count_scale(self, amount: float) -> float:
         """Scale of the noise on all counts of one table, if they may cost ``amount``."""

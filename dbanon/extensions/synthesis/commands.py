@@ -21,6 +21,7 @@ from dbanon.doors.cli.support import (
 from dbanon.job.private import NewBudget
 
 _NAME_ARGUMENT = click.argument("name")
+# The fields of ``NewBudget`` that are options of the command.
 _BUDGET_OPTIONS = parameters(NewBudget)
 
 

@@ -144,7 +144,7 @@ def _read_integers(column: Any) -> ValuesAndNulls:
     values, nulls = _read_numbers(column)
     with np.errstate(invalid="ignore"):
         is_integer = (np.rint(values) == values) & (np.abs(values) <= _LARGEST_EXACT)
-    # Infinity is clipped later, like any number out of bounds.
+    # Infinity counts as an integer: the column's domain clips it to its bounds, like other numbers.
     is_integer |= np.isinf(values)
     return np.where(is_integer, values, np.nan), nulls | ~is_integer
 
@@ -200,7 +200,7 @@ def _timestamp_reader(unit: str) -> Callable[[Any], ValuesAndNulls]:
 
 
 def _to_timestamp(value: Any, unit: str) -> np.datetime64:
-    """Convert a date or time; ``to_moment(None, unit)``, which is NaT, for everything else."""
+    """Convert a date or time to units of ``unit``; return NaT for everything else."""
     # A value must neither make a run fail nor appear in a warning.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")

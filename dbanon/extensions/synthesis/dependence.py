@@ -65,7 +65,7 @@ def compute_expected_counts(
 def score_independence(
     counts: NDArray[np.int64], expected: NDArray[np.int64], units_per_row: int
 ) -> int:
-    """Compute the distance of two columns from independence, in fractions of a row.
+    """Compute how far two columns are from independence; ``units_per_row`` units make a row.
 
     Changing one row moves the distance by at most ``2 * units_per_row``: two counts move by 1 each,
     and ``expected`` does not depend on the row.
@@ -115,6 +115,8 @@ def measure_tree(
         for a, b in pairs:
             if (a, b) in scores:
                 continue
+            # If only some columns have counted margins, the shares of bins are too inaccurate, and
+            # expected counts come from the counts of the pair itself.
             if epsilon_shares.uses_own_margins:
                 pair_score = score_by_own_margins(count_pair(a, b))
             else:
@@ -215,9 +217,9 @@ def draw_bins(
                 child_weights, normals[edge.child, rows], rng
             )
             codes[edge.child, rows], offsets[edge.child, rows] = child_codes, child_offsets
-    for code, bin_offsets in zip(codes, offsets, strict=True):
-        for bin_ in range(int(code.max()) + 1):
-            rows = np.flatnonzero(code == bin_)
+    for column_codes, bin_offsets in zip(codes, offsets, strict=True):
+        for bin_ in range(int(column_codes.max()) + 1):
+            rows = np.flatnonzero(column_codes == bin_)
             bin_offsets[rows] = _spread_evenly(bin_offsets[rows], rng)
     return list(zip(codes, offsets, strict=True))
 

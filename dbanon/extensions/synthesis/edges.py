@@ -4,6 +4,8 @@ The exponential mechanism chooses the edges level by level, and the rows between
 with noise. One row moves the scores of a level by at most 2: by 1 each in the interval that it
 leaves and the one that it enters, or by 2 if these are the same. In the intervals between, the
 numbers of rows below both ends change alike, and so no score changes.
+
+The range of each column is mapped to the integers from 0 to ``GRID``.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ class IntervalMargin:
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the bin of each value, int64 (n,), and its offset in the bin, 0 to 1."""
-        del rng  # Edges separate values, so rows of equal values need not be spread.
+        # Other margins use ``rng`` to spread rows with equal values over bins. Here each value lies
+        # between two edges, so all its rows are in one bin.
+        del rng
         edges = self.intervals.edges[self._first_intervals]
         codes = np.searchsorted(edges[1:-1], column, side="right").astype(np.int64)
         width = np.maximum(edges[codes + 1] - edges[codes], 1.0)
@@ -180,7 +184,7 @@ def combine_quantiles(
     Parameters
     ----------
     intervals : the estimate from noisy counts between noisy edges.
-    rank_quantiles : the estimate from noisy sums of order statistics.
+    rank_quantiles : the estimate from noisy sums of order statistics (values by their rank).
     rank_variance : the variance of a value of ``rank_quantiles``.
     n_bins : number of bins of the resulting margin.
     """

@@ -72,7 +72,8 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
     keeps_enum_type = bool(source.order) and set(source.order) == set(labels)
     attribute = replace(
         source,
-        # Not a domain over the type: its checks could reject a value of the list.
+        # Not a domain over the type: its checks could reject a value of the list. For other
+        # columns, ``type_of`` returns the name of this database's type.
         sql_type=(source.enum_type or source.sql_type)
         if keeps_enum_type
         else session.type_of(source),
@@ -135,6 +136,7 @@ def index_expression(
     ----------
     list_index : the position of the list among the columns that ``stage_lists`` staged.
     """
+    # ``value`` is the column of the staging table that holds this list.
     alias, value = f"d{list_index}", statements.value_column(list_index)
     index = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
     column = f"s.{quote(listed_column.source.name)}"

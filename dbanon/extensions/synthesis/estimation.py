@@ -95,6 +95,7 @@ class ModelFit:
         for j, log_shares in enumerate(log_bin_shares):
             clique = tree.find_clique((j,))
             self._base_potentials[clique] += broadcast(log_shares, (j,), tree.cliques[clique])
+        # The share of the rows in each cell of each clique; set by ``compute_value_and_gradient``.
         self.beliefs: list[Floats] = []
 
     def split_by_table(self, potentials: Floats) -> list[Floats]:

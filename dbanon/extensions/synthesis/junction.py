@@ -100,6 +100,8 @@ class JunctionTree:
         ----------
         potentials : the log-potentials of each clique, in its shape.
         """
+        # First pass, from the leaves to the root: each clique sends its parent a message, the
+        # log-potentials of its subtree summed down to the columns that both share.
         upward_potentials = list(potentials)
         messages: list[Floats] = [np.zeros(())] * len(self.links)
         for index in reversed(range(len(self.links))):
@@ -111,7 +113,10 @@ class JunctionTree:
             upward_potentials[link.parent] = upward_potentials[link.parent] + broadcast(
                 messages[index], link.shared_columns, parent
             )
+        # The logarithm of the normalizer: the sum of the products of potentials over all cells.
         log_total = float(log_marginalize(upward_potentials[0], self.cliques[0], ()))
+        # Second pass, from the root to the leaves: replace the message that a clique sent by the
+        # belief of its parent.
         beliefs: list[Floats] = [np.zeros(())] * len(self.cliques)
         beliefs[0] = np.exp(upward_potentials[0] - log_total)
         for index, link in enumerate(self.links):

@@ -70,8 +70,9 @@ MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
-# The share of the amount for margins. Here and below, the key is True for the accounting ``pure``
-# and False for ``zcdp``. All three values are tuned on Adult.
+# The share of the amount for margins, by whether the accounting is ``pure`` (True) or ``zcdp``
+# (False), as in ``_ROUNDS_PER_COLUMN``. These two and ``_CHOICE_SHARE`` are tuned on
+# Adult.
 _MARGINS_SHARE = {True: 0.40, False: 0.20}
 # Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
@@ -290,8 +291,8 @@ def dp_marginals(
     )
     return np.array(
         [
-            margin.to_values(code, spread_rows_evenly(code, rng))
-            for margin, code in zip(margins, drawn_codes, strict=True)
+            margin.to_values(column_codes, spread_rows_evenly(column_codes, rng))
+            for margin, column_codes in zip(margins, drawn_codes, strict=True)
         ]
     )
 

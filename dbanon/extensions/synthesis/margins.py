@@ -3,6 +3,9 @@
 Changing one row moves the order statistics of a column in one direction, by at most the range in
 total. So all sums of consecutive order statistics together move by at most the range, however many
 sums there are. Counts of listed values move by at most 2: one falls by 1, one rises by 1.
+
+The range of a numeric column is mapped to the integers from 0 to ``GRID``. Values of a column with
+a list are leaves of a hierarchy.
 """
 
 from __future__ import annotations
@@ -169,7 +172,7 @@ def _measure_leaf_shares(
 
 @dataclass(frozen=True, eq=False)
 class GridMargin:
-    """The shares of the values of a numeric column with a few equidistant values.
+    """The shares of the values of a numeric column with a few values, equidistant on the grid.
 
     Parameters
     ----------
@@ -267,6 +270,7 @@ def measure_quantiles(
     column: NDArray[np.int64], epsilon_shares: EpsilonShares, noise: Noise
 ) -> Quantiles:
     """Measure the quantiles of a column of integers from 0 to ``GRID``, int64 (n,)."""
+    # ``margin_scale`` is the scale of the noise on such sums, ``leaf_scale`` on counts of values.
     noisy = noise.laplace(
         sum_order_statistics(column, epsilon_shares.values_per_sum), epsilon_shares.margin_scale
     )

@@ -26,7 +26,7 @@ class Noise(Protocol):
         """Price of Laplace noise if one row moves the values by at most this in the l1 norm."""
 
     def choose(self, scores: NDArray[np.int64], scale: float) -> int:
-        """Return the index of one of the highest scores, int64 (m,), preferring higher ones."""
+        """Draw the index of a score; the higher the score, the likelier. Scores: int64 (m,)."""
 
     def choice_price(self, scale: float, sensitivity: int) -> float:
         """Price of a choice if one row moves no score by more than this."""

@@ -77,6 +77,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     source = SqlSource(session)
     relation = source.describe(job)
     require_table_rows(relation)
+    # Refuses columns without a role in the release, if the job halts at these.
     require_roles(job, relation)
     # Refuses a source whose column types changed since the last release of a job of this name.
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
@@ -153,7 +154,7 @@ def _build_column(session: Session, attribute: Attribute, public_column: PublicC
     if isinstance(public_column, NumericDomain):
         return to_synthetic_column(session, attribute, (public_column.low, public_column.high))
     if attribute.kind is Kind.BOOLEAN:
-        return to_synthetic_column(session, attribute, (0.0, 1.0))
+        return to_synthetic_column(session, attribute, (0.0, 1.0))  # These bounds are ignored.
     return to_listed_column(session, attribute, public_column.labels)
 
 

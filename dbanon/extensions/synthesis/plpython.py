@@ -74,6 +74,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     # before it changed anything.
     with suppress(Exception):
         plpy.rollback()
+    # Hints name options in a neutral notation; write them as arguments of the procedure.
     return json.dumps(
         error_to_json(refusal, lambda name, value: spell_sql_option(name, value, _ARGUMENT_NAMES))
     )
@@ -144,6 +145,7 @@ class _Call:
         options = json.loads(self._arguments["options"] or "{}")
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
+        # Raises an error for unknown options, and for those that the procedure has as arguments.
         checked_options = check_private_options(options, _ARGUMENT_NAMES)
         # Callers must not read files of the server.
         checked_options["hierarchies"] = parse_all(checked_options.get("hierarchies"), files=False)

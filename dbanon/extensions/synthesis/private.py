@@ -86,7 +86,8 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
-        # In the parameter that this budget counts: epsilon, or rho if it has a delta.
+        # ``charge`` converts the cost to the parameter that this budget counts: epsilon, or rho if
+        # the budget has a delta.
         charge = _to_decimal(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
@@ -230,7 +231,12 @@ def _prepare_ranks(
     # column if there are few enough to count each, else 0.
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     epsilon_shares = divide_epsilon(
-        n, len(columns), options.epsilon, trees, options.margins, values
+        n,
+        p=len(columns),
+        epsilon=options.epsilon,
+        trees=trees,
+        margins=options.margins,
+        n_values=values,
     )
     method = _RanksMethod(epsilon_shares, new_noise())
     method.epsilon_shares.require_affordable(method.noise)

@@ -11,12 +11,14 @@ are public; everything else depends on the data only through noise:
    them, too (``edges``).
 3. Bins between noisy quantiles, or bins of public values; a tree of column pairs chosen by the
    exponential mechanism, and their two-way counts with Laplace noise (``dependence``).
-4. For each pair of columns, the number of rows on the same side of the median in both, given
-   their parent columns, with Laplace noise.
+4. The residual dependence, which the tree does not show: for each pair of columns, the number of
+   rows on the same side of the median in both (their agreements), given their parent columns, with
+   Laplace noise of the scale ``residual_scale``.
 5. n rows drawn down the tree, and the noisy quantiles or values at their positions.
 
 The whole epsilon is spent whatever the data are. Counts, sums and scores of the data go to
 ``noise`` only; everything that is released is computed from public figures and the noisy results.
+The module ``edges`` and ``edge_shares`` are about edges of bins, ``TreeEdge`` about the tree.
 The draws of step 5 need no secret randomness. Neither do the draws that spread equal values over
 their share of a column, since they do not depend on the table.
 
@@ -47,7 +49,7 @@ _MIN_EIGENVALUE = 1e-6
 
 
 def compute_conditional_positions(
-    edges: Sequence[TreeEdge], codes: NDArray[np.int64], offsets: NDArray[np.float64]
+    tree_edges: Sequence[TreeEdge], codes: NDArray[np.int64], offsets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Compute the position of each row in each column among the rows with the same parent bin.
 
@@ -61,12 +63,12 @@ def compute_conditional_positions(
     float64 (p, n), from 0 to 1.
     """
     positions = np.empty(codes.shape)
-    root_shares = edges[0].table.sum(axis=1, keepdims=True).T
+    root_shares = tree_edges[0].table.sum(axis=1, keepdims=True).T
     # Column 0 has no parent.
     positions[0] = _compute_conditional_position(
         root_shares, np.zeros_like(codes[0]), codes[0], offsets[0]
     )
-    for edge in edges:
+    for edge in tree_edges:
         positions[edge.child] = _compute_conditional_position(
             edge.table, codes[edge.parent], codes[edge.child], offsets[edge.child]
         )
@@ -158,18 +160,18 @@ def dp_ranks(
             columns, epsilon_shares.trees, epsilon_shares.n_values, strict=True
         )
     ]
-    edges, correlations = [], np.eye(epsilon_shares.p)
+    tree_edges, correlations = [], np.eye(epsilon_shares.p)
     if epsilon_shares.has_dependence:
         locations = [m.locate(column, rng) for m, column in zip(margins, columns, strict=True)]
         codes = np.array([code for code, _ in locations])
-        edges = measure_tree(
+        tree_edges = measure_tree(
             codes, [margin.bin_shares for margin in margins], epsilon_shares, noise
         )
         positions = compute_conditional_positions(
-            edges, codes, np.array([offsets for _, offsets in locations])
+            tree_edges, codes, np.array([offsets for _, offsets in locations])
         )
         correlations = measure_correlations(positions, epsilon_shares, noise)
-    draws = draw_bins(edges, draw_normals(correlations, epsilon_shares.n, rng), rng)
+    draws = draw_bins(tree_edges, draw_normals(correlations, epsilon_shares.n, rng), rng)
     return np.array([margin.to_values(*draw) for margin, draw in zip(margins, draws, strict=True)])
 
 
@@ -180,6 +182,14 @@ def _measure_margin(
     epsilon_shares: EpsilonShares,
     noise: Noise,
 ) -> Margin:
+    """Measure the noisy margin of a column.
+
+    Parameters
+    ----------
+    tree : the hierarchy of a column with listed values; None for a numeric column.
+    n_values : the number of integers that a numeric column may have, if they are few enough to
+        count each (``measure_grid_margin``); else 0.
+    """
     if tree is not None:
         return measure_categorical_margin(column, tree, epsilon_shares, noise)
     if n_values:
@@ -187,6 +197,7 @@ def _measure_margin(
     rank_quantiles = measure_quantiles(column, epsilon_shares, noise)
     if epsilon_shares.edge_shares is None:
         return rank_quantiles
+    # ``PURE_EPSILON`` is the accounting of this method: prices in epsilon, Laplace noise.
     intervals = measure_intervals(column, epsilon_shares.edge_shares, PURE_EPSILON, noise)
     rank_variance = PURE_EPSILON.variance(
         epsilon_shares.margin_scale / epsilon_shares.values_per_sum

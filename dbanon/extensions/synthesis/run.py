@@ -119,7 +119,8 @@ class Spender:
                 job.entity_columns,
                 job.chunk_rows,
             )
-            # Persons are numbered from 1, so the largest number is the number of persons.
+            # ``private_plan.n`` counts persons if the job names an entity, else rows. Persons are
+            # numbered from 1, so the largest number is the number of persons.
             n_units = numbers.shape[1] if persons is None else int(persons.max(initial=0))
             if n_units != private_plan.n:
                 raise SourceChanged(
@@ -244,6 +245,7 @@ def _build_report(
         budget=job.budget,
         spent=float(budget.spent),
         total=float(budget.total),
+        # One synthetic row is drawn per unit.
         rows_in=private_plan.n,
         rows_out=private_plan.n,
         guarantee=synthesis.guarantee,
@@ -285,7 +287,8 @@ def _publish_rows(
         private_plan.job, elapsed_seconds, source_attributes=private_plan.relation.schema.attributes
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
-    # Otherwise the database's function that records the release has done so.
+    # If the database has a function that writes the ledger as its owner, ``record_row`` has called
+    # it, and the function has recorded the publication, too.
     if session.must_write_ledger_directly():
         budgets.record_publication(session, private_plan.release_id)
     return report.with_provenance(created_at=recorded_at)
@@ -328,6 +331,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     """Plan, spend and release in three transactions; see the docstring of the module."""
     report_progress = progress or (lambda phase, share: None)
     report_progress("read", 0.0)
+    # A session that only checks, and needs no temporary tables.
     with store.planning(staging=False) as session:
         private_plan = plan_private(job, session, str(uuid.uuid4()))
     with ExitStack() as stack:
@@ -338,7 +342,8 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
             return budget, stack.enter_context(store.session(write=True))
 
         report = release(Spender(private_plan, spend_and_begin))
-        # No progress is reported after the commit: an exception there would deny the release.
+        # Report no progress after the commit: an exception from it would make a published release
+        # look as if it had failed.
         report_progress("write", 1.0)
         report_progress("verify", 1.0)
     return report

@@ -30,7 +30,8 @@ class PrivateReleases:
             # Do not rely on the types in the entry: the publisher wrote it. An unknown scale is
             # negative.
             sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
-            # Booleans and columns with a list of values have no bounds.
+            # ``between`` has bounds by column, and ``listed`` the values of columns with a list.
+            # Booleans and columns with a list have no bounds.
             low, high = entry.between.get(name) or ("", "")
             allowed_values = tuple(entry.listed.get(name, ()))
             domains.append(

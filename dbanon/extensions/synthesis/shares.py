@@ -12,6 +12,7 @@ from dbanon.extensions.synthesis.noise import Noise
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE, QUANTILES, RANKS
 
+# The accounting of ``dp_ranks``: prices in epsilon, for Laplace noise.
 PURE_EPSILON = ACCOUNTINGS[PURE]
 # The range of every column is mapped to the integers from 0 to GRID.
 GRID = 2**20

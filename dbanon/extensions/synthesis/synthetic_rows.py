@@ -294,6 +294,8 @@ def read_numbers(
             expression, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
+            # SQL that converts the value to a double and cannot fail: what a double cannot hold is
+            # clipped to the bounds first.
             expression = session.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
     for name in person_names:
@@ -338,6 +340,7 @@ def write_rows(
         [(column.attribute.name, column.attribute.sql_type) for column in columns],
         output.release_id,
     )
+    # SQL that converts each staged value to its released type.
     values = [session.released_expression(i, column) for i, column in enumerate(released_columns)]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
