@@ -175,6 +175,7 @@ def group_by_value(
     ----------
     values : int64 (n,), the column as codes; -1 for NULL.
     quasi_identifiers : d arrays, int64 (n,), the original values as codes, including NULL.
+    k : a group is rare if it has fewer rows or persons.
     persons : int32 (n,), the person of each row; None if each row is a person.
     """
     non_null = np.flatnonzero(values >= 0)
@@ -199,10 +200,10 @@ def group_by_value(
         return np.bincount(size_indices, flags, len(distinct_sizes)).astype(np.int64)
 
     return ValueGroups(
-        distinct_sizes.astype(np.int64),
-        np.bincount(size_indices, minlength=len(distinct_sizes)).astype(np.int64),
-        count_groups_by_size(n_persons < k),
-        np.column_stack([count_groups_by_size(flags) for flags in is_identical])
+        sizes=distinct_sizes.astype(np.int64),
+        counts=np.bincount(size_indices, minlength=len(distinct_sizes)).astype(np.int64),
+        rare=count_groups_by_size(n_persons < k),
+        identical=np.column_stack([count_groups_by_size(flags) for flags in is_identical])
         if is_identical
         else np.zeros((len(distinct_sizes), len(quasi_identifiers)), np.int64),
     )
@@ -347,7 +348,7 @@ def find_disclosures(
             and excess * originals.hidden_share(quasi_identifier) >= LEAST_REPORTED_SHARE * n
         ):
             share = floor_share(n_determined, n, k)
-            findings.append(DisclosiveColumn(name, quasi_identifier, share))
+            findings.append(DisclosiveColumn(name, determines=quasi_identifier, share=share))
     return findings
 
 

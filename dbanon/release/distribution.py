@@ -132,7 +132,7 @@ def build_distribution(
 
 def omit_chart(name: str, role: str, k: int, reason: str) -> Distribution:
     """Return a distribution without a chart, for this reason."""
-    return Distribution(name, role, "", least_displayed_rows(k), note=reason)
+    return Distribution(name, role, axis_kind="", bound=least_displayed_rows(k), note=reason)
 
 
 def omit_chart_of_persons(name: str, role: str, k: int) -> Distribution:
@@ -246,7 +246,7 @@ def build_label_distribution(
     other_rows += sum(rows for _, rows in omitted)
     if not displayed:
         reason = f"No value is shared by {bound} rows or more, so none is shown."
-        return Distribution(name, role, "", bound, note=reason)
+        return Distribution(name, role, axis_kind="", bound=bound, note=reason)
     others = ""
     if other_values:
         values = "1 value" if other_values == 1 else f"{other_values:,} values"
@@ -284,7 +284,7 @@ def _build_bins(
     np.add.at(rows_by_step, steps - first_step, counts)
     if int(rows_by_step.sum()) < bound:
         reason = f"Fewer than {bound} rows have a value."
-        return Distribution(name, role, "", bound, note=reason)
+        return Distribution(name, role, axis_kind="", bound=bound, note=reason)
     bins = merge_bins([int(count) for count in rows_by_step], bound)
     bars = []
     for begin, end, n_rows in bins:
@@ -296,10 +296,10 @@ def _build_bins(
             label = f"before {high}" if axis_kind == "date" else f"under {high}"
         elif end == len(rows_by_step):
             label = f"{low} or later" if axis_kind == "date" else f"{low} or more"
-        bars.append(Bar(label, _rounded_count(n_rows, bound), begin, end - begin))
+        bars.append(Bar(label, _rounded_count(n_rows, bound), low=begin, width=end - begin))
     # The outer bins are open, so their outer edges have no text.
     edges = ("", *(format_edge(first_step + step) for step in range(1, len(rows_by_step))), "")
-    distribution = Distribution(name, role, axis_kind, bound, tuple(bars), edges)
+    distribution = Distribution(name, role, axis_kind, bound, bars=tuple(bars), edges=edges)
     require_displayable(distribution, [n_rows for _, _, n_rows in bins])
     return distribution
 

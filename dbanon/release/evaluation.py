@@ -1,5 +1,8 @@
 """Evaluate a release: measure its information loss and its remaining risk.
 
+A ``ColumnPair`` holds a column's originals and its released values, as numbers, intervals or nodes
+of a hierarchy; ``Pairs`` are those of all columns, with the classes.
+
 Released rows have neither the keys nor the order of their originals, so only the run that makes a
 release can pair them. A *figure* is the result of a measure: a value, values by column, and a note.
 Figures computed here are exact and reveal extreme records; the module ``figures`` computes those
@@ -202,6 +205,7 @@ def pairs_of(
         raise InvalidParameter(
             f"The partition has {len(partition.labels)} records, the data {microdata.n_records}."
         )
+    # Records that are in no class, and records that were withheld before clustering.
     n_withheld = partition.n_suppressed + microdata.n_withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
@@ -306,6 +310,8 @@ def _pair_column(
     tree : the attribute's hierarchy; None if its values are numbers without a hierarchy.
     released : the released column, or two columns with the lower and the upper bounds.
     """
+    # ``valid`` is False for originals that are NULL, ``missing`` True for released NULLs. Either is
+    # None if there are no NULLs.
     valid, first_column = microdata.valid_column(attribute.name), released[0]
     missing = first_column.missing
     if missing is not None and not missing.any():
@@ -330,6 +336,7 @@ def _pair_column(
         "valid": valid,
         "released_valid": None if missing is None else ~missing,
         "is_ordinal": attribute.kind is Kind.ORDINAL,
+        # The ranks that occur in the table: distances of ordinal values count these alone.
         "ranks": column_statistics.ranks.get(attribute.name),
     }
     # An attribute has one column of numbers or intervals, or two columns with the lower and the

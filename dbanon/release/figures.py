@@ -89,6 +89,7 @@ def publish_figures(
 
     Parameters
     ----------
+    pairs : the originals and the released values of all columns, with the classes.
     exact_figures : the exact figures by measure.
     parameters : the parameters of the measures.
     losses : the published loss of the report: name of the loss measure, loss by column, total.
@@ -321,9 +322,10 @@ def _loss_from_sums(
 def _publish_linkage(
     figure: Figure, pairs: Pairs, step: float, exact_figures: Mapping[str, Figure]
 ) -> Figure:
-    """Round a linkage risk to steps of one record, since at most one guess per class is right.
+    """Round a linkage risk to steps of one record, and its parts to ``step``.
 
-    Its parts are rounded to ``step``, the step of other shares of records.
+    At most one guess per class is right, so a class changes the risk by at most one record. The
+    parts are rounded as other shares of records.
     """
     # The risk cannot exceed 1 divided by the size of the smallest class: so cap it there.
     most = exact_figures["class_risk"].value if "class_risk" in exact_figures else 1.0

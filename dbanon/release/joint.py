@@ -63,7 +63,7 @@ def describe_joint_histories(
             "alone": counts.n_unique,
             "share": counts.n_below_k / counts.persons if counts.persons else 0.0,
         }
-    # Several releases may have the same output: name it once.
+    # The outputs of releases without a record of persons, each once.
     missing_outputs = list(dict.fromkeys(counts.missing))
     missing_of_chains = [name for name in missing_outputs if name in chain_outputs]
     missing_of_others = [name for name in missing_outputs if name not in chain_outputs]
@@ -75,6 +75,7 @@ def describe_joint_histories(
         )
         if names
     ]
+    # A run compares a limited number of releases. These are older ones.
     if counts.older:
         reasons.append(f"{counts.older} older releases, which only dbanon chain measure counts")
     return description | ({"not_measured": "; ".join(reasons)} if reasons else {})

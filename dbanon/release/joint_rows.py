@@ -7,8 +7,8 @@ from typing import Any
 
 from dbanon.job.verdict import Caution
 
-# Keys in a report's arguments: whether a person's rows may be in different classes, and the counts
-# of persons whose rows together are shared by few.
+# Keys in a report's arguments: whether a person's rows may be in different classes, and how many
+# persons have rows that, taken together, fewer than k persons share.
 PERSON_ROWS, JOINT_ROWS = "person_rows", "joint_rows"
 # The label of the line with the counts in the report.
 TITLE = "ROWS OF A PERSON"

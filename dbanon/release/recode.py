@@ -55,7 +55,8 @@ def recode(
     Parameters
     ----------
     microdata : all records, including withheld ones.
-    clustering : the classes, and what the method chose while it built them.
+    clustering : the classes, and what the method chose while it built them. If each attribute has
+        its own classes, they are also combined into classes of rows with equal released values.
     exact_totals : has the source compute the sums of classes in attributes whose values float64
         cannot represent exactly.
     build_trees : builds the hierarchies from microdata; called with the released records if others
@@ -64,8 +65,8 @@ def recode(
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
-    # With the option ``contract`` of the method full_domain, labels depend on the values of each
-    # class alone, not on the levels that the method chose.
+    # The levels of generalization that full_domain chose; None for other methods. With its option
+    # ``contract``, labels depend on the values of each class alone, not on the levels.
     if not policy.options.get("contract"):
         settings = replace(settings, chosen_levels=clustering.levels)
     all_names = {attribute.name for attribute in microdata.attributes}
@@ -109,7 +110,7 @@ def recode(
         microdata, column_statistics, released_partition, policy, columns, recoding.measure
     )
     names = [attribute.name for attribute in microdata.attributes]
-    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else all share one entry
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else one group of columns
     suppressed = suppressed_cells(microdata)
     return Release(
         partition=row_partition,
@@ -206,6 +207,7 @@ def _sse_losses(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )
 
+    # A ``map`` over columns, with threads for large tables.
     loss_sums = list(choose_column_map(microdata.numbers)(sum_losses, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
     return loss_from_sums(before), loss_from_sums(after)
@@ -230,9 +232,9 @@ def _iloss_losses(
     label_losses /= n_records
     before, after = (
         Loss(
-            losses,
-            float(losses.mean()),
-            tuple((float(loss) * n_records, float(n_records)) for loss in losses),
+            columns=losses,
+            total=float(losses.mean()),
+            sums=tuple((float(loss) * n_records, float(n_records)) for loss in losses),
         )
         for losses in (range_losses, label_losses)
     )

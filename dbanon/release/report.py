@@ -441,7 +441,7 @@ class Report(LabelledTextWithHtml):
                 f"{self.k_requested} / {self.k_achieved}{verdict.unit_suffix}",
             ),
             *describe_homogeneity(self.homogeneity, self.arguments.get("models", ())),
-            *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
+            *((model.model, f"counted {model.achieved:.6g}") for model in self.models),
             (
                 f"{verdict.classes_text}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"

@@ -85,8 +85,8 @@ def gc(
         from dbanon.run.open import open_store
 
         # Removing directories needs no database; dropping tables and deleting runs do.
-        names_directory = bool(spill_directories or staging_directories or spark_directories)
-        if url is None and (days is not None or not names_directory):
+        has_directory_options = bool(spill_directories or staging_directories or spark_directories)
+        if url is None and (days is not None or not has_directory_options):
             raise click.UsageError(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
@@ -107,7 +107,7 @@ def gc(
         document = {"dropped": dropped_tables}
         if n_deleted_runs is not None:
             title += f", {pluralize(n_deleted_runs, 'failed run')} deleted"
-        if names_directory:
+        if has_directory_options:
             folders = pluralize(len(cleared_directories), "directory", "directories")
             title += f", {folders} of killed runs removed"
             document["cleared"] = cleared_directories
@@ -176,7 +176,7 @@ def _warn_about_owners(owners: tuple[str, ...]) -> None:
 @with_log_format
 def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
     """Install the SQL functions in a PostgreSQL database."""
-    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
+    with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
@@ -195,7 +195,7 @@ def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
 @with_log_format
 def upgrade(url: str, **options: Any) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
+    with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         checks = installation.upgrade(url, **options)
@@ -249,7 +249,7 @@ def repair(
 @with_log_format
 def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
     """Remove the SQL functions; the ledger stays."""
-    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
+    with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)

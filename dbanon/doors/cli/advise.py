@@ -127,9 +127,11 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
                 "With --format json dbanon cannot ask for confirmation: add '--yes' to '--declare'."
             )
         advice = api.advise(url, **request_options, on_sql=sql_printer(arguments["print_sql"]))
+        # The command line of the recommended release, whose options are ``advice.start``. None if
+        # no release is recommended.
         command_line = None
-        # The options of the recommended release, if one is recommended.
         if advice.start:
+            # How a file of rows is read: a release must read it in the same way.
             reading = build_options(
                 Reading,
                 {
@@ -259,7 +261,7 @@ def _render_advice(advice: Advice) -> Group:
         )
         for point in sweep.points
     ]
-    # The loss of all rows is at most that of a sample of them.
+    # Records of a sample lie farther apart than all rows, so their loss is an upper bound.
     loss_header = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = [
         "method",

@@ -212,5 +212,5 @@ def _add_release_to_mark(database: Path, release_id: str) -> None:
 )
 def demo(rows: int, k: int, directory: Path, seed: int) -> None:
     """Generate a table of persons in a DuckDB file, anonymize it, and verify it."""
-    with report_errors("table"), handle_signals():
+    with report_errors(output_format="table"), handle_signals():
         run_demo(rows, k, directory, seed)

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Arrays with one element per person: numbers, or indexes into the constants below.
-_Numbers = NDArray[np.float64]
-_Index = NDArray[np.int64]
+# Arrays with one element per person. Integers are whole numbers, or indexes into the constants
+# below.
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
 
 _TODAY: Final = np.datetime64("2025-01-01", "D")
 _DAYS_PER_YEAR: Final = 365.2425
@@ -222,20 +223,20 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _draw_ages(rng: np.random.Generator, n: int) -> _Numbers:
+def _draw_ages(rng: np.random.Generator, n: int) -> _Floats:
     """Draw ages of an aging population, in years, rounded to whole days."""
     cumulative_shares = [0.0, 0.13, 0.30, 0.48, 0.67, 0.83, 0.94, 1.0]
     years = np.interp(rng.random(n), cumulative_shares, [18.01, 28, 39, 50, 62, 73, 83, 95])
     return np.floor(years * _DAYS_PER_YEAR) / _DAYS_PER_YEAR
 
 
-def _draw_regions_and_sites(rng: np.random.Generator, n: int) -> tuple[_Index, _Index]:
+def _draw_regions_and_sites(rng: np.random.Generator, n: int) -> tuple[_Integers, _Integers]:
     """Draw the index of each person's region, and of the site within it."""
     region = rng.choice(len(_REGIONS), size=n, p=[r.share for r in _REGIONS])
     return region, rng.choice(len(_SITE_SHARES), size=n, p=_SITE_SHARES)
 
 
-def _draw_educations(rng: np.random.Generator, age: _Numbers) -> _Index:
+def _draw_educations(rng: np.random.Generator, age: _Floats) -> _Integers:
     """Draw the index of the highest education; younger generations went to school for longer."""
     inclination = rng.standard_normal(len(age)) + (50 - age) * 0.016
     aspired_education = np.searchsorted(_EDUCATION_BOUNDS, inclination)
@@ -243,7 +244,7 @@ def _draw_educations(rng: np.random.Generator, age: _Numbers) -> _Index:
     return np.minimum(aspired_education, highest_possible)
 
 
-def _draw_occupations(rng: np.random.Generator, age: _Numbers, education: _Index) -> _Index:
+def _draw_occupations(rng: np.random.Generator, age: _Floats, education: _Integers) -> _Integers:
     """Draw an index into ``_STATUSES``."""
     shares = np.array([occupation.shares for occupation in _OCCUPATIONS]).T
     status = _draw_columns(rng, shares[education])
@@ -258,8 +259,12 @@ def _draw_occupations(rng: np.random.Generator, age: _Numbers, education: _Index
 
 
 def _draw_incomes(
-    rng: np.random.Generator, age: _Numbers, education: _Index, occupation: _Index, region: _Index
-) -> _Index:
+    rng: np.random.Generator,
+    age: _Floats,
+    education: _Integers,
+    occupation: _Integers,
+    region: _Integers,
+) -> _Integers:
     """Draw incomes in currency units a year, skewed to the right and highest around 52 years."""
     age_factor = 1 - ((np.minimum(age, 67) - 52) / 55) ** 2
     education_factor = _look_up([0.86, 0.94, 1.0, 1.12, 1.25, 1.4], education)
@@ -275,20 +280,20 @@ def _draw_incomes(
 
 
 def _draw_household_sizes(
-    rng: np.random.Generator, age: _Numbers, marital_status: _Index
-) -> _Index:
+    rng: np.random.Generator, age: _Floats, marital_status: _Integers
+) -> _Integers:
     """Draw the number of persons in each household, 1 to 9."""
     is_married = _MARITAL_STATUSES[marital_status] == "married"
     children = np.interp(age, [18, 25, 38, 50, 60], [0.0, 0.4, 1.6, 0.9, 0.1])
     other_adults = np.interp(age, [18, 24, 32, 95], [1.6, 0.7, 0.25, 0.08])
     mean_others = np.where(is_married, children, 0.35 * children + other_adults)
-    size: _Index = np.minimum(1 + is_married + rng.poisson(mean_others), 9)
+    size: _Integers = np.minimum(1 + is_married + rng.poisson(mean_others), 9)
     return size
 
 
 def _draw_heights_and_weights(
-    rng: np.random.Generator, age: _Numbers, sex: _Index, education: _Index
-) -> tuple[_Index, _Numbers]:
+    rng: np.random.Generator, age: _Floats, sex: _Integers, education: _Integers
+) -> tuple[_Integers, _Floats]:
     """Draw heights in cm and weights in kg."""
     n = len(age)
     # Older people were born into shorter generations, and have shrunk with age.
@@ -300,8 +305,8 @@ def _draw_heights_and_weights(
 
 
 def _draw_diagnoses(
-    rng: np.random.Generator, age: _Numbers, sex: _Index, body_mass_index: _Numbers
-) -> _Index:
+    rng: np.random.Generator, age: _Floats, sex: _Integers, body_mass_index: _Floats
+) -> _Integers:
     """Draw the index of each person's diagnosis."""
     odds = np.exp(
         np.array([d.base for d in _DIAGNOSES])
@@ -312,7 +317,7 @@ def _draw_diagnoses(
     return _draw_columns(rng, odds)
 
 
-def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArray[Any]]:
+def _draw_identifiers(rng: np.random.Generator, sex: _Integers) -> dict[str, NDArray[Any]]:
     """Draw the columns person_id, full_name, email and national_id."""
     n = len(sex)
     person_id = rng.permutation(n) + 100_001
@@ -354,14 +359,14 @@ def _to_ascii(names: NDArray[Any]) -> NDArray[Any]:
     return np.array(ascii_names).reshape(names.shape)
 
 
-def _draw_columns(rng: np.random.Generator, weights: _Numbers) -> _Index:
+def _draw_columns(rng: np.random.Generator, weights: _Floats) -> _Integers:
     """Draw a column index for each row of (n, m) non-negative weights, in proportion to them."""
     cumulative = np.cumsum(weights, axis=1)
     thresholds = rng.random(len(weights)) * cumulative[:, -1]
-    columns: _Index = np.sum(thresholds[:, None] >= cumulative, axis=1)
+    columns: _Integers = np.sum(thresholds[:, None] >= cumulative, axis=1)
     return columns
 
 
-def _look_up(values: ArrayLike, index: _Index) -> _Numbers:
+def _look_up(values: ArrayLike, index: _Integers) -> _Floats:
     """Return ``values[index]`` as float64."""
     return np.asarray(values, dtype=np.float64)[index]

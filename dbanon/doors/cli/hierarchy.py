@@ -94,7 +94,7 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
 
     The reason for the proposal goes to stderr, without any value.
     """
-    with report_errors("table"), handle_signals():
+    with report_errors(output_format="table"), handle_signals():
         from dbanon.hierarchy import builders as hierarchy_builders
         from dbanon.run.hierarchies import read_column_values
 
@@ -199,7 +199,7 @@ def show_stored_hierarchy(url: str, name: str, output_format: str, print_sql: bo
 @with_log_format
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored hierarchy; releases that used it stay as they are."""
-    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
+    with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors.releases import drop_hierarchy
 
         drop_hierarchy(url, name, on_sql=sql_printer(print_sql))

@@ -1,4 +1,8 @@
-"""Commands on files: ``check``, ``schema``, ``init``, ``plan`` for job files, and ``verify``."""
+"""Commands on files: ``check``, ``schema``, ``init``, ``plan`` for job files, and ``verify``.
+
+A ``FileJob`` is a job of a file with its databases; its field ``job`` is the ``Job`` that all
+interfaces share.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +112,7 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
 @with_log_format
 def schema() -> None:
     """Print the JSON Schema of job files, which editors use to check them."""
-    with report_errors("table"):
+    with report_errors(output_format="table"):
         from dbanon.doors.jobfile.models import render_json_schema
 
         click.echo(render_json_schema(), nl=False)
@@ -129,7 +133,7 @@ def init(
     url: str, table: str, k: int, key: tuple[str, ...], nulls: str | None, **reading: Any
 ) -> None:
     """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
-    with report_errors("table"), handle_signals():
+    with report_errors(output_format="table"), handle_signals():
         from dbanon.doors.jobfile.init import render_job_file
 
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))

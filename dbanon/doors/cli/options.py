@@ -1,8 +1,8 @@
 """Click options built from option descriptions, and their values parsed from text.
 
-A ``Parameter`` describes an option: ``kind`` is its Python type, ``item`` is the type of the items
-of a list or mapping, and ``option`` says how users write it: its flag, its unit and the form of its
-value.
+A ``Parameter`` describes an option: ``kind`` is its Python type, ``item_type`` is the type of the
+items of a list or mapping, and ``option`` says how users write it: its flag, its unit and the form
+of its value.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def click_option(
     )
     settings: dict[str, Any] = {"help": help_text}
     default = None if parameter.default is REQUIRED else parameter.default
+    # Required lists may also come from a short option such as ``-q``, so click cannot require them.
     if parameter.default is REQUIRED and parameter.kind is not tuple:
         settings["required"] = True
     if parameter.option.flag and parameter.kind in (tuple, Mapping):

@@ -154,6 +154,7 @@ def report(
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
+        # The texts for the page's fields for signatures; None for a page without these fields.
         handover = None
         if recipient is not None or purpose is not None:
             handover = {"recipient": recipient or "", "purpose": purpose or ""}

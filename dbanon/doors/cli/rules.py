@@ -219,7 +219,12 @@ def _rules_from_listing(listing: list[Any]) -> dict[str, Any]:
 
 
 def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> None:
-    """Print rules as a table or as JSON."""
+    """Print rules as a table or as JSON.
+
+    Parameters
+    ----------
+    listing : the rules, and columns without a rule.
+    """
     from dbanon.doors.cli.render import rows_table
 
     def build_rows() -> list[list[str]]:

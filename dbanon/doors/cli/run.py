@@ -1,4 +1,8 @@
-"""The command ``dbanon run``: the jobs of a file, one after the other."""
+"""The command ``dbanon run``: the jobs of a file, one after the other.
+
+A ``FileJob`` is a job of a file with its databases; its field ``job`` is the ``Job`` that all
+interfaces share. An outcome is how a job ended.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +126,7 @@ def run(
         job_file = open_jobs(file, inline_password)
         jobs = job_file.select_jobs(names)
         write_outcomes = _build_metrics_writer(job_file, metrics)
-        # Takes the name of the job; it has no outcome yet.
+        # Called with the name of a job that starts, and that therefore has no outcome yet.
         write_job_start = partial(write_outcomes, [])
         options = _RunOptions(
             output_format=output_format,

@@ -59,7 +59,8 @@ def start() -> NoReturn:
         code = failure_code
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
-        # Do not report a published release as interrupted during shutdown.
+        # From here on ``_exit_on_signal`` exits with this code: a signal during shutdown must not
+        # report a published release as interrupted.
         _exit_code = code
     finally:
         if _log is not None and not _log.has_ended:

@@ -225,7 +225,7 @@ def show(output_format: str, document: Any, build_table: Callable[[], Any]) -> N
 
 
 def show_checks(checks: Sequence[tuple[str, str]]) -> None:
-    """Print the results of ``dbanon.check()``."""
+    """Print the results of ``dbanon.check()``: pairs of an item and its state."""
     from dbanon.doors.cli.render import print_results, rows_table
 
     _escape_unencodable()

@@ -168,7 +168,7 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     does not wait.
     """
     waits_for_enter = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    with report_errors("table"), handle_signals():
+    with report_errors(output_format="table"), handle_signals():
         is_new_folder = _make_folder(directory)
         keeps_files = bool(keep)
         try:

@@ -53,6 +53,7 @@ def _render_report(result: Report) -> str:
     evaluation = result.evaluation
     # The arguments of a report are those that the ledger records.
     guarantee = guarantee_from_ledger(result.k_requested, result.arguments)
+    # ``counts.rows`` is the recount of classes in rows.
     bins = bin_class_sizes(result.counts.rows.histogram)
     return wrap_card(
         "report",
@@ -138,6 +139,7 @@ def render_measures(title: str, table: PageValues) -> str:
 @render_card.register
 def _render_advice(result: Advice) -> str:
     rows_by_section: dict[str, list[tuple[str, str]]] = {}
+    # The last element of a row is the text's content as JSON values.
     for section, subject, text, _ in result.table_rows():
         rows_by_section.setdefault(section, []).append((subject, text))
     return wrap_card(

@@ -45,7 +45,7 @@ def render_private_page(
         handover=handover,
         guarantee=f"{report.guarantee.rstrip('.')}.",
         caveats=_CAVEATS,
-        # The page shows the other two in sections of their own.
+        # The page shows ``how`` and ``guarantee`` in sections of their own.
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
         style=Markup(style),

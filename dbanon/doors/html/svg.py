@@ -160,7 +160,9 @@ def _draw_bars(
     ]
     axis = f'<line class="axis" x1="{_MARGIN_SIDE}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
     body = "".join(shapes) + axis + _draw_tick_labels(ticks, bottom)
-    return _wrap_picture(title, description, body, (_WIDTH, _HEIGHT), picture_id, "histogram")
+    return _wrap_picture(
+        title, description, body, (_WIDTH, _HEIGHT), picture_id, css_class="histogram"
+    )
 
 
 def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
@@ -242,7 +244,12 @@ def draw_tradeoff(
         f" {loss_name} upwards; this release has a ring. The table has the figures."
     )
     return _wrap_picture(
-        "Loss against risk", description, "".join(parts), (width, height), picture_id, "map"
+        "Loss against risk",
+        description,
+        "".join(parts),
+        (width, height),
+        picture_id,
+        css_class="map",
     )
 
 

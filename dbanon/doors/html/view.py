@@ -17,8 +17,8 @@ from dbanon.release.words import describe_column_sets, describe_method_counts, n
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
-# For each measure of loss in a report: its symbol, and the label of the second figure of a loss,
-# which is without the effect of rounding.
+# For each measure of loss in a report: its symbol, and the label of the loss before rounding. For
+# iloss, that is the loss of the classes' exact ranges.
 _LOSS_LABELS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss per cell", "on the classes' own ranges"),
@@ -61,6 +61,7 @@ def describe_report(
             # Without an inspection, assume a single query, which most releases have.
             len(inspection.recount_queries) if inspection else 1,
         ),
+        # The column sets of the option ``also_k``, which are k-anonymous by themselves.
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "class_sizes": _describe_class_sizes(report, picture_numbers),
@@ -118,6 +119,7 @@ def describe_recount(report: Report, recount: Verification | None) -> str:
             f"Counted on {_format_minute(report.created_at)} on the written rows, before anyone"
             " could see them. It was not recounted for this page."
         )
+    # ``counted``, below, is a text about the counts, and about what cannot be counted.
     comparison = (
         "Columns, types, rows and class sizes are as they were released."
         if recount.unchanged
@@ -216,6 +218,7 @@ def describe_headline(
 
 def _describe_class_sizes(report: Report, picture_numbers: PictureNumbers) -> PageValues:
     """Describe class sizes by a picture and a table, in at most ``MOST_BINS`` bins."""
+    # ``counts.rows`` is the recount of classes in rows.
     bins = bin_class_sizes(report.counts.rows.histogram)
     picture = svg.draw_class_sizes(bins, picture_numbers.next_number()) if bins else ""
     rows = [(label, f"{count:,}") for label, count in bins if count]
@@ -243,11 +246,13 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
 def _describe_loss(report: Report) -> PageValues:
     """Describe the loss that the run measured, over all columns and by column."""
     symbol, before_rounding_label = _LOSS_LABELS[report.loss_measure]
+    # Only full-domain generalization has levels: one for each quasi-identifier.
     levels = report.levels or {}
     return {
         "symbol": symbol,
         "before_rounding_label": before_rounding_label,
         "total": format_figure(report.information_loss, digits=6),
+        # How near the loss is to the least possible one; empty without a certificate.
         "nearness": report.nearness or "",
         "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
@@ -328,6 +333,7 @@ def describe_distribution(column: Distribution, picture_numbers: PictureNumbers)
     return {
         "name": column.name,
         "role": column.role.replace("_", "-"),
+        # The smallest number of rows that a bar may stand for.
         "bound": column.bound,
         "picture": svg.draw_histogram(column, picture_numbers.next_number()) if has_bins else "",
         "labels": [
@@ -380,13 +386,15 @@ def _list_facts(
 
     The page sets off names, since they may contain any character.
     """
-    # Few withheld rows are not counted exactly, also not as the difference of two exact counts.
+    # If fewer than k rows are withheld, readers must not learn how many, not even by subtracting
+    # the released rows from the rows that were read.
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
         f"{report.rows_out:,} and the withheld rows"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
+    # What the guarantee adds to the ledger, such as counts of persons.
     guarantee_facts = report.counts.verdict.ledger_values
     facts = [
         ("release", report.release_id, False),

@@ -76,7 +76,8 @@ class ChainProposal:
         command_comment = f"    #   {escape_unprintable(create_command)}"
         chain_keys = f'name: {name}, key: "file:{name}.key"'
         chain_line = f"chain: {{{chain_keys}}}\n"
-        # With ``changes: freeze``, persons keep the values with which they were admitted.
+        # ``changes`` says how the chain treats changed values. With ``freeze``, persons keep the
+        # values with which they were admitted.
         new_chain_line = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
         if not self.is_supported:
             reason = f"{_CHAIN_REASON}, but this kind of database cannot store chains"

@@ -42,7 +42,8 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
             raise validation_error(f"{kind} allows only the keys " + ", ".join(allowed_keys))
         if not allowed_keys[key].is_valid(key_value):
             raise validation_error(f"{key} must be {allowed_keys[key].expected}")
-    # Only for its errors; the result is built later, by ``parse_hierarchies``.
+    # Only for its errors; the result is built later, by ``parse_hierarchies``. With
+    # ``files=False``, a text in the specification is never taken for the path of a file.
     with as_validation_errors():
         parse(value, files=False)
     return value
@@ -74,7 +75,7 @@ Hierarchy = Annotated[
 
 
 def build_number_type(description: str, minimum: float, *, excludes_minimum: bool) -> Any:
-    """Return the type of a number that is at least, or with ``excludes_minimum`` above, a limit."""
+    """Return the type of a number of at least ``minimum``; above it with ``excludes_minimum``."""
     parameter = Parameter(
         name="",
         type=float,
@@ -147,9 +148,11 @@ class QuasiIdentifierColumn(StrictModel):
 
     role: Literal["quasi_identifier"]
     hierarchy: Hierarchy | None = None
+    # The width of the grid on which released ranges begin and end.
     step: _build_number_option_type("steps") | None = None  # type: ignore[valid-type]
     weight: _build_number_option_type("weights") | None = None  # type: ignore[valid-type]
     order: Annotated[list[Text], AfterValidator(_check_order)] | None = None
+    # Whether numbers are codes (nominal) or amounts (numeric).
     kind: Literal[VALUE_KINDS] | None = None  # type: ignore[valid-type]
 
 

@@ -237,8 +237,9 @@ def spell_in_job_file(name: str, value: Any) -> str:
 
     Parameters
     ----------
-    name : an option, or a placeholder with parentheses, such as ``problems()``, which hints have
-        where interfaces differ in more than the spelling of an option.
+    name : an option, or a placeholder with parentheses for an action that each interface offers in
+        its own way: ``problems()`` lists all problems of a hierarchy, and ``declare_again()``
+        declares the rules of a table again.
     value : the value to show; None to name only the key.
     """
     if name == "problems()":
@@ -252,6 +253,7 @@ def spell_in_job_file(name: str, value: Any) -> str:
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
     if name in _OUTPUT_KEYS:
         key = _OUTPUT_KEYS[name]
+        # The value of ``output_kind`` is not that of its key ``view``, so name the key alone.
         return f"output: {{{key}: {value}}}" if key == name and value else f"output.{key}"
     column_key = COLUMN_KEYS.get(name)
     if name in _ROLE_OPTIONS:
@@ -275,6 +277,7 @@ def with_job_file_hints() -> Iterator[None]:
     try:
         yield
     except DbanonError as error:
+        # Fixed: the interface that prints the error must not use its own notation.
         error.fixed_notation = spell_in_job_file
         raise
 

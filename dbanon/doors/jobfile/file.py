@@ -54,7 +54,8 @@ from dbanon.stores.objects import is_object
 # "Private" jobs and options are those of the differentially private methods, whose rows are
 # synthetic. These options belong to them alone.
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
-# Options of a private job that other jobs have, too.
+# Options of a private job that other jobs have, too. Fields of ``PrivateJob`` without an option,
+# such as ``method``, are not among them.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
@@ -69,7 +70,7 @@ _VALID_TOP_KEYS = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 @dataclass(frozen=True)
 class FileJob:
-    """A job of a file. "With variables" means that each ``${VAR}`` may not have been expanded yet.
+    """A job of a file. "With variables" means that a text may still contain ``${VAR}``.
 
     Parameters
     ----------
@@ -79,12 +80,13 @@ class FileJob:
     target : the URL of the database for releases, with variables; None for the source's database.
     keep_last : number of releases of the output view to keep, including the current one; None for
         all.
-    retries : maximum number of repetitions after a database failure.
+    retries : maximum number of repetitions after a database failure; 0 for private jobs.
     report : path of the job's report, with variables, ``{job}`` and ``{release}``; None for no
         report.
     notices : recipients to notify when the job ends.
     schedule : cron schedule, for information only; None if the job states none.
-    engine : cluster that runs the job, with variables; None for this process.
+    engine : cluster that runs the job, with variables; None for this process, as for
+        private jobs.
     reads_file : whether ``source`` is the path of a file of rows, relative to the job file.
     creates_chain : whether the job's first run creates the chain that the job names.
     """
@@ -363,7 +365,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "exports": exports,
             # The columns that have a role in the file, including dropped ones.
             "roles": tuple(job_spec.columns) or None,
-            # Without columns, the rules of the table define them. The run reads the rules.
+            # Without columns, a placeholder, until the run has read the rules that define them.
             "declared": None if job_spec.columns else RULES_NOT_READ,
             "on_new_column": on_new_column or "halt",
             "name": job_spec.name,

@@ -84,7 +84,7 @@ def propose_column(attribute: Attribute, role_proposal: RoleProposal | None) -> 
     """
     type_name = attribute.sql_type or attribute.kind.value
     if role_proposal is None:
-        return ColumnProposal(attribute, _DROP_ROLE, type_name)
+        return ColumnProposal(attribute, _DROP_ROLE, comment=type_name)
     alternative = f" or {role_proposal.alternative}" if role_proposal.alternative else ""
     role = role_proposal.role if role_proposal.role in _PROPOSED_ROLES else _DROP_ROLE
     comment = f"{type_name}{alternative}: {REASONS[role_proposal.reason]}"
@@ -402,6 +402,7 @@ def _describe_table(
 ) -> _TableDescription:
     """Describe a table; if it has no rows, only its columns are described."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
+    # A session that changes nothing, except that it may create temporary tables for reading.
     with store.planning(staging=True) as session:
         source = SqlSource(session)
         relation = session.find_source(parse_relation(request.table))
@@ -433,12 +434,13 @@ def _describe_table(
         null_choice = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
-            # Releases of chains cannot merge patterns of NULLs.
+            # Releases of chains cannot treat NULLs as ``merge`` does.
             can_merge = decisions is not _NO_DECISIONS or not chain.is_part_of_job
             null_choice = propose_nulls(
                 request, role_proposals.profile, entity, source, can_merge=can_merge
             )
-        # If the source is a file, write down how it was read, so that later files are read alike.
+        # If the source is a file, write down how it was read, so that later files are read alike:
+        # the types, and options such as ``decimal`` that were inferred from the values.
         columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
@@ -463,10 +465,10 @@ def _describe_table(
 
 
 def find_free_output_name(session: Session, table: RelationName) -> str | None:
-    """Return a free name for the output view; None if it can have the source table's name.
+    """Return a free name for the output view; None if the source table's name is free.
 
-    It can have that name unless the schema for releases already has a table with it. An existing
-    view with it was made by earlier releases, and the job replaces it.
+    A name is free unless a table in the schema for releases has it. A view there was made by
+    earlier releases, and the job replaces it.
     """
     candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
     for name in candidates:
@@ -489,10 +491,11 @@ def _render_options(
 
 def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> str:
     """Render a proposed method with its forecast: the default, or a faster one if that is slow."""
+    # How many quasi-identifiers are numbers, and how many are categories.
     shape = Shape.of(qi_attributes)
     # The default method, or another one if the forecast of the default exceeds the limit.
     method = fastest_method(
-        default_methods(not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
+        default_methods(all_numbers=not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
     )
     duration = forecast(Policy(k=k, method=method), n_rows, shape) if n_rows else None
     comment = ""

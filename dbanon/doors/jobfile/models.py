@@ -72,6 +72,7 @@ class _ChainFields(StrictModel):
     def _require_creatable(self) -> _ChainFields:
         # ``Any``, because only ``ChainSpec`` has the fields.
         chain: Any = self
+        # ``changes`` says how the chain treats values that change between releases.
         if chain.create and (chain.changes is None or not chain.key.startswith("file:")):
             raise validation_error(
                 "create: true needs changes (show, hold or freeze), and key: file:PATH, where the"
@@ -164,7 +165,9 @@ class ExportSpec(StrictModel):
     format: Literal[FORMATS]  # type: ignore[valid-type]
     path: ExpandedText
     compression: Literal[COMPRESSIONS] = "zstd"  # type: ignore[valid-type]
+    # Whether Parquet has the minima and maxima of all columns, not only of the quasi-identifiers.
     statistics: bool = False
+    # What becomes of texts in CSV that spreadsheets would run as formulas.
     formulas: Literal[FORMULAS] = "error"  # type: ignore[valid-type]
     separator: Literal[tuple(SEPARATORS)] = ","  # type: ignore[valid-type]
     decimal: Literal[DECIMALS] = "."  # type: ignore[valid-type]
@@ -234,6 +237,7 @@ class EngineSpec(StrictModel):
 class _JobOptions(Options):  # type: ignore[misc]
     """The options that both jobs and defaults accept: those of ``Job``, and three about runs."""
 
+    # What a run does if the source has a column without a role.
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
     engine: EngineSpec | None = None

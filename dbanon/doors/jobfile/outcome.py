@@ -89,23 +89,23 @@ class Outcome:
     @classmethod
     def released(cls, job: str, report: Report | PrivateReport) -> Outcome:
         """Return the outcome of a job that made a release."""
-        return cls(job, time.time(), report.release_id, report)
+        return cls(job, ended_at=time.time(), release_id=report.release_id, report=report)
 
     @classmethod
     def skipped(cls, job: str, release_id: str) -> Outcome:
         """Return the outcome of a job that had nothing to do."""
-        return cls(job, time.time(), release_id, exit_code=NOTHING_TO_DO)
+        return cls(job, ended_at=time.time(), release_id=release_id, exit_code=NOTHING_TO_DO)
 
     @classmethod
     def failed(cls, job: str, error: Exception) -> Outcome:
         """Return the outcome of a job that failed, with dbanon's error or an unexpected one."""
         exit_code = error.exit_code if isinstance(error, DbanonError) else 1
-        return cls(job, time.time(), code=error_code(error), exit_code=exit_code)
+        return cls(job, ended_at=time.time(), code=error_code(error), exit_code=exit_code)
 
     @classmethod
     def interrupted(cls, job: str) -> Outcome:
         """Return the outcome of a job that a signal ended."""
-        return cls(job, time.time(), code="interrupted", exit_code=INTERRUPTED)
+        return cls(job, ended_at=time.time(), code="interrupted", exit_code=INTERRUPTED)
 
     @property
     def event(self) -> str:

@@ -126,10 +126,10 @@ def _find_nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str |
 def _locate(
     document: Document, location: Sequence[str | int], error_type: str
 ) -> tuple[str | int, ...]:
-    """Convert pydantic's location to a path in the file, dropping steps that the file lacks.
+    """Convert pydantic's location to a path in the file, without keys that the file lacks.
 
-    Such steps are names of pydantic's own, as of the alternatives of a union. If a key is missing,
-    the last step is that key, and stays.
+    Pydantic adds such keys, for example to name the alternatives of a union. If the error is that a
+    key is missing, this key is the last one, and stays.
     """
     path: list[str | int] = []
     value = document.content

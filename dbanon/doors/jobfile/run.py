@@ -401,8 +401,8 @@ def plan_file_job(
     file_job.job.require_option_allowed("plan")
     assert isinstance(file_job.job, Job)
     source, target = open_stores(file_job, on_sql)
-    # If the run would create the chain, plan the job without a chain, and add a description of the
-    # chain to the plan. None if the chain exists.
+    # If the run would create the chain, plan the job without a chain, and add this description of
+    # the chain to the plan. If the chain exists, there is no description.
     new_chain = (
         load_runner("chain").plan_preparation(file_job.job, source, target)
         if file_job.creates_chain
