@@ -56,7 +56,9 @@ def read_copied_rows(
     """
     microdata, partition = draft.microdata, draft.release.partition
     released_records = np.flatnonzero(partition.labels >= 0)
-    # Withheld records keep the position -1, which is never read.
+    # The position of each record in the release. It is random, so that the order of the rows does
+    # not reveal their order in the source. Withheld records keep the position -1, which is
+    # never read.
     positions = np.full(microdata.n_records, -1, np.int32)
     positions[released_records] = random_order(len(released_records))
     # Withheld records have the label -1. They get a wrong class here, and are left out below.
@@ -64,6 +66,7 @@ def read_copied_rows(
     # The random number of each record's person; None if the job has no entity.
     person_numbers = None
     if microdata.entities is not None:
+        # ``entities`` has the number of each record's person, counted from 0.
         person_order = random_order(int(microdata.entities.max(initial=-1)) + 1)
         person_numbers = person_order[microdata.entities].astype(np.int32)
 

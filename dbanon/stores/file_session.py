@@ -80,6 +80,8 @@ def _acquire_lock(path: Path, job: str) -> int:
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between opening and locking, the former holder may have removed the file. Then the
+            # lock is worthless, because other processes would lock a new file at this path.
             if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                 acquired_at = datetime.now(timezone.utc)
                 os.ftruncate(descriptor, 0)
@@ -229,6 +231,7 @@ class FileSession(Session):
     def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         if self.has_schema(name):
             return False
+        # A strict policy refuses to create a missing schema.
         if strict:
             schema = str(name.schema)
             raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")

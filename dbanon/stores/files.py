@@ -242,7 +242,7 @@ def _hint_to_load(path: Path) -> str:
     )
 
 
-def _require_encoded_at(url: URL) -> None:
+def _refuse_second_at_sign(url: URL) -> None:
     """Refuse a second @ after a password: messages would show the end of the password as the host.
 
     Raises InvalidParameter.
@@ -308,7 +308,7 @@ def read_url(url_text: object) -> URL:
             or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
             " file:people.csv, to read a file of rows.",
         ) from None
-    _require_encoded_at(url)
+    _refuse_second_at_sign(url)
     name, plus, driver = url.drivername.partition("+")
     url = url.set(drivername=f"{_DIALECT_ALIASES.get(name, name)}{plus}{driver}")
     if name in _FILE_DATABASES and url.database:

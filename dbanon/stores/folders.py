@@ -39,7 +39,8 @@ _KIND_NAMES = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
 GZIP, ZSTD = COMPRESSED_ENDINGS = (".gz", ".zst")
 # The value in the name of a folder, year=…, that stands for NULL.
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-# The format of lake tables that contain a folder of this name.
+# Lake tables, such as those of Delta, consist of data files and metadata about them. This is the
+# format of a lake table by the name of its folder of metadata.
 _LAKE_OF_FOLDER = {"_delta_log": "Delta", "metadata": "Iceberg"}
 # The URLs to read such tables by.
 _LAKE_URLS = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
@@ -116,6 +117,7 @@ class SourceFile:
         MemoryLimit : the object is larger than the limit.
         """
         with ExitStack() as stack:
+            # Translate the errors of opening only, not those of the caller's block.
             with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
@@ -345,13 +347,13 @@ def _require_no_lake(root: FileLocation) -> None:
     folder = root
     # Go up to the root of the file system or the bucket: the table may be any folder above.
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
-        for log_name, lake in _LAKE_OF_FOLDER.items():
-            log_folder: FileLocation = (
-                folder / log_name
+        for metadata_name, lake in _LAKE_OF_FOLDER.items():
+            metadata_folder: FileLocation = (
+                folder / metadata_name
                 if isinstance(folder, Path)
-                else folder.with_name(f"{folder.name}/{log_name}")
+                else folder.with_name(f"{folder.name}/{metadata_name}")
             )
-            if _has_lake_log(log_folder, lake):
+            if _has_lake_metadata(metadata_folder, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also contain deleted rows.",
                     hint=f"Name the source {_LAKE_URLS[lake]}, and let this program transfer the"
@@ -360,12 +362,14 @@ def _require_no_lake(root: FileLocation) -> None:
         folder = folder.parent
 
 
-def _has_lake_log(log_folder: FileLocation, lake: str) -> bool:
+def _has_lake_metadata(metadata_folder: FileLocation, lake: str) -> bool:
     """Whether a folder contains the metadata of a lake table."""
     pattern = "*.metadata.json" if lake == "Iceberg" else "*"
-    if isinstance(log_folder, Path):
-        return log_folder.is_dir() and any(log_folder.glob(pattern))
-    return bool(ObjectPath(log_folder.scheme, f"{log_folder.key}/{pattern}").list_matching())
+    if isinstance(metadata_folder, Path):
+        return metadata_folder.is_dir() and any(metadata_folder.glob(pattern))
+    return bool(
+        ObjectPath(metadata_folder.scheme, f"{metadata_folder.key}/{pattern}").list_matching()
+    )
 
 
 def _path_state(

@@ -150,7 +150,9 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     n_rows_without_label = sum(row[0] is None for row in rows)
-    missing_label = HierarchyProblem("empty label", _NO_LINE, "a row has no label", label="")
+    missing_label = HierarchyProblem(
+        kind="empty label", line=_NO_LINE, text="a row has no label", label=""
+    )
     problems = [missing_label] * n_rows_without_label
     return Hierarchy(*build_nodes(edges, f"The hierarchy in {source.name}", problems, pulse))
 
@@ -224,7 +226,8 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # Someone edited the ledger. ``build_nodes`` raises an error that names the mistake.
+        # Someone edited the ledger. ``build_nodes`` raises an error that names the mistake. A node
+        # whose parent does not exist becomes a second root.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], _NO_LINE)
             for label, parent in zip(labels, parents, strict=True)

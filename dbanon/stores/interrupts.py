@@ -64,6 +64,7 @@ class Alarm:
     """A signal handler that ends a run at its time limit, unless the run has committed."""
 
     def __init__(self) -> None:
+        # ``has_rung`` tells a run that ended at its time limit from one that a user interrupted.
         self.has_rung = self._is_disarmed = False
 
     def __call__(self, signal_number: int, frame: FrameType | None) -> None:
@@ -126,7 +127,8 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)
         raise
-    # This commit published nothing, so the run can still end.
+    # Some commits only prepare a release, for example by recording what it will spend. They publish
+    # nothing, so a signal can still end the run.
     if not thread_connections().commits_publish:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)

@@ -152,6 +152,7 @@ class ObjectPath:
         """Return the status of the object; raises FileNotFoundError or another OSError."""
         with translate_client_errors():
             info = self.file_system.info(self.key)
+        # For a key that is only the start of other keys, fsspec describes a folder.
         if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
         version = "|".join(str(info.get(name, "")) for name in _VERSION_KEYS)

@@ -265,7 +265,10 @@ def select_columns(
 
 
 def find_numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Find the columns of numbers that arrive as text, as PostgreSQL's numeric does by ADBC."""
+    """Find the columns of numbers that arrive as text, as PostgreSQL's numeric does by ADBC.
+
+    ADBC marks them by an extension type of Arrow.
+    """
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
@@ -284,6 +287,7 @@ def _to_supported_field(field: pa.Field) -> pa.Field:
     # Decimals of DuckDB have 38 digits at most.
     if isinstance(arrow_type, pa.Decimal256Type):
         if not 0 <= arrow_type.scale <= _MAX_DECIMAL_DIGITS:
+            # DuckDB has no such scale. The type in the message only shows its limit of digits.
             raise value_type_error(field.name, f"decimal({_MAX_DECIMAL_DIGITS}, 0)")
         arrow_type = pa.decimal128(min(arrow_type.precision, _MAX_DECIMAL_DIGITS), arrow_type.scale)
     # DuckDB has no timestamps with nanoseconds and a time zone.

@@ -115,7 +115,8 @@ class SqlOrigin:
             )
         except NotImplementedError:
             supported_levels = ()
-        # End the transaction of the catalog queries.
+        # End the transaction of the catalog queries, because the isolation level can change only
+        # between transactions.
         connection.rollback()
         best_levels = [level for level in _PREFERRED_LEVELS if level in supported_levels][:1]
         # None stands for the database's default level, which is tried last.

@@ -55,7 +55,9 @@ class PreparedRelease:
     fingerprint : hash of the source rows and of the options; None if it was not computed.
     source_state : the result of ``Source.describe_state`` before the rows were read.
     pseudonym_key : the key for columns released as pseudonyms; None if there are none.
-    source_counts : the counts to record for the next run of the job, by kind of count.
+    source_counts : the numbers of ``rows`` and of ``persons`` of the source, as in
+        ``SourceCounts.totals``; they are recorded for the next run of the job. Empty unless the
+        job expects counts.
     """
 
     job: Job
@@ -233,7 +235,10 @@ class Source(Protocol):
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read only the columns with a role, in record order, within the job's memory limit."""
+        """Read only the columns with a role, in ascending order of row keys.
+
+        The result fits within the job's memory limit.
+        """
 
     def exact_totals(
         self,
@@ -400,6 +405,7 @@ class Target(Protocol[W]):
     ) -> JointHistories | None:
         """Count persons by their classes in this release and in earlier ones of the same source.
 
+        A person's joint history is the person's class, or absence, in each of these releases.
         Returns None if the target does not record which persons a release contains.
 
         Parameters

@@ -38,7 +38,8 @@ from dbanon.errors import (
 from dbanon.stores.interrupts import defer_signals, interruptible_until_commit
 
 _RUN_DIRECTORY_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
-# These directories are locked themselves. For the directory of a run, its parent is locked instead.
+# The names of directories that ``create_locked_directory`` locks. A run does not lock its own
+# directory, but the directory above, which the user named.
 _LOCKED_DIRECTORY_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -46,7 +46,7 @@ COMPARED_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class _LeadingRows(RelationName):
-    """The first rows of a relation, as a subquery.
+    """The first rows of a relation, as a subquery that functions accept in place of a name.
 
     Parameters
     ----------
@@ -133,6 +133,7 @@ def find_direct_identifiers(
             HEAD_ROWS,
             source=relation.relation_to_read.quoted,
         )
+        # The form of each column's values, such as that of an IBAN; empty if there is none.
         forms = detect_forms(session, relation.relation_to_read, readable)
         _, head_profiles = profile_columns(
             session, head, readable, count_distinct_sql=session.count_distinct_sql
@@ -209,6 +210,9 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         unique_names=session.unique_columns(relation),
         count_distinct_sql=session.count_distinct_sql,
     )
+    # An identifier of persons has constant values of these columns in the rows of each person. The
+    # first function says how often rows agree by chance, the second how often they agree if they
+    # share a value of the candidate.
     return find_person_identifiers(
         constant_attributes,
         profiles,
@@ -327,8 +331,11 @@ def require_feasible(
         if nulls[person.name]:
             raise null_in_entity_error(person.name, nulls[person.name], n_rows - n_withheld)
     nulls_by_column = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
+    # Two policies release NULLs: one forms classes within each pattern of NULLs, the other, MERGE,
+    # lets rare patterns join others first.
     if any(nulls_by_column.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_error(nulls_by_column)
+    # The budget is the share of rows that ``max_suppression`` allows to be withheld.
     require_budget(policy, n_withheld, n_rows)
     columns_with_nulls = [a for a in roles.quasi_identifiers if nulls_by_column[a.name]]
     _require_strata(session, relation, roles, policy, columns_with_nulls, n_rows, n_withheld)
@@ -363,7 +370,7 @@ def _require_strata(
     TooFewRecords, SuppressionOverBudget : see ``require_feasible``.
     """
     k = int(policy.k)
-    # A flag is 0 for NULL, which so sorts first.
+    # A flag is 0 for NULL and 1 for a value, so NULL sorts first.
     null_flags = [
         f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in columns_with_nulls
     ]
@@ -411,7 +418,7 @@ def _require_strata(
         n_rare_rows = sum(stratum.n_rows for stratum in rare_strata)
         require_budget(policy, n_withheld + n_rare_rows, n_rows)
         return
-    # An empty table has no groups.
+    # An empty table has no strata; report it as a single stratum without rows.
     first_rare_stratum = (
         rare_strata[0] if rare_strata else _Stratum(size=0, n_rows=0, key=(), is_null=())
     )
@@ -423,9 +430,9 @@ def _require_strata(
     ]
     raise too_few_error_for_count(
         k,
-        first_rare_stratum.size,
-        unit,
-        max(len(strata), 1),
+        count=first_rare_stratum.size,
+        unit=unit,
+        n_strata=max(len(strata), 1),
         withheld=n_withheld,
         null_columns=null_columns if columns_with_nulls else None,
         has_columns=bool(roles.by),
@@ -476,8 +483,8 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
         strata_of_key = [stratum for stratum in strata if stratum.key == key]
         sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)
         is_null = np.array([stratum.is_null for stratum in strata_of_key], np.bool_)
-        # Each of these strata has another pattern. Find the pattern that each is released with; one
-        # that is to be withheld keeps its own.
+        # No two of these strata have the same pattern. Find the pattern with which each stratum is
+        # released. A stratum that will be withheld keeps its pattern.
         merged_patterns, _ = merge_patterns(is_null, _PatternCounts(sizes), k)
         for stratum, pattern in zip(strata_of_key, merged_patterns.tolist(), strict=True):
             total = merged_strata.get(

@@ -122,6 +122,8 @@ def count_sets(
 ) -> tuple[Recount, ...]:
     """Count the combinations of values of each set of columns in ``requests.further_sets``.
 
+    These are sets beside the columns that form classes; the policy asks for k in them, too.
+
     Raises
     ------
     RecountFailed : the counts do not add up to the rows.

@@ -147,7 +147,10 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
 
 
 def _matches(session: Session, form: IdentifierForm) -> str:
-    """Build the condition that a value of ``_values_subquery``, alias v, has the form's pattern."""
+    """Build the condition that a value of ``_values_subquery``, alias v, has the form's pattern.
+
+    If ``form.compact`` is True, the pattern is for values without separators.
+    """
     return session.matches("v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$")
 
 

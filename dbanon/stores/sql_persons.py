@@ -1,4 +1,8 @@
-"""A release written to a table that readers do not see yet, and its persons per class."""
+"""A release written to a table that readers do not see yet, and its persons per class.
+
+A dictionary is a staging table with the distinct values of a coded column, and a code, an integer,
+for each. The codes of the entity column stand for persons.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +237,9 @@ def _count_persons_by_value(
 
     Parameters
     ----------
-    class_keys : per class column, SQL over the staged rows that tells its values apart.
+    class_keys : for each class column, SQL expressions over the staged rows, which are all equal
+        exactly if two values look the same to readers. One expression may not suffice: SQLite's 1
+        and 1.0 are equal, but look different.
     """
     # The rows that ``count_persons`` has staged, with the person of each.
     staging = RelationName(None, statements.ENTITIES)

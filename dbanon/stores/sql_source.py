@@ -85,6 +85,7 @@ class SqlSource:
         """
         if job.declared is not None:
             require_unchanged_rules(self.session, relation.name, job.declared)
+        # None if columns without a role are allowed.
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
             missing_names = [name for name in job.roles if name not in columns]
@@ -128,7 +129,7 @@ class SqlSource:
             # Rows with a NULL in one of these columns are withheld.
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
-        # The run groups or joins by these columns in SQL.
+        # The run groups or joins by these columns in SQL; the sets are those of ``also_k``.
         self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
@@ -215,7 +216,10 @@ class SqlSource:
             )
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """List the distinct non-NULL values of a column in the rows to read, in its order."""
+        """List the distinct non-NULL values of a column, in the column's order.
+
+        Only values of the rows to read are listed.
+        """
         [inspected_attribute] = self.session.complete_attributes_from_values(relation, [attribute])
         query = statements.distinct_values(
             relation.relation_to_read,
@@ -296,7 +300,10 @@ class SqlSource:
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """Read the columns that have a role; raises the errors of ``microdata_from_chunks``."""
+        """Read the columns that have a role.
+
+        Raises the errors of ``data.chunks.microdata_from_chunks``, such as DuplicateKeys.
+        """
         microdata = roles.assign_roles(
             self.session.read(
                 relation,
@@ -329,6 +336,7 @@ class SqlSource:
         if self.disk is None or limit is None:
             return limit
         n_records_in_progress = worker_threads() * job.policy.records_at_once
+        # Coded columns are read as codes of a dictionary of texts, all others as numbers.
         n_coded_columns = sum(column.kind.is_coded for column in columns)
         in_progress_bytes = n_records_in_progress * bytes_per_record(len(columns), n_coded_columns)
         return max(limit // 2 - in_progress_bytes, 0)
@@ -416,7 +424,8 @@ class SqlSource:
         )
         result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
         result = result.reshape(-1, 4 + len(compared_columns))
-        # The result has one row per group size, and another one for the group of NULL.
+        # The result has one row per group size, and another one for the group of NULL. After these
+        # four columns comes, for each compared column, how many groups have a single value of it.
         is_null, sizes, n_groups, n_rare_groups = result[:, :4].T
         require_all_counted(name, int(sizes @ n_groups), int(partition.sizes.sum()))
         has_value = is_null == 0

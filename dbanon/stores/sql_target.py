@@ -89,7 +89,8 @@ class SqlTarget:
         comparable_state = {} if self.copies_from(source) else source_state
         releases = earlier_releases(self.session, str(relation.name), comparable_state)
         read_session = source.session if isinstance(source, SqlSource) else self.session
-        # The record of a chain is in the source's database; if the source is a file, in the target.
+        # A chain is recorded in the source's database, or in the target if the source is a file.
+        # ``file_url`` is None unless the session reads rows of files.
         session_that_keeps_chains = read_session if read_session.file_url is None else self.session
         supports_chains = "chains" not in session_that_keeps_chains.unsupported_features
         is_persistent = self.session.is_persistent
@@ -156,12 +157,15 @@ class SqlTarget:
             rows = read_copied_rows(
                 session, draft, source, attributes, lambda share: progress(_STAGING_SHARE * share)
             )
+            # The staged rows contain their classes, so only the released values of the classes are
+            # still to be staged.
             session.load_rows([*attributes, *list_person_staging_columns(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 # The SQL of ``pseudonym_of`` reads this key.
                 session.stage_key(*draft.pseudonym_key.hmac_blocks())
+            # Stages the class of each row by row key, and the released values of each class.
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
         progress(_STAGING_SHARE)
@@ -170,9 +174,11 @@ class SqlTarget:
             draft, tuple(self.describe_columns(draft, columns, is_copied)), is_copied, salt
         )
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
+        # The ID becomes part of a comment on the table, which marks it as a release.
         session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
             retained_columns = staged_release.retained_columns
+            # The SQL of the recoded columns; ``columns`` has their values by class.
             recoded_columns = [
                 (name, sql_type, expression)
                 for name, sql_type, expression in staged_release.columns
@@ -243,6 +249,7 @@ class SqlTarget:
         NameTooLong : the name of a column, such as that of a bound, is too long.
         """
         release_columns: list[tuple[str, str, str]] = []
+        # A quasi-identifier may be released as two bounds, whose names differ from its own.
         recoded_names = {column.quasi_identifier for column in columns}
         # The position of each column among the staged columns; a range is staged as two of them.
         positions = [0, *accumulate(len(column.written_columns) for column in columns)][:-1]
@@ -404,6 +411,8 @@ class SqlTarget:
         draft = staged_release.draft
         if staged_release.salt is None:
             return None
+        # Hashes of persons can be compared only under the same salt. Other releases are reported as
+        # missing, and those before the latest ``MAX_COUNTED_RELEASES`` are only counted as older.
         comparable_releases = [
             release for release in earlier if release.salt == staged_release.salt
         ]

@@ -193,13 +193,13 @@ def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
 
 def _require_byte_order_mark(sample: bytes, path: FileLocation, reading: Reading) -> None:
     """Check that a byte order mark matches the declared encoding."""
-    byte_order_mark = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
-    byte_order_mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else byte_order_mark
-    if byte_order_mark and byte_order_mark != reading.encoding:
+    marked_encoding = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
+    marked_encoding = "utf-16" if sample.startswith(_UTF_16_MARKS) else marked_encoding
+    if marked_encoding and marked_encoding != reading.encoding:
         raise FileMalformed(
             f"Line 1 of the file {path} begins with the byte order mark of"
-            f" {byte_order_mark.upper()}.",
-            hint=f'Say `encoding="{byte_order_mark}"`.',
+            f" {marked_encoding.upper()}.",
+            hint=f'Say `encoding="{marked_encoding}"`.',
         )
 
 
@@ -238,7 +238,8 @@ def open_as_utf8(
     MemoryLimit : the converted file would be larger than ``memory_bytes`` bytes.
     FileMalformed : the file is not in the declared encoding.
     """
-    # All bytes are valid in single-byte encodings, so a UTF-8 file would be read as wrong letters.
+    # In a single-byte encoding nearly all bytes are valid, so a UTF-8 file would be read as wrong
+    # letters without an error. Look for UTF-8, to refuse such a file.
     utf8_detector = _Utf8Detector() if reading.encoding in _SINGLE_BYTE_ENCODINGS else None
     if reading.encoding == UTF_8:
         yield file.fileno()

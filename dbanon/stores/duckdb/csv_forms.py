@@ -220,6 +220,7 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
             decimal=mark,
             thousands=thousands,
         )
+    # The value of "12 %" is 12 here. ``csv_types`` divides it by 100 if the user declares percent.
     percent = matches_pattern(column, f"[-+]?{_INTEGER_PATTERN}{decimals} ?%")
     yield ValueFormat(
         PERCENT,
@@ -297,7 +298,8 @@ def _allowed_date_formats(column: str, reading: Reading) -> Iterator[ValueFormat
         yield from _formats_of_date_order(
             column, str(order), _DATE_PARTS[str(order)], _DATE_SEPARATORS[str(order)]
         )
-    # Years with two digits are only recognized, so that the user is asked for the format.
+    # Formats whose years have two digits never convert values, because the century is unknown. They
+    # are tried only so that the user can be asked for the format.
     for order in (DMY, MDY, YMD) if dates is None else ():
         short_parts = tuple(part.lower() for part in _DATE_PARTS[order])
         for separator in "./-" if order == DMY else "/-":

@@ -99,6 +99,7 @@ def find_untyped_columns(
     untyped_columns = {}
     for name, inferred_type in types.items():
         problem = inferred_type.problem
+        # Only ambiguous values have interpretations; malformed values fail a condition.
         if problem is not None and problem.interpretations:
             untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:

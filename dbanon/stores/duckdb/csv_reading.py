@@ -59,6 +59,8 @@ def require_header(
 ) -> None:
     """Check that the first line names the columns; raises FileMalformed."""
     has_header, n_skipped_lines = _sniff(connection, descriptor, csv_header.delimiter)
+    # If DuckDB skips more lines, it takes the first line for text before the table. Then reading
+    # usually fails, and ``add_skip_hint`` explains why.
     if has_header or n_skipped_lines > csv_header.n_skipped_lines:
         return
     raise FileMalformed(

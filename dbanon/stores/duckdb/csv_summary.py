@@ -26,7 +26,8 @@ class _TextFormat:
     name : a description for users.
     condition : SQL that a matching value satisfies.
     required_condition : SQL that at least one value must satisfy; empty for no such requirement.
-    option : the option to suggest for reading the format; empty if there is none.
+    option : the option to suggest for reading the format, as its name or as ``name: value``; empty
+        if there is none.
     """
 
     name: str

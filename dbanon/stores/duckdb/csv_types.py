@@ -360,6 +360,7 @@ class TypeInference:
         """Return text; it has a problem if all values match a format that the options exclude."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
+        # Options that are not set exclude no format.
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
             return text_type
         formats = [
@@ -505,7 +506,7 @@ class TypeInference:
                 INTEGER,
                 deciding_option,
             )
-        # Percentages are divided by 100.
+        # Percentages are divided by 100 if their type is declared as percent, not as decimal.
         if value_format.kind == PERCENT and kind == PERCENT:
             n_decimals += 2
         n_digits = next(
@@ -537,6 +538,7 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
     if kind == INTEGER:
         return csv_forms.lenient_integer_formats(column, reading)
     base_kind = kind.partition("(")[0]
+    # Declared as decimal, 12 % is read as 12.
     kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBER_KINDS}.get(
         base_kind, (base_kind,)
     )
@@ -545,6 +547,7 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
     ]
     if base_kind not in (DECIMAL, DOUBLE):
         return matching
+    # The formats of decimals also match whole numbers, so those of integers are not needed.
     formats = [
         replace(value_format, kind=base_kind)
         for value_format in matching

@@ -88,7 +88,8 @@ def validity_bitmap(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
-# The bits of the signed integer type that holds all values; 128 stands for more than 64.
+# The bits of the signed integer type that holds all values: at least 16, as PostgreSQL has no
+# smaller type; 128 stands for more than 64.
 _INTEGER_BITS = {
     "TINYINT": 16,
     "SMALLINT": 16,
@@ -188,6 +189,7 @@ def _microseconds(attribute: Attribute, timestamp: str) -> str:
 
 
 def bounded_number(attribute: Attribute, low: str, high: str) -> str:
+    # The bounds only serve to convert dates and timestamps without an error. Numbers need none.
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.FLOAT:
         return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
@@ -294,6 +296,8 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
+    # Each value is divided by its class size. Quotients and remainders can be summed in each class
+    # without overflow, and give the exact total.
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         timestamp = _microseconds(attribute, column)

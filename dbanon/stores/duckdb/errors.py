@@ -63,7 +63,10 @@ _TRANSLATIONS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, st
 
 
 class OutOfMemory(MemoryLimit):
-    """DuckDB has reached its memory limit, or cannot spill any more rows to disk."""
+    """DuckDB has reached its memory limit, or cannot spill any more rows to disk.
+
+    A caller that has set the limit can catch this class to name the limit in its own error.
+    """
 
 
 # The hint names DuckDB's setting memory_limit by its alias, max_memory, because an option of dbanon

@@ -25,7 +25,8 @@ _PIECE_BYTES = 2**20
 _ROWS_PER_CHECK = 4096
 # The first bytes of .xls files, and of .xlsx files with a password.
 _OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# The exceptions of libraries for files with a wrong ending, truncated or with a password.
+# The exceptions that libraries raise for files that are truncated, have a password, or have the
+# ending of another format.
 _UNREADABLE_ERRORS = (
     EOFError,
     gzip.BadGzipFile,

@@ -41,7 +41,8 @@ from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.file_formats import TooLarge, open_as_csv
 from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_memory
 
-# The temporary tables of all rows of CSV files as texts, and of the texts in folder names.
+# Temporary tables: all rows of CSV files as texts; and the values that names of folders define as
+# texts, such as 2025 in ``year=2025``.
 _RAW_TABLE = quote("dbanon_raw")
 _FOLDERS_TABLE = quote("dbanon_parts")
 
@@ -107,8 +108,9 @@ class FileRows:
                 _require_same_columns(
                     source_file, column_types, source_files[0], columns or column_types
                 )
+                is_first = not columns
                 # All files have the columns of the first one.
-                is_first, columns = not columns, columns or column_types
+                columns = columns or column_types
                 names = ", ".join(f"f.{quote(name)}" for name in columns)
                 query = f"SELECT {names} FROM {from_item} AS f"
                 if source_file.folder_columns:
@@ -326,6 +328,7 @@ class FileRows:
                 descriptor, source_file.path, csv_header, self._memory_bytes
             ) as stripped_descriptor:
                 add_fields(stripped_descriptor)
+        # The rows of a first file without blanks were already added above.
         elif has_blanks or not is_first:
             add_fields(descriptor, trim=bool(has_blanks))
 
@@ -391,7 +394,7 @@ def _translate_read_errors(path: FileLocation) -> Iterator[None]:
         try:
             yield
         except duckdb.InvalidInputException:
-            # Not a DatabaseFailure, after which schedulers run the job again.
+            # A DatabaseFailure would make schedulers run the job again, which cannot help.
             raise FileMalformed(message) from None
 
 

@@ -130,6 +130,7 @@ class FileStore(DuckdbStore):
         if self._is_loaded:
             return
         with translate_errors():
+            # ``spill`` has chosen these settings.
             for setting in self._spill_statements:
                 self._connection.execute(setting)
         foreign_files = self._reading.foreign_files

@@ -323,7 +323,8 @@ class DuckdbSession(FileSession):
         positions: NDArray[np.int32],
         key_types: Sequence[str],
     ) -> None:
-        # The row key is one column: the row ID, an integer column, or the numbers of a key map.
+        # The row key is one column: the row ID, an integer column, or the number that a key map, a
+        # staging table, gives to each combination of values of the key columns.
         column_types = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
         arrays = [to_arrow(a) for a in (keys[:, 0], classes, positions)]
         self._stage(statements.LABELS, column_types, to_table(arrays))
@@ -424,6 +425,7 @@ class DuckdbSession(FileSession):
         self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
+        # By this comment on the relation, later runs recognize it as a release.
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
             replaces = output.replaced_kind is not None
@@ -474,7 +476,8 @@ class DuckdbSession(FileSession):
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
-        # The salt is a random positive BIGINT.
+        # The salt is a random positive BIGINT. It is not kept, so hashes of different calls cannot
+        # be compared.
         return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
     def random_order_key(self, alias: str) -> str:

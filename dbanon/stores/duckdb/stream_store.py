@@ -102,6 +102,7 @@ class StreamStore(DuckdbStore):
         """Copy the rows of the source when it is called for the first time."""
         if self._copied_rows_summary:
             return
+        # ``spill`` has chosen these settings.
         for setting in self._spill_statements:
             self._connection.execute(setting)
         with self._origin.open_stream(

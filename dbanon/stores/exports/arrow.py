@@ -97,6 +97,7 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
         import pyarrow.compute as pc
 
         integer_type, first, last = limits
+        # Other types are converted through dates of Python, which have the years 1 to 9999.
         extremes = pc.min_max(column.cast(integer_type)) if column.type == target_type else None
         if extremes is None or column.null_count == len(column):
             return _to_array(column.to_pylist(), target_type)
@@ -105,7 +106,7 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
             raise uncopyable_value_error()
         return column
     if pa.types.is_decimal(column.type):
-        # DuckDB returns a 39-digit HUGEINT as a decimal of 38 digits.
+        # Refuse a HUGEINT of 39 digits, which DuckDB returns as a decimal of 38 digits.
         column.validate(full=True)
     try:
         return column if column.type == target_type else column.cast(target_type)

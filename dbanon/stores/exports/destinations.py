@@ -65,7 +65,7 @@ class TableFile(Protocol):
         ...
 
     def age(self, now: float) -> float:
-        """Return the seconds since the file was written."""
+        """Return the age of the file in seconds at ``now``, a time in seconds since 1970."""
         ...
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -411,7 +411,7 @@ class PendingObject:
         close(self.file)
         if self.is_uploaded:
             # An interrupted run must not wait for a stalled store, so delete within the time limit
-            # for connecting.
+            # for connecting. The deletion takes the place of a connection, which needs no closing.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
                     lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None
@@ -521,7 +521,8 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     path : the path of the export, as the job has it.
     tag : the tag of the output; see ``tag_of``.
     """
-    # Keep the placeholder, to find the files of all releases. A table is its own parent.
+    # Replace the placeholder by itself: the pattern below has an asterisk in its place, to find the
+    # files of all releases. A table is its own parent.
     parent = resolve_destination(path, "{release}").parent
     if is_table(parent):
         with suppress(OSError):

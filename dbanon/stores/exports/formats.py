@@ -73,7 +73,10 @@ def _write_parquet(
     quasi_identifiers: Collection[str],
     metadata: Mapping[str, str],
 ) -> None:
-    columns_with_statistics = [name for name in schema.names if name in quasi_identifiers]
+    # True stands for all columns, and False for none.
+    columns_with_statistics: bool | list[str] = export.statistics or (
+        [name for name in schema.names if name in quasi_identifiers] or False
+    )
     # Rows of a class are adjacent and have equal values, so zstd or gzip alone makes floats smaller
     # than a dictionary does.
     dictionary_columns = [field.name for field in schema if not pa.types.is_floating(field.type)]
@@ -81,9 +84,11 @@ def _write_parquet(
         file,
         schema,
         compression=export.compression.upper() if export.compression != "none" else "NONE",
-        write_statistics=True if export.statistics else columns_with_statistics or False,
+        write_statistics=columns_with_statistics,
         use_dictionary=dictionary_columns if export.compression in ("zstd", "gzip") else True,
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        # Arrow's own schema would hold the types before the conversion, and an index of pages the
+        # minima and maxima of each page.
         store_schema=False,
         write_page_index=False,
     ) as writer:

@@ -106,6 +106,7 @@ def _is_list_of_dicts(data: Any) -> bool:
 
 def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     """Convert an Arrow table, or an object that exports one; raises and returns as ``frame_of``."""
+    # Import lazily, and pass the module on as ``pa``: frames of pandas do not need it.
     import pyarrow as pa
 
     try:
@@ -179,6 +180,7 @@ def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
             continue
         released_values = set(result[name].cast(pl.String).drop_nulls().unique())
         used_categories = [value for value in polars_type.categories if value in released_values]
+        # Labels, such as those of a hierarchy, may be no categories; then the column stays text.
         if len(used_categories) == len(released_values):
             # Converting from Arrow loses the order of categories.
             values = result[name].cast(pl.String).cast(pl.Enum(used_categories))

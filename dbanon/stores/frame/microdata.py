@@ -202,7 +202,8 @@ def with_strata_and_persons(
     Parameters
     ----------
     by : the stratum columns.
-    person_columns : the column that identifies the person; empty if each row is a person.
+    person_columns : the column that identifies the person; empty if each row is a person. It must
+        not contain NULL, which a run refuses: all rows with NULL would count as one person.
     """
     require_columns(frame, [*by, *person_columns])
     if by:

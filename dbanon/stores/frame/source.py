@@ -190,6 +190,8 @@ class FrameSource:
             # These columns are constant for a person, such as a date of birth.
             for name in find_constant_attributes(attributes)
         }
+        # The first function says how often rows agree in a column by chance, the second how often
+        # they agree if they share a value of the candidate.
         return find_person_identifiers(
             attributes,
             [_profile_column(name, first_rows[name]) for name in candidate_identifiers(attributes)],

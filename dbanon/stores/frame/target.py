@@ -75,7 +75,7 @@ def _without_unused_arrow_categories(series: pd.Series[Any], arrow_type: Any) ->
 
 
 def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
-    """Renumber the codes that occur from 0; NULL keeps its code -1.
+    """Number the codes that occur anew, without gaps and from 0; NULL keeps its code -1.
 
     Returns the new code of each row, and the old code of each new one.
 
@@ -349,7 +349,8 @@ def _released_frame(
             key = name if column.renamed_from is None else column.attribute.name
             if key in columns or (column.renamed_from is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
-            # Labels of hierarchies have this type, also if the source column holds numbers.
+            # The SQL type ``GENERALIZED`` marks labels of a hierarchy, which are text even if the
+            # source column holds numbers.
             if column.attribute.sql_type == GENERALIZED:
                 original_values = frame[name].iloc[positions]
                 columns[key] = generalized_column(

@@ -291,7 +291,10 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL for integer quotient and remainder of a value divided by its class size, ``n.size``."""
+    """SQL for integer quotient and remainder of a value divided by its class size, ``n.size``.
+
+    Both can be summed in each class without overflow, and give the exact total.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         # Split whole seconds from the fraction, because SQLite rounds timestamps to milliseconds.

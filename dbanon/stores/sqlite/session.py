@@ -90,7 +90,8 @@ def translate_errors() -> Iterator[None]:
                 " (/var/tmp if it is not set), and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
-            # This happens only if a signal handler raises during the progress handler.
+            # The store sets a progress handler, so that signal handlers run during long statements.
+            # This error occurs only if one of them raises an exception.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file cannot be written.", detail=name) from None
@@ -243,6 +244,7 @@ class SqliteSession(SqliteStagingSession):
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> tuple[Attribute, ...]:
+        # The values of nominal columns are read as text, whatever their type.
         typed_attributes = [
             a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
         ]
@@ -495,4 +497,5 @@ class SqliteSession(SqliteStagingSession):
         return RelationName(None, f"dbanon_{table}")
 
     def timestamp(self, text: str) -> Any:
+        # The ledger stores timestamps as text, because SQLite has no type for them.
         return text

@@ -186,6 +186,7 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
     """Check that the caller's connection has no open transaction."""
     if connection is None:
         return
+    # This fails if the caller has closed the connection.
     with translate_errors():
         is_in_transaction = connection.in_transaction
     if is_in_transaction:
@@ -195,8 +196,8 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
 def _require_no_transaction(connection: Connection) -> None:
     """Check that the pool did not return a connection that this thread already uses.
 
-    The open transaction of such a connection belongs to the caller, so return the connection
-    unchanged.
+    The open transaction of such a connection belongs to the caller, so the connection goes back to
+    the pool as it is.
     """
     driver: Any = connection.connection.driver_connection
     if driver.in_transaction:
