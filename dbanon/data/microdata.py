@@ -81,7 +81,8 @@ class Microdata:
     layers : int32 (n,), read-only: the layer of each record, if the rows of a person may be in
         different classes. The rows of each person are spread over the layers, in order: the j-th
         row is in layer j if there are enough layers (``partitioning.person_rows``). Classes do not
-        span layers, and a person counts as a separate unit in each layer. None if there is only one.
+        span layers, and a person counts as a separate unit in each layer. None if there is only
+        one layer.
     sensitive : the columns of privacy models, by name.
     n_withheld : number of records of the relation that are not in the arrays, because they have a
         NULL that is not allowed, or belong to a stratum with fewer than k records.
