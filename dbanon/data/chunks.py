@@ -63,7 +63,8 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     distinct_share : number of distinct records as a share of all records; only used if there are
         coded columns.
     """
-    # Numbers to hold for each distinct record, and those of them that every record needs itself.
+    # ``n_held`` numbers are held for each distinct record. Of these, ``n_held_per_record`` are held
+    # for every record, even if records are equal.
     n_held = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
     n_held_per_record = _COPIES_PER_ROW * n_columns if n_coded else n_held
     return _BYTES_PER_RECORD + round(
@@ -143,6 +144,7 @@ def microdata_from_chunks(
     MemoryLimit : the records need more memory than allowed.
     """
     attributes = tuple(attributes)
+    # Stores read ordinal attributes as codes; they are moved to the numbers below.
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
     widths = _Widths(
         keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
@@ -228,7 +230,7 @@ def encode_texts(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple
 
 
 class _GrowingArray:
-    """An array that grows by blocks of rows; a single block is not copied.
+    """An array that grows by batches of rows; a single batch is not copied.
 
     Parameters
     ----------
@@ -238,33 +240,33 @@ class _GrowingArray:
 
     def __init__(self, width: int, dtype: Any) -> None:
         self._width, self._dtype = width, np.dtype(dtype)
-        self._single_block: NDArray[Any] | None = None
+        self._single_batch: NDArray[Any] | None = None
         self._bytes = bytearray()
 
-    def add(self, block: NDArray[Any]) -> None:
+    def add(self, batch: NDArray[Any]) -> None:
         """Append rows, (c, width)."""
-        if not self._width or not len(block):
+        if not self._width or not len(batch):
             return
-        block = np.ascontiguousarray(block, self._dtype)
-        if self._single_block is None and not self._bytes:
-            self._single_block = block
+        batch = np.ascontiguousarray(batch, self._dtype)
+        if self._single_batch is None and not self._bytes:
+            self._single_batch = batch
             return
-        for rows in (self._single_block, block):
+        for rows in (self._single_batch, batch):
             if rows is not None:
                 self._bytes += rows.data.cast("B")
-        self._single_block = None
+        self._single_batch = None
 
     def to_array(self, n: int) -> NDArray[Any]:
         """The array of all n rows, (n, width)."""
-        if self._single_block is not None:
-            return self._single_block
+        if self._single_batch is not None:
+            return self._single_batch
         if not self._bytes:
             return np.empty((n, self._width), self._dtype)
         return np.frombuffer(self._bytes, self._dtype).reshape(n, self._width)
 
 
 class _Widths(NamedTuple):
-    """The number of columns of each array of a chunk."""
+    """The number of columns of each array of a chunk; ``valid`` has one for each attribute."""
 
     keys: int
     numbers: int
@@ -412,6 +414,7 @@ def _require_finite(
     numbers : float64 (n, p), the numeric attributes, with ordinal ones as ranks.
     valid : bool (n, d), which values of all attributes are not NULL; None if no value is NULL.
     """
+    # Check slices of records in turn: the temporary arrays for all records may not fit into memory.
     if valid is None and all(
         np.isfinite(numbers[piece]).all() for piece in split_records(len(numbers))
     ):

@@ -38,7 +38,8 @@ def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64
         # Only NaT has no unit.
         return np.full(moments.shape, "NaT", target_type)
     if np.can_cast(source_type, target_type, "safe"):
-        # The target unit is finer and has a smaller range, here in units of the source type.
+        # The target unit is finer, so its range is smaller. ``largest`` is the end of that range,
+        # in units of the source type.
         largest = np.array(2**63 - 1).astype(target_type).astype(source_type).astype(np.int64)
         counts = moments.astype(np.int64)
         in_range = (-largest < counts) & (counts < largest)
@@ -57,14 +58,14 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
     datetime64: Any = np.datetime64
     not_a_time: np.datetime64 = datetime64("NaT", unit)
     try:
-        # Test for NaT with the unit: without one, numpy refuses all numbers, also the one that
-        # stands for NaT.
+        # Pass the unit to test for NaT: without a unit, numpy refuses all numbers, even the number
+        # that stands for NaT.
         if not np.isnat(datetime64(value, unit)):
             moment = datetime64(value)
             converted: np.datetime64 = moment.astype(f"datetime64[{unit}]")
+            # If the value is out of range, numpy 2.4 returns another year, and numpy 2.5 raises.
             if moment.astype("datetime64[Y]") == converted.astype("datetime64[Y]"):
                 return converted
     except OverflowError:
-        # numpy 2.5 raises this if the value is out of range; numpy 2.4 returns another year.
         pass
     return not_a_time

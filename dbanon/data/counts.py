@@ -134,8 +134,8 @@ class EntityCount:
         ``value_counts`` uses.
     value_counts : by sensitive column, the number of rows and persons with each value in each
         class.
-    further_sets : the same counts for further sets of columns. The combinations of a set's values
-        are its classes.
+    further_sets : the same counts for the sets of columns that must be k-anonymous, too (the option
+        ``also_k``). The combinations of a set's values are its classes.
     """
 
     persons: int
@@ -160,7 +160,8 @@ class CountRequests:
     sensitive : columns whose values are counted per class.
     hierarchy_columns : sensitive columns whose values are leaves of a hierarchy, so that their
         order does not matter.
-    further_sets : further sets of columns whose combinations are counted.
+    further_sets : further sets of columns whose combinations are counted, because they must be
+        k-anonymous, too (the option ``also_k``).
     """
 
     columns: tuple[str, ...]
@@ -241,7 +242,8 @@ class ChainCounts:
         if each person has one row.
     joined_combinations_below_k : if the chain releases several tables, number of combinations of
         values in the joined tables that fewer than k persons share.
-    further_counts : further counts of classes and persons, by name.
+    further_counts : further counts of classes and persons, by name, that the report of a chain
+        prints, such as ``joined`` for admitted newcomers.
     levels : by index of the privacy model in the guarantee, the level that all released classes
         reach, such as the largest distance for t-closeness. Only for models that compare classes
         with the first release of the chain.
@@ -273,11 +275,11 @@ class Counts:
 
     Parameters
     ----------
-    rows : the recount of rows: the class sizes in rows.
+    rows : the recount of rows: the class sizes in rows. The number of rows is ``rows.rows``.
     persons : the class sizes in persons, by entity column; empty if persons are not counted.
     value_counts : number of rows with each value in each class, by sensitive column.
     chain_counts : counts of the chain that the release belongs to; None outside a chain.
-    further_sets : the class sizes for further sets of columns, in the order of the request.
+    further_sets : the class sizes for ``CountRequests.further_sets``, in the same order.
     """
 
     rows: Recount

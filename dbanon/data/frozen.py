@@ -122,7 +122,8 @@ def _argument_error(instance: object, problem: str) -> TypeError:
 def _make_refusing_methods(cls: Any, fields: Fields) -> dict[str, Callable[..., None]]:
     """Build ``__setattr__`` and ``__delattr__``, which raise FrozenInstanceError.
 
-    They protect every attribute of the class itself, and in subclasses only its fields.
+    In instances of ``cls`` itself, they protect every attribute. In instances of a subclass, they
+    protect only the fields of ``cls``.
     """
     names = frozenset(field.name for field in fields)
 

@@ -188,9 +188,11 @@ def grid_for(attribute: Attribute, scale: Scale, cell_width: float | None) -> Gr
         return Grid(GridCells(float(cell_width)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
-    # Neighboring ranks differ by 1. For them ``value_spacing`` is 0: their intervals are closed.
+    # Neighboring ranks differ by 1. ``value_spacing`` is 0 for ranks, since it is meant for the
+    # width of half-open intervals, and intervals of ranks are closed.
     spacing = 1.0 if attribute.kind is Kind.ORDINAL else value_spacing(attribute, scale)
     if scale.spread <= _MAX_SPACING_CELLS * spacing:
+        # The spacing is 0 here only if the column is constant; then any width will do.
         return Grid(GridCells(spacing or 1.0))
     # Borders that differ only after the last significant digit would coincide.
     min_digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)

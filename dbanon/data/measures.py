@@ -40,9 +40,9 @@ class ValueFrequencies:
     share_base : the total by which counts are divided to get shares. If ``counts`` count persons,
         it is the number of persons, who may have several values each; None for the sum of the
         counts.
-    is_fixed : True if the frequencies come from another table than the records that are compared
-        with them. Values of these records may be missing here, and the frequencies do not change if
-        records are withheld.
+    is_fixed : True if the frequencies come from another table, such as the first release of a
+        chain. Values of the records to compare may then be missing here, and the frequencies do not
+        change if records are withheld.
     """
 
     counts: NDArray[np.int64]
@@ -241,7 +241,10 @@ class ColumnStatistics:
 def _compute_scales(
     columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap
 ) -> list[Scale]:
-    """Compute the scale of each column, float64 (m,). Columns are summed in pieces."""
+    """Compute the scale of each column, float64 (m,).
+
+    Columns are summed in pieces, which are slices of records, so that threads can share a column.
+    """
     pieces = [
         (index, piece)
         for index, column in enumerate(columns)

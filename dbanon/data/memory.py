@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Smallest memory limit for DuckDB. It does not include the rows that are read from it.
+# Smallest memory limit for DuckDB. The limit does not include rows that were read from DuckDB.
 MIN_DATABASE_BYTES = 32 * 2**20
 # DuckDB gets one thread for each of these.
 _BYTES_PER_THREAD = 64 * 2**20
@@ -62,7 +62,8 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
     except OSError:
         return
     for line in lines:
-        # A line is number:controllers:path. Version 2 names no controllers. Skip other lines.
+        # A line is number:controllers:path. Version 2 names no controllers. Other lines get the
+        # controller "none", which matches no branch below, so they are skipped.
         _, controllers, name = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
         if not controllers:
             yield from _read_limits(groups, name, ("memory.max", "memory.high"))

@@ -78,9 +78,11 @@ class Microdata:
     strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if
         there is only one.
     entities : int32 (n,), read-only: the person of each record; None if each record is a person.
-    layers : int32 (n,), read-only: if the rows of a person may be split over several classes, the
-        layer of each record. Classes do not span layers, and a person counts as a separate unit in
-        each layer. None if there is only one.
+    layers : int32 (n,), read-only: the layer of each record, if the rows of a person may be in
+        different classes. The rows of each person are spread over the layers, in order: the j-th
+        row is in layer j if there are enough layers (``partitioning.person_rows``). Classes do not
+        span layers, and a person counts as a separate unit in each layer. None if there is only
+        one layer.
     sensitive : the columns of privacy models, by name.
     n_withheld : number of records of the relation that are not in the arrays, because they have a
         NULL that is not allowed, or belong to a stratum with fewer than k records.
@@ -125,7 +127,8 @@ class Microdata:
     def ordered_keys(self) -> NDArray[np.int64]:
         """A number for each record that orders the records, int64 (n,), ascending.
 
-        It is the row key if this has one column, otherwise the index of the record.
+        It is the row key if this has one column, otherwise the index of the record. Cuts into
+        blocks and refinements break ties by it.
         """
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
@@ -186,6 +189,7 @@ class Microdata:
             categories=tuple(compress(self.categories, is_selected_category)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
             suppressed=suppressed,
+            # Only evaluations of the complete table use it.
             before_suppression=None,
         )
 
@@ -202,6 +206,7 @@ def first_record_mask(
     units : int64 (n,), the unit of each record, such as ``Microdata.person_units``.
     codes : integers (n,), the code of each record's value, -1 or more; None to count units once.
     """
+    # Codes begin at -1, so a unit needs two more keys than the largest code.
     unit_keys = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
     is_first = np.zeros(len(units), np.bool_)
     is_first[np.unique(unit_keys, return_index=True)[1]] = True
@@ -262,28 +267,28 @@ def null_in_entity_error(name: str, n_null: int, n_rows: int) -> NullInEntity:
     )
 
 
-def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the position of each key in ``ordered_keys``, int64 (c,).
+def find_records(record_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the position of each key in ``record_keys``, int64 (c,).
 
     Parameters
     ----------
-    ordered_keys : int64 (n, m), ascending; m is 1 or 2.
+    record_keys : int64 (n, m), ascending, such as ``Microdata.keys``; m is 1 or 2.
     keys : int64 (c, m), the keys to find.
 
     Raises
     ------
     SourceChanged : a key is missing.
     """
-    if ordered_keys.shape[1] == 1:
-        column, keys_to_find = ordered_keys[:, 0], keys[:, 0]
+    if record_keys.shape[1] == 1:
+        column, keys_to_find = record_keys[:, 0], keys[:, 0]
     else:
         # A key of two columns identifies a row of a partitioned table: the partition, which has few
         # values, and the row's address, which is below 2**48. Pack them into one integer: the index
         # of the partition above the 48 bits of the address.
-        first_values = np.unique(ordered_keys[:, 0])
+        first_values = np.unique(record_keys[:, 0])
         column, keys_to_find = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
-            for key_columns in (ordered_keys, keys)
+            for key_columns in (record_keys, keys)
         )
     positions = np.searchsorted(column, keys_to_find)
     if len(keys_to_find) and (
@@ -319,7 +324,7 @@ def widen_to_unrounded(
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
     """Mark the values that float64 may have rounded, bool (c,), such as large integers."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
-        # Multiplying by it turns values into integers of their last digit.
+        # Multiplying values by this factor shifts their last decimal place to the ones place.
         integer_factor = 1.0
     elif attribute.kind is Kind.DECIMAL:
         if attribute.scale > _MAX_DECIMAL_DIGITS:

@@ -128,8 +128,8 @@ class NumberLevels:
             low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
             return released_ends(self.attribute, low, high)
         # The only cell of the last level spans all cells of the level below, from the smallest to
-        # the largest of ``values`` and of the measured table's values. Values of later records may
-        # lie outside the table's range.
+        # the largest of ``values`` and of the measured table's values. In a chain, the table of its
+        # first release is measured, and values of later releases may lie outside the range.
         ends = np.append(values, (self.scale.least, self.scale.most))
         level_below = self.levels[-1] if self.levels else Level(self.finest)
         first, last = level_below.union_numbers(np.array([ends.min(), ends.max()]))
@@ -159,9 +159,10 @@ class NumberLevels:
         return common_level
 
     def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
-        """Return the lowest level that is at least as coarse for these values as one of ``other``.
+        """Return the lowest level that is at least as coarse as a level of other ``NumberLevels``.
 
-        Values that share a cell on that level of ``other`` share a cell on the returned level.
+        Of ``values``, those that share a cell on that level of ``other`` also share a cell on the
+        returned level.
 
         Parameters
         ----------

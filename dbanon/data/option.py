@@ -451,5 +451,6 @@ def _describe_limits(option: Option, separator: str = " ") -> str:
     if low is not None and option.excludes_minimum:
         return f"{separator}above {low:g}"
     if low is not None:
+        # A space does not suffice before a number: "a number, 1 or more".
         return f"{separator if separator.strip() else ', '}{low:g} or more"
     return ""

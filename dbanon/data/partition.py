@@ -78,7 +78,7 @@ class Synthesis:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """All columns of numbers as a matrix, float64 (n, p)."""
+        """All columns as a matrix, float64 (n, p); all of them must be columns of numbers."""
         return np.column_stack([np.asarray(values, np.float64) for values in self.columns.values()])
 
 
@@ -95,8 +95,8 @@ class Partition(NotebookCard):
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
-    method_counts : counts that the method reports, by name, such as the number of steps of some
-        kind. If partitions are joined, their counts are added.
+    method_counts : counts that the method reports, by name, such as ``classes of DBSCAN``.
+        If partitions are joined, their counts are added.
 
     Attributes
     ----------

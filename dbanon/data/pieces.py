@@ -1,6 +1,8 @@
 """Process long arrays in pieces on all cores, or store them on disk.
 
-Threads process the pieces. They speed up only work that releases Python's global interpreter lock.
+A piece is a slice of records. Unlike the blocks of an anonymization, pieces do not change the
+result. Threads process the pieces. They speed up only work that releases Python's global
+interpreter lock.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-# Number of rows per block when rows on disk are reordered.
+# Number of rows that are in memory at a time when rows on disk are reordered.
 _REORDERED_ROWS = 1 << 18
 
 
@@ -83,7 +85,7 @@ class Disk(Protocol):
 
 
 class DiskArray:
-    """An array on disk that grows by blocks of rows.
+    """An array on disk that grows by batches of rows.
 
     Parameters
     ----------
@@ -100,12 +102,12 @@ class DiskArray:
         self._file = disk.create_file()
         self._n_rows = 0
 
-    def add(self, block: NDArray[Any]) -> None:
+    def add(self, batch: NDArray[Any]) -> None:
         """Append rows, (c, width)."""
-        self._n_rows += len(block)
+        self._n_rows += len(batch)
         try:
             # Do not write to a memory map: if the disk is full, that kills the process.
-            self._file.write(np.ascontiguousarray(block, self._dtype).tobytes())
+            self._file.write(np.ascontiguousarray(batch, self._dtype).tobytes())
         except OSError as error:
             raise self._disk.write_failure(error) from None
 

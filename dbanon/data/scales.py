@@ -52,8 +52,9 @@ class Sums:
         """Sum these values, float64 (m,), which must be finite; their order does not matter."""
         if not values.size:
             return cls()
-        # By exponent, counted from -1074, the kernel returns the sum of mantissas as two 64-bit
-        # words, and the sum of their squares as three.
+        # The kernel returns a tuple for each exponent that occurs: the exponent, counted from
+        # -1074, by which sums are shifted; the sum of mantissas as two 64-bit words, the high one
+        # first; and the sum of their squares as three.
         least, most, all_integers, sums_by_exponent = exact_sums(values)
         total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
         squares = sum(
@@ -92,7 +93,7 @@ class Sums:
         if not numerator:
             return 0.0
         shift = _VARIANCE_BITS - (numerator.bit_length() - denominator.bit_length())
-        # The root halves the shift, so it must be even.
+        # The shift must be even, because the root halves it.
         shift += shift % 2
         # An additional last bit says whether the root is inexact, for correct rounding.
         variance, remainder = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))
@@ -298,7 +299,8 @@ def compute_whitening(points: NDArray[np.float64]) -> Whitening:
     degrees = max(n - 1, 1)
     for j in range(p):
         column = residual[:, j]
-        if not n or column.max() == column.min():  # Rounding of the mean would look like spread.
+        # A constant column has no spread, but its rounded mean may differ from its values.
+        if not n or column.max() == column.min():
             continue
         column -= column.mean()
         spread = np.sqrt(np.square(column).sum() / degrees)

@@ -97,7 +97,8 @@ class Attribute:
     bits : the width of an INTEGER (16, 32, 64, or more if the database has wider ones) or FLOAT
         (32 or 64) in bits.
     precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
-    scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
+    scale : for DECIMAL, the number of digits after the point; for TIMESTAMP, the number of digits
+        in the fraction of a second.
     has_time_zone : True for a TIMESTAMP with time zone, whose values are instants.
     nullable : False if the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, if the type or the caller states them.
@@ -189,6 +190,7 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
                 " numeric.",
                 hint="Leave its kind out, or cast it to a number in a view.",
             )
+    # OTHER remains OTHER: its values are read as text anyway, and most uses refuse it.
     return tuple(
         replace(attribute, kind=Kind.CATEGORY, order=(), nominal=not attribute.kind.is_coded)
         if kinds.get(attribute.name) == NOMINAL and attribute.kind is not Kind.OTHER

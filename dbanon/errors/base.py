@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 from dbanon.errors.redaction import redact
 
 # Writes an option as an interface spells it, given its name and its value (None to write no value).
-# A name that ends in () is not an option, but a feature that interfaces offer in different ways.
+# A name that ends in () is not an option, but an action that each interface writes in its own way:
+# `problems()` says how to list the problems of a hierarchy, and `declare_again()` how a table's
+# owner takes over rules that others declared.
 Notation = Callable[[str, Any], str]
 
 # Matches an option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
@@ -53,7 +55,9 @@ class DbanonError(Exception):
         self.message = redact(message or (type(self).__doc__ or "error").partition("\n")[0])
         self.detail = detail and redact(detail)
         self._hint = hint and redact(hint)
-        # Writes the options in the hint; None to let the interface that prints the error do it.
+        # Writes the options in the hint, whichever interface prints the error: hints about a job
+        # file name the keys of the file. None if the interface that prints the error writes the
+        # options.
         self.fixed_notation: Notation | None = None
         # Replaces "in a view" in the hint if the source has no views.
         self.view_replacement: str | None = None

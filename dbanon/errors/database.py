@@ -7,7 +7,7 @@ import os
 
 from dbanon.errors.base import DbanonError
 
-# They mean a full disk, an exhausted quota, and a limit on file sizes (ulimit -f).
+# The errors for a full disk, an exhausted quota, and a limit on file sizes (ulimit -f).
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK_FULL_TEXTS = tuple(os.strerror(number) for number in _DISK_FULL_ERRNOS)
 
@@ -145,7 +145,10 @@ class LedgerQuota(InsufficientRights):
 
 
 class ForeignCode(InsufficientRights):
-    """Code of another role would run with the rights of this one."""
+    """Code of another role would run with the rights of this one.
+
+    Reading a relation can run code: functions in views and indexes, casts, and types.
+    """
 
     code = "foreign_code"
 

@@ -185,7 +185,10 @@ class RefreshRefused(DbanonError):
 
 
 class OriginalChanged(DbanonError):
-    """The relation is not the one that the release was made from, or it has changed since."""
+    """The relation is not the one that the release was made from, or it has changed since.
+
+    An evaluation compares a release with its originals some time after the release.
+    """
 
     code = "original_changed"
     exit_code = 6
@@ -256,7 +259,10 @@ class LinkingColumnRefused(DbanonError):
 
 
 class KeptIdentifierRefused(DbanonError):
-    """A column that is released unchanged looks like an identifier, and strict was requested."""
+    """A column that is released unchanged looks like an identifier, and strict was requested.
+
+    This is the warning ``KeptColumnIdentifies`` as an error.
+    """
 
     code = "kept_identifier"
     exit_code = 6
@@ -264,7 +270,10 @@ class KeptIdentifierRefused(DbanonError):
 
 
 class RowsLinkableRefused(DbanonError):
-    """Released rows would be in the order of their originals, and strict was requested."""
+    """Released rows would be in the order of their originals, and strict was requested.
+
+    This is the warning ``RowsLinkable`` as an error.
+    """
 
     code = "rows_linkable"
     exit_code = 6
@@ -272,7 +281,11 @@ class RowsLinkableRefused(DbanonError):
 
 
 class TooFewPersons(DbanonError):
-    """Classes would hold fewer than k persons, as a column suggests, and strict was requested."""
+    """Classes would hold fewer than k persons, as a column suggests, and strict was requested.
+
+    The column looks like a person identifier, and classes hold fewer than k of its values:
+    ``PersonsBelowK`` as an error.
+    """
 
     code = "too_few_persons"
     exit_code = 6
@@ -280,7 +293,10 @@ class TooFewPersons(DbanonError):
 
 
 class EntitySpellingsRefused(DbanonError):
-    """Spellings of one person may count as several persons, and strict was requested."""
+    """Spellings of one person may count as several persons, and strict was requested.
+
+    This is the warning ``EntitySpellings`` as an error.
+    """
 
     code = "entity_spellings"
     exit_code = 6

@@ -65,6 +65,7 @@ def _redact_authorities(text: str) -> str:
     parts = []
     redacted_end = 0
     for match in _AUTHORITY.finditer(text):
+        # The match is within a password that is redacted already.
         if match.start() < redacted_end:
             continue
         password_start, password_end = _find_password(text, match.end())
@@ -88,7 +89,8 @@ def _find_password(text: str, start: int) -> tuple[int, int]:
         return start, start
     if last_at_sign >= 0:
         return colon + 1, last_at_sign
-    # Without an @ in this word, it has a port, a path, or a password that contains a space.
+    # If the word has no @, the colon is followed by a port or is in a path, or it is followed by a
+    # password that contains a space.
     is_path = any(mark in text[start:colon] for mark in "/?#")
     if is_path or colon + 1 == word_end or _PORT.match(text, colon + 1):
         return start, start

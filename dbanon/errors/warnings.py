@@ -94,7 +94,10 @@ class ReleaseNotNoted(UserWarning):
 
 
 class ReleaseNotPublished(UserWarning):
-    """A chain's last release counts as published, but its run ended before publishing it."""
+    """A chain's last release counts as published, but its run ended before publishing it.
+
+    The chain's state was committed, but the release was not, for example in another database.
+    """
 
 
 class RulesOfAnotherTable(UserWarning):

@@ -413,6 +413,7 @@ def _select_codes(values: Sequence[str]) -> list[str]:
     # If most values have no digits, the column has words, not codes.
     if 2 * len(values_with_digits) < len(values):
         return []
+    # The beginnings of one character are for values of a single letter.
     beginnings = {value[:2] for value in values_with_digits} | {
         value[:1] for value in values_with_digits
     }

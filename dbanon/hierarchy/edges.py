@@ -109,11 +109,13 @@ def build_nodes(
     lines: dict[str, int] = {}
     inner_labels = {parent for child, parent, _ in edges if parent is not None and parent != child}
     values = {child for child, parent, _ in edges if child == parent}
-    labels_with_parent = {child for child, parent, _ in edges if child != parent}
+    child_labels = {child for child, parent, _ in edges if child != parent}
     for child, parent, line in with_pulses(edges, pulse):
-        if child == parent and (child in inner_labels or child in labels_with_parent):
-            # The edge only marks the label as a value, which ``values`` says already.
+        if child == parent and (child in inner_labels or child in child_labels):
+            # The edge only marks the label as a value, which ``values`` says already. If a label
+            # has no other edge than this, it is reported as a cycle below.
             continue
+        # An empty label is allowed only for a leaf, since the empty text is a value.
         if (child == "" and "" in inner_labels) or parent == "":
             # A line has several edges: report its empty label once.
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):

@@ -8,7 +8,7 @@ lies outside the column's range:
   their number;
 - between nominal values, 0 if they are equal, otherwise 1;
 - between a value and a label, 0 if the label covers the value, otherwise the height from the label
-  up to the lowest one that does;
+  up to the lowest one that does, divided by the height of the hierarchy;
 - between a value and an interval, 0 if the interval contains the value, otherwise the distance from
   it;
 - 0 if either value is NULL.

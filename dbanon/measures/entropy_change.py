@@ -1,9 +1,10 @@
 """entropy_change, IL_R: how much the entropy of the categorical columns changed, in percent.
 
 It is 100 |H - H'| / H, where H is the sum of the columns' entropies before, and H' after release; H
-= 0 gives 0. Entropies of ordinal columns use cumulative shares; with the shares that the paper
-prints they would depend on the direction of the order. The figure is 0 for any permutation of
-values, and may decrease when classes merge: prefer ``entropy_loss``.
+= 0 gives 0. Entropies of ordinal columns are computed from cumulative shares (``ordinal_entropy``).
+The paper prints a formula with other shares; there, reversing the order of the values would change
+the entropy. The figure is 0 for any permutation of values, and may decrease when classes merge:
+prefer ``entropy_loss``.
 
 Source: Chen and Han 2010, eq. (14) to (17).
 """
@@ -52,5 +53,5 @@ MEASURE = Measure(
     run=entropy_change,
     summary="Change of the entropy of categorical columns, in percent",
     range="0 up, percent",
-    needs="columns",
+    needs="columns",  # the values of each column suffice, in any order
 )

@@ -1,4 +1,8 @@
-"""Base classes of measures: ``Measure``, its input and parameters, and ``Figure``, its result."""
+"""Base classes of measures: ``Measure``, its input and parameters, and ``Figure``, its result.
+
+Symbols such as IL_1 and DLD are those of the paper of many measures: J. Chen and J. Han,
+"Evaluation model for quality of k-anonymity data oriented to microaggregation", 2010.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +50,12 @@ class Parameters:
 
     Parameters
     ----------
-    lambdas : weights of IL_1, IL_2 and IL_3 in IL_s (``statistics_loss``). The text of the paper
-        uses thirds; its experiment uses these defaults.
-    taus : weights of DLD and ID in DR (``disclosure_risk``).
-    gammas : weights of IL and DR in the ``score``.
+    lambdas : weights of IL_1, IL_2 and IL_3 (``deviation_loss``, ``moment_loss`` and
+        ``structure_loss``) in IL_s (``statistics_loss``). The text of the paper uses thirds; its
+        experiment uses these defaults.
+    taus : weights of DLD and ID (``nearest_linkage_risk`` and ``interval_risk``) in DR
+        (``disclosure_risk``).
+    gammas : weights of IL and DR (``overall_loss`` and ``disclosure_risk``) in the ``score``.
     interval_percents : interval widths of ``interval_risk``, in percent of the ranks.
     small : class sizes; for each, ``class_risk`` reports the share of rows in smaller classes.
     epsilon : distance threshold of ``security_ratio``, in sample standard deviations.

@@ -143,6 +143,7 @@ def column_sums(
         np.ascontiguousarray(released),
         None,  # no rounded values
         valid,
+        # The points are standardized already.
         0,  # exponent
         0.0,  # shift
         1.0,  # scale
@@ -174,6 +175,8 @@ def exact_and_rounded_sums(
     -------
     Pairs of SSE and SST: for exact values, and for rounded ones.
     """
+    # The kernel maps a value x to (x * 2**-exponent - shift) / scale; the power of two prevents
+    # overflow.
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
     exact, rounded = released
     sse, rounded_sse, sst = kernels.column_squares(

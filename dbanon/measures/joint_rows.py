@@ -29,10 +29,11 @@ class JointRows:
     ----------
     k : the number of persons that should share the classes.
     persons : measured persons: all, or a sample.
-    below : measured persons such that fewer than k persons share the classes of all their rows.
+    below : measured persons who are below k if all of their rows are known: fewer than k persons
+        have a row in each class that these rows are in.
     of_pairs : measured persons who have two rows or more.
-    pairs_below : persons counted in ``of_pairs`` such that fewer than k persons share the classes
-        of two of their rows, chosen at random.
+    pairs_below : persons counted in ``of_pairs`` who are below k if two of their rows are known,
+        chosen at random.
     in_all : all released persons; more than ``persons`` if these are a sample.
     """
 

@@ -24,8 +24,9 @@ def label_loss(task: EvaluationTask) -> Figure:
             losses = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            # A label of another tool may not cover the value. If the label is deeper in the tree
-            # than the value, its loss would be negative.
+            # A release that another tool made can be evaluated, too, and its labels may not cover
+            # the values. The loss of a label that is deeper in the tree than the value would be
+            # negative.
             losses = np.maximum(
                 column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0
             )

@@ -113,15 +113,15 @@ class Model:
         persons : int64 (m,), persons per class if ``counts`` and ``table_shares`` count persons;
             None if they count rows.
         """
-        values, is_higher_stricter = self._levels(counts, table_shares, persons)
+        class_levels, is_higher_stricter = self._levels(counts, table_shares, persons)
         level = self.level
         if self.kind == "recursive_cl":
             # Its definition excludes the level itself, so there is no tolerance.
-            return values < level
+            return class_levels < level
         return (
-            values >= level - _ROUNDING_TOLERANCE
+            class_levels >= level - _ROUNDING_TOLERANCE
             if is_higher_stricter
-            else values <= level + _ROUNDING_TOLERANCE
+            else class_levels <= level + _ROUNDING_TOLERANCE
         )
 
     def reached_level(
@@ -133,14 +133,16 @@ class Model:
         ----------
         counts, table_shares, persons : as for ``is_satisfied``.
         """
-        values, is_higher_stricter = self._levels(counts, table_shares, persons)
-        return float(values.min() if is_higher_stricter else values.max())
+        class_levels, is_higher_stricter = self._levels(counts, table_shares, persons)
+        return float(class_levels.min() if is_higher_stricter else class_levels.max())
 
     def _levels(
         self, counts: Counts, table_shares: Values, persons: PersonCounts | None
     ) -> tuple[Values, bool]:
         """Return the level of each class, float64 (m,), and True if a higher level is stricter."""
-        # Persons may have several values: the model must hold whichever of them is counted.
+        # Persons may have several values: the model must hold whichever of them is counted. Models
+        # that compare with the table count all values of a person; their functions take
+        # ``persons``.
         if persons is not None and not self.compares_with_table:
             counts = sensitive.least_diverse_counts(counts, persons)
         return _LEVEL_FUNCTIONS[self.kind](self, counts, table_shares, persons)

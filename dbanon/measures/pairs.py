@@ -156,8 +156,8 @@ class Pairs:
 
         Records and classes of a group have the same stratum and NULL in the same columns. Attackers
         see both, so they only compare records and rows of the same group. In columns with
-        suppressed cells, they cannot tell which NULLs are original. There, the NULLs of the first
-        record of all classes with the same released values decide about these classes' group.
+        suppressed cells, they cannot tell which NULLs are original. There, the first record of
+        all classes with the same released values decides: if it has NULL, so have these classes.
         """
         codes: list[NDArray[Any]] = []
         first_records = self._first_records()

@@ -91,8 +91,8 @@ def require_levels(
     counts_by_column = {}
     for name, class_values in counts.value_counts.items():
         row_counts = _count_by_class_and_value(class_values, attributes[name], models)
-        n_rows = counts.rows.rows
-        if int(row_counts.sum()) != n_rows:
+        recount = counts.rows
+        if int(row_counts.sum()) != recount.rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted do not cover all rows.',
                 hint="This is an error in dbanon: please report it.",

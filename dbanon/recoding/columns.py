@@ -28,8 +28,8 @@ INTERVALS = ("text", "bounds", "midpoint", RANGE)
 GENERALIZED = "text"
 
 # A function that returns the exact class sums of some wide attributes (those with values that
-# float64 cannot represent): by attribute, Python integers (n_classes,) in units of the column's
-# last digit, 10**-scale. NULL counts as 0.
+# float64 cannot represent). By name of the attribute, the result has Python integers (n_classes,),
+# in units of the column's last digit, 10**-scale. NULL counts as 0.
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
@@ -48,8 +48,8 @@ class Settings:
         of members; False to release the enclosing borders of a fixed grid.
     grid_steps : grid width by column, in the column's unit (days for dates, microseconds for
         timestamps). For other columns ``data.grid.grid_for`` chooses the width.
-    chosen_levels : the partition with the levels that a full-domain search has chosen, whose nodes
-        and cells are released; None for other methods.
+    chosen_levels : the partition of a full-domain search, with the level that the search has chosen
+        for each attribute. The nodes or cells on these levels are released. None for other methods.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class ReleasedColumn:
     missing : bool (n_classes,), True if NULL is released; None if it never is.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
     losses : float64 (n_classes,), the loss of each class in this attribute: the sum of the losses
-        of its records, 0 to 1 each. None if the recoding's loss measure (``Recoding.measure``) does
-        not use it.
+        of its records, 0 to 1 each. None unless the recoding's loss measure (``Recoding.measure``)
+        is ``iloss``, which adds them up, and None for the second of two columns of bounds.
     interval_ranges : float64 (n_classes, 2), the smallest and largest value in each interval; None
         for other labels.
     label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
@@ -260,9 +260,10 @@ def release_member_values(
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(missing, 0.0, values)
     if attribute.kind is Kind.FLOAT:
-        return ReleasedColumn(attribute, values, missing, values)
+        return ReleasedColumn(attribute, values, missing, unrounded=values)
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
-    return ReleasedColumn(attribute, np.rint(values * scale).astype(np.int64), missing, values)
+    released = np.rint(values * scale).astype(np.int64)
+    return ReleasedColumn(attribute, released, missing, unrounded=values)
 
 
 def recode_attributes(

@@ -187,11 +187,8 @@ def _release_intervals(
         midpoints = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
         values = _to_column_type(midpoints, attribute)
         require_fit(attribute, values, _WIDER_TYPE_HINT)
-        return [
-            ReleasedColumn(
-                attribute, values, missing, midpoints, loss_depends_only_on_label=False, **fields
-            )
-        ]
+        fields |= {"unrounded": midpoints, "loss_depends_only_on_label": False}
+        return [ReleasedColumn(attribute, values, missing, **fields)]
     if settings.intervals == RANGE:
         lower, upper = (
             _to_exact_borders(_to_column_type(ends, attribute, round_to_nearest=is_closed))
@@ -238,7 +235,7 @@ def _release_bounds(
             replace(attribute, name=name),
             values,
             missing,
-            unrounded,
+            unrounded=unrounded,
             losses=column_losses,
             renamed_from=attribute.name,
             is_closed=is_closed,

@@ -154,8 +154,9 @@ def _release_column(
     elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
         released = exact_means[attribute.name].astype(np.int64)
     else:
+        # Python integers: means of decimals and of wider integers may not fit into int64.
         released = exact_means[attribute.name]
-    return ReleasedColumn(attribute, released, missing, unrounded)
+    return ReleasedColumn(attribute, released, missing, unrounded=unrounded)
 
 
 def round_means(
@@ -179,6 +180,7 @@ def round_means(
         values = values * 10.0**attribute.scale
     values = values / microseconds_per_digit(attribute)
     integers = np.rint(values)
+    # Larger values make a column wide, and wide columns have exact means instead.
     assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
     return compute_integer_means(integers.astype(np.int64), partition) * microseconds_per_digit(
         attribute

@@ -57,13 +57,14 @@ def release_representatives(
         numbers that float64 cannot hold exactly.
     """
     trees = settings.hierarchies
-    columns_without_hierarchy = microdata.select_attributes(
+    # The microdata with only these attributes, for ``release_means``.
+    numbers_without_hierarchy = microdata.select_attributes(
         [a.name for a in microdata.numeric if a.name not in trees]
     )
     columns = {
         column.attribute.name: column
         for column in release_means(
-            columns_without_hierarchy, column_statistics, partition, exact_totals, settings
+            numbers_without_hierarchy, column_statistics, partition, exact_totals, settings
         )
     }
     for attribute in microdata.attributes:

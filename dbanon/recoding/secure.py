@@ -69,18 +69,19 @@ def find_secure_value(
     side : -1 for values up to ``center``, 1 for values from ``center``.
     """
     # Moving outwards, the ratio changes only at distance epsilon from an original value.
-    limits = values + side * epsilon
-    for limit in side * np.sort(side * limits[side * limits >= side * center]):
-        value = float(limit)
+    change_points = values + side * epsilon
+    for point in side * np.sort(side * change_points[side * change_points >= side * center]):
+        value = float(point)
         if step:
             value = float(side * np.ceil(side * value / step)) * step
         elif compute_security_ratio(values, value, epsilon) < gamma0:
+            # A rounding error may have put the value just within epsilon of the original.
             value = float(np.nextafter(value, side * np.inf))
         if compute_security_ratio(values, value, epsilon) >= gamma0:
             return value
-    # Rounding may invalidate even the farthest limit; one step beyond it is always valid. Floats
+    # Rounding may invalidate even the farthest point; one step beyond it is always valid. Floats
     # have no step, but four times their spacing outweighs the rounding errors.
-    farthest = float(side * (side * limits).max())
+    farthest = float(side * (side * change_points).max())
     margin = step or 4 * max(float(np.spacing(abs(farthest))), float(np.spacing(epsilon)))
     return farthest + side * margin
 
@@ -185,7 +186,7 @@ def _secure_column(
     hint = "Cast it to a wider type in a view, or take a smaller epsilon or gamma0."
     require_fit(column.attribute, released_means, hint)
     values[insecure_classes] = released_means.astype(values.dtype)
-    return ReleasedColumn(column.attribute, values, column.missing, unrounded)
+    return ReleasedColumn(column.attribute, values, column.missing, unrounded=unrounded)
 
 
 def _find_smallest_difference(attribute: Attribute) -> float:

@@ -162,10 +162,10 @@ class Metric:
         ]
         return MixedTable(
             codes,
-            self.max_distances,
-            np.array(leaf_counts, np.int32),
-            np.concatenate([empty, *depths]),
-            np.concatenate([empty, *ancestor_depths]),
+            self.max_distances,  # within each attribute
+            np.array(leaf_counts, np.int32),  # 0 for numbers
+            np.concatenate([empty, *depths]),  # of the leaves of all trees
+            np.concatenate([empty, *ancestor_depths]),  # of each leaf and the next one
         )
 
     @cached_property

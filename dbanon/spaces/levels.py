@@ -45,8 +45,9 @@ class LevelSpace:
         """Return each record's group on each level, int64 (n,), and the total loss of each level.
 
         Records of a group have the same node or cell on that level. Losses are integers, so that
-        equal losses compare equal: a record loses at most the root cost of the attribute, which is
-        a multiple of all depths up to 16.
+        equal losses compare equal: a record loses at most the attribute's root cost, which is
+        the cost of releasing the root (``MixedSpace.root_costs``). Root costs are multiples of all
+        depths up to 16.
 
         Parameters
         ----------
@@ -103,8 +104,9 @@ def level_space(
     standardize, weights, hierarchies : as chosen by the caller; see ``mixed_space``.
     level_steps : widths of the finest cells by column, as chosen by the caller. Invalid ones are
         ignored here, since the recoding refuses them.
-    level_statistics : those of the released records, if each record of ``microdata`` represents
-        several of them; None if ``column_statistics`` applies.
+    level_statistics : the column statistics of the released records, if a record of ``microdata``
+        is a unit, which represents all records of a person that are clustered together. None to use
+        ``column_statistics``.
 
     Raises
     ------

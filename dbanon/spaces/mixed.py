@@ -60,7 +60,7 @@ def encode_numbers(
             codes = np.rint(shares * largest_code)
     if valid is not None:
         codes = np.where(valid, codes, 0.0)
-    # Later records may lie outside the range of the original table.
+    # A chain keeps the range of its first release, and records of later ones may lie outside.
     return np.clip(codes, 0, largest_code).astype(np.int32)
 
 
@@ -279,10 +279,10 @@ class MixedSpace:
         ]
         return MixedTable(
             self.codes,
-            self.root_costs,
-            np.array(leaf_counts, np.int32),
-            np.concatenate([empty, *depths]),
-            np.concatenate([empty, *ancestor_depths]),
+            self.root_costs,  # the largest cost within each attribute
+            np.array(leaf_counts, np.int32),  # 0 for numbers
+            np.concatenate([empty, *depths]),  # of the leaves of all trees
+            np.concatenate([empty, *ancestor_depths]),  # of each leaf and the next one
             extra,
         )
 

@@ -98,7 +98,7 @@ def comparison_groups(pairs: Pairs) -> Iterator[ComparisonGroup]:
     ):
         ids = row_ids[pairs.partition.labels[records]]
         own_rows = np.where(row_groups[ids] == group_id, index_in_group[ids], -1)
-        # Groups without rows have ids after those of all rows.
+        # A group with an id of ``n_groups`` or more has no rows: start and end are equal.
         row_start, row_end = (row_starts[min(i, n_groups)] for i in (group_id, group_id + 1))
         yield ComparisonGroup(records, first_classes[rows_by_group[row_start:row_end]], own_rows)
 
@@ -168,8 +168,8 @@ def nearest_by_sum(
     weights : int64 (m,), weights of the points; None if all are 1.
     needs_second : True to search the second distances, too.
     """
-    # All records of a group have NULL in the same columns. These do not distinguish them, so leave
-    # them out.
+    # All records of a group have NULL in the same columns. Such columns do not distinguish records,
+    # so leave these columns out.
     records, rows = (queries, points) if points_are_released else (points, queries)
     any_record = records[0]
     columns = [

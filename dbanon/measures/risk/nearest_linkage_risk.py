@@ -1,9 +1,10 @@
 """nearest_linkage_risk, DLD: released rows whose original is nearest or second nearest.
 
-A *record* is an original; a *row* is what its class is released as. A record is linked if no record
-is nearer to its row, or only records at one smaller distance are. For class means the figure is
-about 2/k. It says little about attackers, who cannot tell k equal rows apart: see ``linkage_risk``.
-The part ``nearest`` is the share of records at the smallest distance from their row.
+A *record* is an original; a *row* is what its class is released as. A record is linked if its
+distance from its own row is the smallest or the second smallest that any record has from this row.
+Records at the same distance are all linked. For class means the figure is about 2/k. It says little
+about attackers, who cannot tell k equal rows apart: see ``linkage_risk``. The part ``nearest`` is
+the share of records at the smallest distance from their row.
 
 Source: Chen and Han 2010, definition 4 and eq. (18).
 """
