@@ -27,6 +27,7 @@ _ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "sup
 
 # A power of ten with a larger exponent, multiplied by a value, may overflow float64.
 _MAX_DECIMAL_DIGITS = 300
+_MISSING_ROW = "A row was not present when the quasi-identifiers were read."
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +287,8 @@ def find_records(record_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDA
         # values, and the row's address, which is below 2**48. Pack them into one integer: the index
         # of the partition above the 48 bits of the address.
         first_values = np.unique(record_keys[:, 0])
+        if not np.isin(keys[:, 0], first_values).all():
+            raise SourceChanged(_MISSING_ROW)
         column, keys_to_find = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
             for key_columns in (record_keys, keys)
@@ -295,7 +298,7 @@ def find_records(record_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDA
         not len(column)
         or bool((column[np.minimum(positions, len(column) - 1)] != keys_to_find).any())
     ):
-        raise SourceChanged("A row was not present when the quasi-identifiers were read.")
+        raise SourceChanged(_MISSING_ROW)
     return positions
 
 

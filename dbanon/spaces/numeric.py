@@ -356,7 +356,7 @@ def compute_column_factors(
     for name, weight in weights.items():
         if name not in names:
             raise InvalidParameter(
-                f'The weight of "{name}" names no numeric quasi-identifier.',
+                f'The weight of "{name}" names no quasi-identifier.',
                 hint="Give weights to quasi-identifiers only.",
             )
         if not np.isfinite(weight) or weight < 0:
