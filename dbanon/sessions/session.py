@@ -100,7 +100,8 @@ class PersonsSession(SessionInterface):
         entity_count = self.recount_staged_entities(keys)
         if not further_columns:
             return entity_count
-        # Classes are numbered from 1, in the order of their values.
+        # The histogram has the number of classes of each size. Classes are numbered from 1, in the
+        # order of their values.
         persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
         for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
             persons_per_class[int(number) - 1] = int(persons)
@@ -173,6 +174,8 @@ class PersonsSession(SessionInterface):
 
     def normalized_sql(self, attribute: Attribute, value: str) -> str:
         """SQL for an identifier's value, normalized so that spellings of one person are equal."""
+        # Empty if spellings are not unified. Otherwise spaces are trimmed, and with CASEFOLD upper
+        # and lower case are unified, too.
         if not attribute.normalize:
             return value
         # The first of these characters is the plain space, by which the others are replaced.
