@@ -34,7 +34,8 @@ _SHUFFLE_ROWS = 32_768
 
 # The comment on a released table or view starts with this, followed by the release id.
 MARK = "dbanon release "
-# Suffix of the table with aggregates that may accompany a release.
+# A release made inside PostgreSQL has a summary: a table of one row with figures such as the
+# achieved k. Its name is that of the release with this suffix.
 SUMMARY_SUFFIX = "_summary"
 
 # A function that the caller passes, to be called with each SQL statement before it runs.
@@ -45,8 +46,8 @@ OnSql = Callable[[str], None]
 class Locator:
     """How to address the rows of a source, by a row key of one or more columns.
 
-    A key of columns that are not a single integer is numbered by a *key map*: a staging table with
-    each key and its number, which then serves as the row key.
+    If a key is not a single integer column, a *key map* numbers its values: a staging table with
+    each value and its number. The number then serves as the row key.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ class SessionInterface(ABC):
         return f"s.{quote(attribute.name)}"
 
     def matches(self, text: str, pattern: str) -> str:
-        """SQL that is true if a text matches a regular expression from ``advice.forms``.
+        """SQL that is true if a text matches the format of an identifier (see ``advice.forms``).
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class SessionInterface(ABC):
     def load_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
     ) -> None:
-        """Create and fill the staging table of copied rows.
+        """Create and fill the staging table of rows that are copied from another database.
 
         Parameters
         ----------
@@ -405,7 +405,10 @@ class SessionInterface(ABC):
 
     @abstractmethod
     def update_release_oids(self) -> None:
-        """Update the object IDs of relations in ledger entries, if the database has such IDs."""
+        """Update the object IDs in the ledger, which change if the database is dumped and restored.
+
+        Does nothing on databases without object IDs.
+        """
 
     def has_ledger(self) -> bool:
         """Return True if this database has a ledger."""

@@ -58,7 +58,8 @@ CELL_COUNTS = "dbanon_counted"
 # The next state of every displayed cell: cell, members, present, is_unchanged, state. ``members``
 # and ``present`` are the numbers of all members, and of those in the source.
 NEXT_CELL_STATES = "dbanon_verdict"
-# The rows that the release replaces or adds.
+# The rows that the release takes from the source: those of new cells, and of cells whose displayed
+# rows are replaced; only for sources with several rows per person.
 NEW_ROWS = "dbanon_current"
 # Per cell with changed rows, the number of rows (n_changed) that differ from the last release.
 CHANGED_CELLS = "dbanon_differing"
@@ -84,9 +85,9 @@ LIMITED_ROWS = "dbanon_chosen"
 NEWCOMER_RECORDS = "dbanon_persons"
 # The persons with displayed rows, one row each, with a digest of these rows.
 DISPLAYED_PERSONS = "dbanon_displayed"
-# The persons whose rows the release replaces or adds.
+# The persons in new cells, and in cells whose displayed rows are replaced.
 RENEWED_PERSONS = "dbanon_renewed"
-# The renewed persons with their numbers in the release.
+# The same persons with their numbers in the release.
 NUMBERED_PERSONS = "dbanon_numbered"
 # All staging tables of chains, in no particular order.
 STAGING = (
@@ -131,6 +132,7 @@ class PseudonymSession(SessionInterface):
     # SQL that is appended to a subquery so that its expressions are computed only once per row.
     compute_once_clause: ClassVar[str] = ""
     # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer one.
+    # Otherwise, the tag is taken from the hash with the inner block.
     _hashes_twice = True
     # Whether a key, or a salt in place of a key, is in the table ``SECRET``.
     _has_key = False
@@ -215,12 +217,15 @@ class PseudonymSession(SessionInterface):
         ]
 
     def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
-        """SQL that counts the rows for each pair of two integers; the second may be NULL.
+        """SQL that counts the rows for each pair of values in two integer columns.
+
+        The result has the two values of each pair, and ``size``, the number of rows with both.
 
         Parameters
         ----------
-        first, second : SQL of the integers.
-        second_name : name of ``second`` in the result.
+        first : name of the first column, also in the result.
+        second : name of the second column, which may hold NULL.
+        second_name : name of the second column in the result.
         rows : FROM clause with a condition.
         """
         return (

@@ -37,6 +37,7 @@ class RuleCatalog:
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         """Check that the owner of ``source`` may read ``table``, which rules of ``source`` name.
 
+        A column's rule can name a table with the column's hierarchy, whose values are released.
         Does nothing on databases without roles.
 
         Raises
@@ -45,7 +46,9 @@ class RuleCatalog:
         """
 
     def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        """Change a table's rules with the ledger owner's rights; False if not supported.
+        """Change a table's rules with the rights of the ledger's owner, not the table's owner.
+
+        Returns False if this is not supported.
 
         Parameters
         ----------
@@ -55,14 +58,16 @@ class RuleCatalog:
         return False
 
     def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
-        """Return the rules of a table, or of all tables, and whether they apply.
+        """Return the rules of a table, or of all tables, with their states.
 
         Each row has these items:
 
         - as declared: the name of the table, the column, the rule as JSON, the time, the author,
           and the oids of the table and of its owner;
-        - now: the name of the table with this oid, the rule's state, whether the rule applies,
-          whether it was declared for this table, and its rank among the rules of the column.
+        - now: the name of the table with this oid, the rule's state (``current``,
+          ``another table``, ``not trusted``, ``no column`` or ``no table``), whether the rule is
+          trusted, because its author may still declare rules for the table, whether it was declared
+          for this table, and its rank among the rules of the column. Rank 1 applies.
 
         Returns None on databases without roles, where the caller queries the ledger itself.
         """

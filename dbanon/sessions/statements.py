@@ -3,6 +3,10 @@
 Aliases of tables: s source, m key map, l labels, c class values, r copied rows. The dictionary of
 the column at position 0 has the alias d0, and so on.
 
+A *dictionary* of a column has its distinct values, each with a code. ``VALUES``,
+``create_values``, ``values_table`` and ``join_values`` are about dictionaries. A *class value* is
+the released value of a class; ``value_column`` names the staging columns of class values.
+
 In all functions, ``from_source`` is the FROM clause of the source with its key map, and
 ``key_expressions`` is the SQL of the key columns.
 """
@@ -108,7 +112,7 @@ def numbered_values(source: str, text: str, column: str, condition: str = "") ->
     source : FROM item with the rows.
     text : SQL of the column as text that sorts by code point.
     column : SQL of the column.
-    condition : SQL that restricts the rows, after AND.
+    condition : SQL that restricts the rows and begins with AND; empty for all rows.
     """
     return (
         "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
@@ -120,7 +124,7 @@ def numbered_values(source: str, text: str, column: str, condition: str = "") ->
 def distinct_values(relation: RelationName, column: str, text: str, condition: str = "") -> str:
     """Query the distinct non-NULL values of a column; ``text`` is SQL of the column as text.
 
-    ``condition`` restricts the rows and begins with AND.
+    ``condition`` is SQL that restricts the rows and begins with AND; empty for all rows.
     """
     return (
         f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
@@ -245,7 +249,7 @@ def exact_sums(
 
 
 def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
-    """Query the class of each released row, and its value in a column."""
+    """Query the class of each released row, and the row's own value in a column."""
     join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )

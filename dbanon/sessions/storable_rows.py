@@ -32,6 +32,7 @@ def storable_rows(
     """
     for row in rows:
         try:
+            # Class and position are integers, which the conversion leaves unchanged.
             yield tuple(map(to_storable, row))
         except UnsupportedType:
             for attribute, value in zip(attributes, row[first_value_index:], strict=True):

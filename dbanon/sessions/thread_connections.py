@@ -29,7 +29,7 @@ Connection = TypeVar("Connection")
 
 
 class Wire(Protocol):
-    """A connection of a database driver, of which only the socket matters here."""
+    """A connection of a database driver, of which only the socket and canceling matter here."""
 
     def fileno(self) -> int:
         """Return the socket's file descriptor."""

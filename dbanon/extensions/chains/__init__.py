@@ -12,8 +12,8 @@ Terms that the modules of this package share:
 - *Displayed* rows, persons and cells are those in the current release.
 - A *held* (or frozen) cell keeps its displayed rows, although the rows in the source have changed
   or members have left. A *withdrawn* cell is never displayed again.
-- A *sealed* cell is held as soon as some of its members leave, however many, because a member was
-  absent and has returned.
+- A *sealed* cell has a member who was absent and has returned (see ``returns``). It is held as soon
+  as any of its members leave, however many.
 - A cell has *drifted* if some of its rows have changed, but fewer than k.
 - A *row key* identifies a row of the source; a *locator* is the SQL that reads row keys.
 """

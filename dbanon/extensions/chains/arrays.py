@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
 
-# Codes are summed in slices of this many bits: a float is exact for such sums of up to 2**31 rows.
+# ``np.bincount`` sums in floats, which represent integers up to 2**53 exactly. So codes are summed
+# in slices of this many bits, which is exact for up to 2**31 rows.
 _SLICE_BITS = 22
 
 

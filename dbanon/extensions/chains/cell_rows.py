@@ -62,7 +62,7 @@ def freeze_failing_cells(
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
     failing_cells: set[int] = set()
     # ``left_at`` is NULL for persons who have not left their cell.
-    changed_rows = (
+    from_changed_rows = (
         f"FROM {quote(PRESENT_PERSONS)} AS s JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
     )
@@ -73,15 +73,17 @@ def freeze_failing_cells(
             if not references:
                 continue  # At the first release there are no cells to check yet.
             reference = references[model.attribute]
-            # The level that all cells reach, the second result, is only reported after recounts.
+            # The second result is the level of the model that all cells reach. Only recounts, which
+            # read the written rows, report it.
             failing_of_model, _ = find_failing_cells(
-                state, changed_rows, replace(retained[index], name=name), model, reference
+                state, from_changed_rows, replace(retained[index], name=name), model, reference
             )
             failing_cells.update(failing_of_model)
             continue
         value = session.comparison_value(retained[index], name)
         counts = session.rows(
-            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
+            "SELECT c.cell, count(*)"
+            f" FROM (SELECT s.cell, {value} AS value {from_changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
         failing_cells |= _find_violating_cells(
@@ -115,8 +117,8 @@ def exclude_newcomers(state: ChainState, relation: Relation, keys: NDArray[np.in
     if not len(keys):
         return
     session, cell, chain_id = state.session, state.last_cell + 1, int(state.chain.chain_id)
-    # Stage the newcomers as one class, so that SQL can select their rows. The positions are not
-    # used.
+    # Stage the newcomers as one class, so that SQL can select their rows. Labels have positions in
+    # the release, which nothing uses here.
     labels, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
     session.load_labels(keys, labels, positions, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
@@ -144,7 +146,8 @@ def _find_violating_cells(value_counts: NDArray[np.int64], model: Model) -> set[
     if not len(value_counts):
         return set()
     cells, starts, n_values = np.unique(value_counts[:, 0], return_index=True, return_counts=True)
-    # These models do not use the values, so values are numbered within their cell.
+    # These models use neither the values nor their shares in a table. So values are numbered within
+    # their cell, and the shares are empty.
     counts = np.zeros((len(cells), int(n_values.max())), np.int64)
     value_numbers = np.arange(len(value_counts)) - np.repeat(starts, n_values)
     counts[np.repeat(np.arange(len(cells)), n_values), value_numbers] = value_counts[:, 1]

@@ -94,6 +94,7 @@ _KEY_OPTION = click.option(
     "--chain-key",
     "key",
     metavar="file:PATH|env:NAME",
+    # ``--new-chain-from`` is one of the rule options, and names a closed chain to follow.
     help="With --new-chain-from: where that chain's key is.",
 )
 @with_common_options
@@ -132,6 +133,7 @@ def list_chains(url: str, output_format: str, print_sql: bool) -> None:
         from dbanon.extensions.chains import interface as api
 
         chains = [entry.to_dict() for entry in api.chains(url, on_sql=sql_printer(print_sql))]
+        # ``sequence`` is the number of the chain's last release.
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
         rows = [["" if entry[key] is None else entry[key] for key in header] for entry in chains]
         show(output_format, chains, lambda: EntryList("Chains", header, rows))
@@ -198,7 +200,7 @@ def measure(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
-        # The key of a chain is needed to measure a chain, and for nothing else.
+        # Only chains have keys, so a key means that the name is that of a chain.
         measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
         if measures_chain and has_entity:
             raise InvalidParameter(

@@ -149,8 +149,9 @@ def describe_job(job: Job, planned: Plan) -> dict[str, Any]:
     def with_types(names: tuple[str, ...]) -> list[list[str]]:
         return [[name, relation.attribute(name).sql_type] for name in names]
 
-    # A stored tree (``Hierarchy``) is compared by its digest, and a tree that is derived from the
-    # values of each release by the parameters of its derivation.
+    # ``planned.hierarchies`` has the hierarchies that the job names; the policy may have others. An
+    # existing tree (``Hierarchy``) is compared by its digest. A tree that is derived from the
+    # values of each release is compared by the parameters of its derivation.
     trees = {**planned.hierarchies.trees, **policy.hierarchies}
     orders = {name: _digest(list(order)) for name, order in policy.orders.items()}
     settings = {
@@ -193,7 +194,7 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
     """
     assert chain.definition is not None
     # Options that did not exist at the first release had their default values. Only k has no
-    # default; every definition contains it.
+    # default, so ``Policy`` needs a number for it; every definition contains the chain's k.
     defaults = _round_trip_json(Policy(2).arguments())
     first_settings = {name: defaults.get(name) for name in settings} | chain.definition["job"]
     differing_settings = [
@@ -237,6 +238,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
         return
     condition_words = {word.lower() for word in re.findall(r"\w+", job.where)}
     other_columns = [a.name for a in relation.schema.attributes if a.name not in retained]
+    # A condition that uses a column, such as "annual income", contains all words of its name.
     may_use_retained = any(
         set(re.findall(r"\w+", name.lower())) <= condition_words for name in retained
     )

@@ -25,6 +25,8 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 _RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+# A chain of mode ``measure`` only counts the persons who share a history. It stores hashes of their
+# identifiers itself, so its releases need no column that identifies persons.
 _MISSING_IDENTIFIER_HINT = (
     "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
     " another column that all of them have. Without one, dbanon cannot know which rows"
@@ -66,7 +68,8 @@ class MeasuredReleases:
     releases : the names of the releases, in the order in which they are combined.
     entity : the column that identifies persons.
     k : the number of persons who should share each joint history.
-    known : counts over the first release, over the first two, and so on.
+    known : what readers know after each release: counts over the first release, over the first two,
+        and so on.
     """
 
     releases: tuple[str, ...]
@@ -80,6 +83,7 @@ class MeasuredReleases:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The counts as pairs of label and text, for people."""
+        # The last item of ``known`` covers all releases.
         lines = [
             ("releases", ", ".join(self.releases)),
             ("persons", f'{self.known[-1].persons}, by "{self.entity}"'),
@@ -207,6 +211,7 @@ def _measure_by_record(
         )
     measured_records = [records[release_id] for release_id in release_ids]
     if len(measured_records) == 1:
+        # ``records`` is in the order in which the releases were made.
         index = list(records).index(release_ids[0])
         releases_until_then = list(records.values())[: index + 1]
         measured_records = [
@@ -341,7 +346,7 @@ def _count_joint_histories(
             possible_values[name] = [
                 _intersect_values(
                     possible_values[name][previous_history[person]],
-                    # The set number is -1, and no set has it, if the person is not in the release.
+                    # A person who is not in the release has the set number -1, which no set has.
                     [
                         class_values[class_number]
                         for class_number in classes_of_set.get(int(class_sets[person]), ())

@@ -1,14 +1,17 @@
 """Keys of chains: create, read and check them, and compute the tags of persons.
 
 A chain stores persons under tags (pseudonyms), which are computed with a secret key that is not in
-any database. A tag is the first half of the SHA-256 digest of a chain-specific key, derived from
-the secret key and the chain's identity (a UUID), and the person's identifier. Without the key, no
-one can compute the tag of a person. Because half of the digest is missing, length extension attacks
-do not work (M. Bellare, D. J. Bernstein, S. Tessaro, "Hash-function based PRFs: AMAC and its
-multi-user security", 2016). Chains of earlier versions use a truncated HMAC-SHA256 of the chain's
-identity and the identifier, which takes a database twice as long. The *key check*, a value stored
-with the chain, verifies the key and shows which kind of tags the chain uses. Next to a key file
-there is a *note*: a file with the number of the last release of each chain that uses the key.
+any database. A chain-specific key is derived from the secret key and the chain's identity (a UUID).
+A tag is the first half of a SHA-256 digest, whose input is the chain-specific key followed by the
+person's identifier. Without the secret key, no one can compute the tag of a person. Because half of
+the digest is missing, length extension attacks do not work (M. Bellare, D. J. Bernstein,
+S. Tessaro, "Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier
+versions use a truncated HMAC-SHA256 of the chain's identity and the identifier, which takes a
+database twice as long.
+
+The *key check*, a value stored with the chain, verifies the key and shows which kind of tags the
+chain uses. Next to a key file there is a *note*: a file with the number of the last release of each
+chain that uses the key.
 """
 
 from __future__ import annotations
@@ -104,7 +107,8 @@ def note_published(location: str, identity: str, release_number: int) -> bool:
         # Chains that share a key take turns writing the note.
         with key_path(location).open("rb") as key:
             fcntl.flock(key, fcntl.LOCK_EX)
-            # Keep an unreadable note: it may record releases of other chains.
+            # If the note is unreadable, this raises an error, so that the note is not replaced: it
+            # may record releases of other chains.
             last_releases = _read_note(path)
             last_releases[identity] = max(release_number, last_releases.get(identity, 0))
             file = os.open(temporary_path, flags, 0o600)
@@ -192,11 +196,11 @@ def matches_check(key: bytes, check: bytes) -> bool:
 
 
 def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """Return the key material that the hashes of a tag begin with: inner hash, and outer hash.
+    """Return the key material of tags: the bytes that are hashed before identifiers.
 
-    The inner hash covers the first item and the person's identifier. In an HMAC, which is the tag
-    of chains of earlier versions, an outer hash covers the second item and the inner hash. The
-    second item is empty if the chain's tags have no outer hash.
+    The inner hash covers the first item, then the person's identifier. The tags of chains of
+    earlier versions are HMACs: an outer hash covers the second item, then the inner hash. For other
+    chains, the second item is empty, and the tag is taken from the inner hash.
 
     Parameters
     ----------

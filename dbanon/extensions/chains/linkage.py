@@ -49,8 +49,8 @@ _NUMBER_KINDS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL})
 _KINDS_WITH_INTERVALS = _NUMBER_KINDS | {Kind.DATE, Kind.TIMESTAMP}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# A column that explains at least this share of the variance counts as another coding. Dependences
-# that are worth studying, such as that of illness on age, explain less.
+# A column that explains at least this share of the variance counts as another coding. If two
+# attributes only depend on each other, as illness depends on age, the explained share is smaller.
 _MIN_EXPLAINED = 0.75
 
 
@@ -109,6 +109,7 @@ class DisplayedColumns:
             f"SELECT r.cell{person_column}, {column_list} FROM {self.state.row_table} AS r"
             f" JOIN {self.state.value_table} AS v ON v.cell = r.cell{where_clause}"
         )
+        # A relation needs a name, but SQL reads the query in its place.
         name = self.state.chain.table_name(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
@@ -276,6 +277,7 @@ class DisplayedColumns:
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
         if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
+        # ``codes`` is a verb: it names the quasi-identifier that the column codes for.
         return LinkingColumn(name, codes=coded_quasi_identifier, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
@@ -300,7 +302,9 @@ class DisplayedColumns:
         # The profile of a row is its combination of shared values. A group whose profiles no other
         # group has is unique: readers who know its members find it among the cells.
         profile = self._key_expressions([column.state_column for column in self._shared_columns])
-        query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
+        query = recount_statements.unique_profiles(
+            self._row_query, profile, group, max_rows=MAX_GROUP_SIZE
+        )
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
         return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
@@ -373,6 +377,7 @@ def _to_strength(n: int, n_groups: int, between: float, total: float) -> float:
     residual = max(1.0 - between / total, 0.0)
     # Adjust for the number of groups, so that 0 is expected if groups and values are independent.
     explained = 1.0 - residual * (n - 1) / (n - n_groups)
+    # The standard deviation of ``explained`` if they are independent and values are normal.
     chance_deviation = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
     if explained < MIN_DEVIATIONS * chance_deviation:
         return 0.0

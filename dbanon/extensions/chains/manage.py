@@ -169,6 +169,7 @@ def create(
     """
     require_chain_name(name)
     shares_key = predecessor_key_location is not None
+    # To share a key, name the closed chain, and no file for a new key; otherwise only such a file.
     if (rules.new_chain_from is not None) is not shares_key or (key_out is None) is not shares_key:
         raise InvalidParameter(
             "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
@@ -238,8 +239,9 @@ def _describe_withheld(
     ----------
     first_table : the first table of the chain; the rules name the others.
     """
+    messages = []
     # None if a person with several rows is refused.
-    messages, max_rows = [], chain.rules.max_rows_per_person
+    max_rows = chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
     further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
     for relation in (first_table, *further_tables):
@@ -281,7 +283,8 @@ def forecast_chain(
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
     job = {} if chain.definition is None else chain.definition["job"]
-    # Groups of persons can leave a class only in a chain without privacy models.
+    # Groups of persons can leave a class only in a chain without privacy models: once their values
+    # are gone, models could not be checked.
     return forecast(chain.rules, chain.k, releases, has_models=bool(job.get("models")))
 
 
@@ -304,6 +307,7 @@ def measure(store: Store, name: str, key: str) -> Measured:
     with store.session(write=False) as session:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
+        # Before the first release, the chain has no k, and no one has a history.
         k = chain.k or 0
         # By the number of persons who share a history: the number of such histories.
         history_counts = recount.count_histories(_state_after_last_release(session, chain))
@@ -385,6 +389,7 @@ def _describe_release(release: Mapping[str, Any]) -> str:
 
 def _state_after_last_release(session: Session, chain: ChainRecord) -> ChainState:
     """The state of a chain after its last release."""
+    # Before the first release, the chain has no k, and no members to which it would apply.
     return ChainState(session, chain, chain.n_releases, chain.k or 0)
 
 

@@ -237,7 +237,8 @@ class ChainState:
         ----------
         n_staged_columns : the number of retained columns that are staged with the persons.
         """
-        # Without staged columns, rows are not compared: no displayed row can change.
+        # Without staged columns, rows are not compared, and all cells count as unchanged: displayed
+        # rows never change (``changes=freeze``), there are none to compare, or this is a preview.
         hash_sum, is_unchanged = "", "1" if not n_staged_columns else "0"
         names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
         # ``row_hash`` is None if the database cannot compute hashes of rows.
@@ -247,6 +248,8 @@ class ChainState:
             else None
         )
         if row_hash is not None:
+            # Compare the sum of the hashes of a cell's rows in the source (p) with that of its
+            # displayed rows (m).
             hash_sum = f", sum({row_hash}) AS total"
             is_unchanged = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
         return (

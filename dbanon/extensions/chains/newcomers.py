@@ -121,13 +121,13 @@ def classify_newcomers(
 
     Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
     times decide who waits; only then are the models enforced. When persons have to wait or are
-    excluded, the others are recoded again, so that hierarchies and statistics contain no values
-    that only the former have. A person whom a privacy model excludes is never
+    excluded, the others are recoded again: hierarchies and statistics must not contain values that
+    only persons who are not admitted have. A person whom a privacy model excludes is never
     clustered again: otherwise sensitive values would influence which persons share a class.
 
-    With ``max_wait = 0``, newcomers do not wait for good classes, so losses are not needed at later
-    releases. ``n_newcomers`` also counts the newcomers whose rows are withheld because of NULLs.
-    ``classes.members`` has the records class by class, and ``classes.starts`` where each begins.
+    The number of newcomers on which the selection depends includes those whose rows are withheld
+    because of NULLs. With ``max_wait = 0``, newcomers do not wait for good classes, so losses are
+    not computed at later releases.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def classify_newcomers(
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
-        longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
+        longest_waits = _find_longest_waits(classes, waiting_times)
         is_admitted = select_classes(
             chain.rules,
             state.k,
@@ -213,6 +213,12 @@ def classify_newcomers(
     return _enforce_models(batch, planned, state, candidates, references, clock)
 
 
+def _find_longest_waits(classes: Partition, waiting_times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the longest waiting time of the records of each class, int64 (n_classes,)."""
+    # ``members`` has the records class by class, and ``starts`` where each class begins.
+    return np.maximum.reduceat(waiting_times[classes.members], classes.starts)
+
+
 def restrict_clustering(
     clustering: ClusteringResult, records: NDArray[np.int64]
 ) -> ClusteringResult:
@@ -230,6 +236,7 @@ def restrict_clustering(
         levels = clustering.levels.take(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
+    # ``method_counts`` are what the method reports of its work, which stays the same.
     return replace(clustering, classes=Partition(labels.reshape(-1), partition.method_counts))
 
 
@@ -348,8 +355,8 @@ def _select_satisfying(
             # NULL (-1) counts as a value.
             codes, shares = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
             if model.attribute in compared_columns:
-                # Values that the first release lacked count as one value, as in
-                # ``protect_classes``.
+                # Count the positions of values in the first release (see ``Reference``), as
+                # ``protect_classes`` does later.
                 codes, table = compared_columns[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))

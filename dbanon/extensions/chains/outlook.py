@@ -41,7 +41,7 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class NextRelease:
-    """Counts of persons and classes that the next release of a chain would change.
+    """Counts of the persons and classes of a chain's next release, before it is made.
 
     Parameters
     ----------

@@ -91,7 +91,8 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
     tag, member = session.keyed_tag(session.text_of(entity)), state.ledger_table("chain_member")
     predecessor_members = quote(PREDECESSOR_MEMBERS)
     in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
-    # ``tag`` reads the entity column of a relation with the alias s, so rename ``person`` to it.
+    # The SQL of ``tag`` reads the entity column by its name, over the alias s. The staged column is
+    # named ``person``, so a subquery gives it the name of the entity column.
     with session.tune_for_tagging():
         state.stage(
             PREDECESSOR_MEMBERS,

@@ -136,13 +136,13 @@ def count_presence(state: ChainState, relation: Relation) -> PresenceCounts:
         lambda: _count_rows_per_person(state),
     )
     n_returned = count_returned(state) if n_former_members else 0
-    n_displayed = int(n_rows) - int(n_newcomers) - int(n_former_members)
+    n_present_members = int(n_rows) - int(n_newcomers) - int(n_former_members)
     return PresenceCounts(
         n_persons=int(n_rows),
         n_newcomers=int(n_newcomers),
         n_returned=n_returned,
         n_members=int(n_members),
-        n_absent=int(n_members) - n_displayed,
+        n_absent=int(n_members) - n_present_members,
     )
 
 

@@ -178,6 +178,7 @@ def match_persons(
     persons = FetchedPersons(row_keys, tags, argsort_tags(tags), tuple(retained))
     _require_one_row_per_person(state, relation, tags[persons.order])
     if is_first:
+        # Later statements read this table, although no member can be absent yet.
         session.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
         n_persons = len(persons.tags)
         return persons, PresenceCounts(
@@ -234,7 +235,8 @@ def _match_members(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.ledger_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
-    # -1 for persons who are not members; ``np.where`` discards what it selects below.
+    # The index is -1 for persons who are not members. Below, -1 selects the last member's values,
+    # which ``np.where`` then replaces by 0.
     member_indices = find_members(member_tags, persons.tags, persons.order)
     is_member = member_indices >= 0
     cell_of_person = np.where(is_member, member_cells[member_indices], 0)

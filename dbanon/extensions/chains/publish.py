@@ -114,6 +114,8 @@ def publish_tables(
     def add_summary(relation: RelationName, report: Report) -> Report:
         """Check the tables together, and add the chain's summary to the report of the first one."""
         n_combinations = None
+        # The check joins the written tables with the staged histories. So one session must have
+        # updated the chain, and must also write the releases.
         if (
             further_releases
             and chain_reader is release_writer
@@ -188,7 +190,12 @@ def _publish_table(
     # chain if the update was committed before.
     histories_are_staged = chain_reader is update.state.session
     target: ChainTarget | MeasuringChainTarget = ChainTarget(
-        release_writer, state, update.columns, chain_counts, histories_are_staged, table_number
+        session=release_writer,
+        state=state,
+        released_columns=update.columns,
+        chain_counts=chain_counts,
+        histories_are_staged=histories_are_staged,
+        table_number=table_number,
     )
     if update.guarantee.only_measured:
         target = MeasuringChainTarget(release_writer, chain_counts)
@@ -198,7 +205,8 @@ def _publish_table(
 
     def check(staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
         """Check the counts of the written release; raises the errors of the chain's guarantee."""
-        # With `nulls="category"`, NULL is a value like others, so rows with NULL are expected.
+        # ``counts.rows`` is the recount of classes by their number of rows. With
+        # `nulls="category"`, NULL is a value like others, so rows with NULL are expected.
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = ExpectedRelease(
             n_rows=chain_counts.persons, null_rows=n_null_rows, sensitive=planned.sensitive

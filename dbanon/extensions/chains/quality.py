@@ -108,7 +108,7 @@ def _mean_distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, 0 to 1, float64 (n_classes,)."""
-    # Distances are between values; recodings may have stored ranks instead.
+    # Distances are between values. For ordered categories, recodings may have stored ranks instead.
     columns_with_values = [column.replace_ranks_with_values() for column in columns]
     pairs = pairs_of(
         microdata, partition, columns_with_values, policy.hierarchies, column_statistics

@@ -246,6 +246,8 @@ def recount_combinations(
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     state_columns = ", ".join(column for _, column in columns)
     names = quote_list(name for name, _ in columns)
+    # Expected rows add their number to ``n``. Each written row subtracts 1 from it, and adds 1 to
+    # ``written``. So a combination is mismatched unless the sum of ``n`` is 0.
     expected_rows = (
         f"SELECT {values}, 0 AS written, h.size AS n"
         f" FROM {_history_sizes_sql(state, histories_are_staged)} AS h"
@@ -338,6 +340,8 @@ def _model_condition_sql(session: Session, model: Model) -> str:
     if model.kind == "alpha_k":
         return f"max(v.size) / sum(v.size) <= {model.level + _TOLERANCE!r}"
     if model.kind == "recursive_cl":
+        # The number of rows with a value from rank l on. It is NULL if there is none, which
+        # violates the model.
         tail = f"sum(CASE WHEN v.value_rank >= {int(model.l)} THEN v.size END)"
         return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
@@ -415,6 +419,7 @@ class ChainTarget(SqlTarget):
                 # table, with the number 0, is written last.
                 for staging_table in (statements.ROWS, statements.CLASSES):
                     session.run(f"DROP TABLE {quote(staging_table)}")
+        # Only statistics remain to be collected.
         progress(0.9)
         session.analyze(output.staging_name)
         return staged_release

@@ -76,6 +76,7 @@ class Reference:
         if has_null:
             positions[-1] = len(keys)
         else:
+            # If values have an order, NULL comes last, so the next lower value is the last one.
             positions[-1] = len(keys) - 1 if self.is_ordered else extra_position
         return positions
 

@@ -101,6 +101,7 @@ def _describe_displayed(update: ChainUpdate) -> _SummaryPart:
     chain_counts = update.chain_counts
     if update.guarantee.only_measured or chain_counts.sequence == 1:
         return {}, ""
+    # A displayed person who is absent from the source has left.
     entries = {
         "joined": chain_counts.further_counts["joined"],
         "left": chain_counts.further_counts["absent"],
@@ -109,7 +110,8 @@ def _describe_displayed(update: ChainUpdate) -> _SummaryPart:
         "rows are of persons who left" if chain_counts.rows is None else "displayed persons left"
     )
     line = f"; {entries['left']} of {chain_counts.persons} {subject}"
-    # Only the owner of the ledger may see what models withhold.
+    # With models, this number would show how many persons are in classes that the models froze, and
+    # only the owner of the ledger may see what models cause.
     if not update.planned.policy.models:
         entries["stale"] = chain_counts.further_counts["stale"]
         line += f", {entries['stale']} are in classes that are shown unchanged"

@@ -280,6 +280,7 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
         f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by}, s.row_text"
         f" ORDER BY s.row_text) AS repetition FROM ({text_rows}) AS s"
     )
+    # Hash the text of a row with the key of the persons' tags, which readers do not know.
     row_hash = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
     hashed_rows = f"SELECT s.*, {row_hash} AS row_hash FROM ({numbered_rows}) AS s"
     ranked_rows = (

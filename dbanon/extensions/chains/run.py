@@ -149,6 +149,8 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
             persons_so_far=recount.count_persons(history_counts),
             rarest_history_persons=min(history_counts, default=0),
             exposed_persons=n_exposed,
+            # For ``dbanon chain show``: "more" are the exposed persons that this release adds, and
+            # "alone" the persons with a unique history.
             further_counts={
                 "exposed": n_exposed,
                 "more": n_exposed - n_exposed_before,

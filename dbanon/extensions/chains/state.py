@@ -100,7 +100,7 @@ class ChainRecord:
     definition: Mapping[str, Any] | None
 
     def hash_prefixes(self, key: bytes) -> tuple[bytes, bytes]:
-        """Return the key material of this chain's tags, as ``key.hash_prefixes`` does."""
+        """Return the bytes that precede identifiers in the hashes of tags; see ``key``."""
         return hash_prefixes(key, self.identity, self.key_check)
 
     def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
@@ -158,7 +158,8 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
     Raises
     ------
     UnsupportedType : the values are not integers, UUIDs or texts.
-    ChainEntityRows : different texts are equal by the column's type or collation.
+    ChainEntityRows : different texts are equal by the column's type or collation, so the database
+        would take the rows of several persons for those of one.
     """
     name, sql_type = attribute.name, attribute.sql_type.lower()
     # Enumerated types (which have an ``order``), and types that database users have defined (which
@@ -309,6 +310,8 @@ def require_can_continue(session: Session, chain: ChainRecord, request: Chain, k
             hint="The rules of a chain are fixed: leave them out of the job. Or close the chain,"
             " and create another one with them.",
         )
+    # A chain of mode ``measure`` only counts the persons whom it exposes. Other chains expose no
+    # one, except together with a chain that they follow.
     follows_chain = chain.rules.new_chain_from is not None
     if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows_chain:
         raise InvalidParameter(
@@ -363,6 +366,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     LedgerNotTrusted : querying the ledger could run another user's code.
     """
     release_table = session.ledger_name("release")
+    # False only if there is no ledger; for a ledger that is not trusted, an error is raised.
     if not has_trusted_ledger(session):
         return
     # Ledgers of versions before chains have no such column.
@@ -431,7 +435,11 @@ def add_release(
 
 
 def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:
-    """Record that the output of a release was published."""
+    """Record that the output of a release was actually published.
+
+    After ``add_release``, a release counts as published once the chain's state is committed. The
+    output may be written later, in another database, and may fail.
+    """
     session.run(
         f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",

@@ -209,7 +209,8 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
 
     Raises
     ------
-    TraceTooSmall, RecountFailed : the recount of the new state failed.
+    TraceTooSmall : by the recount, fewer than k persons would share a history.
+    RecountFailed : the recount of the new state failed for another reason.
     """
     state, planned, source = pending.state, pending.planned, pending.source
     presence = pending.presence
@@ -334,10 +335,10 @@ def _find_disclosive_columns(
         )
         group_values = partial(group_source.group_by_value, draft)
         disclosive_columns[chain_table.number] = find_disclosive_columns(
-            # No sample was checked before, so all columns are.
             draft.job,
             draft.originals,
             group_values,
+            # No sample was checked before, so all columns are.
             sample_findings={},
             only_unique=True,
         )
@@ -383,6 +384,8 @@ def _plan_other_database(
             "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
+    # The job was planned without a target, so its expectations of the source's counts have not been
+    # checked yet.
     return replace(planned, output=target.plan(job, planned.release_id)).with_source_counts(
         source, target
     )
@@ -430,7 +433,7 @@ def _release_without_newcomers(
     if stored_definition:
         types = dict(session.columns_of(chain.table_name(session, "value")))
         # The released columns of quasi-identifiers, in the order v0, v1, … of the value table. This
-        # table also has the columns of strata (``by``).
+        # table also has the columns of strata (``by``). Retained columns, k0, k1, …, are left out.
         columns = [
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),

@@ -154,6 +154,7 @@ def find_chain_tables(
     # By further table: the output, and the names of the retained columns (``kept``).
     outputs = _resolve_table_names(session, job.chain.outputs)
     retained_by_table = _resolve_table_names(session, job.chain.kept)
+    # Each further table needs an output, but may have no retained columns.
     for mismatched_tables in (
         set(outputs) ^ set(rules.tables),
         set(retained_by_table) - set(rules.tables),

@@ -27,7 +27,8 @@ def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
     if not state.chain.rules.max_wait:
         return 0
     if n_waiting:
-        # ``m`` joins newcomers to the cells that this release has added; those without wait.
+        # ``m`` has the members of cells that this release has added. Newcomers who are not among
+        # them wait.
         state.stage(
             WAITING_NEWCOMERS,
             f"SELECT p.tag, coalesce(w.since_release, {release_number}) AS since_release"

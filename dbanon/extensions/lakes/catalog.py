@@ -13,7 +13,9 @@ ICEBERG = "iceberg:"
 
 
 def get_catalog(name: str) -> Any:
-    """Return the open catalog of this name; call this only in a block of ``keep_clients_open``.
+    """Return the open catalog of this name.
+
+    Call this only in a block of ``keep_clients_open``, which closes the catalog at its end.
 
     Parameters
     ----------

@@ -288,7 +288,8 @@ class IcebergTable:
         """Return the data file of the current snapshot; raises OSError unless there is one."""
         with translate_client_errors():
             tasks = list(table.scan().plan_files())
-        # A release has no delete files, which hide rows of the data file, and no partitions.
+        # A release has no delete files, which hide rows of the data file, and no partitions (whose
+        # fields a table's specification lists).
         if len(tasks) != 1 or tasks[0].delete_files or table.spec().fields:
             raise OSError(errno.EIO, "the table does not have exactly one file, as a release has")
         return tasks[0].file
