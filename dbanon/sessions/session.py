@@ -477,6 +477,8 @@ class Session(PseudonymSession):
 
     def normalized_sql(self, attribute: Attribute, value: str) -> str:
         """SQL for an identifier's value, normalized so that spellings of one person are equal."""
+        # Empty if spellings are not unified. Otherwise spaces are trimmed, and with CASEFOLD upper
+        # and lower case are unified, too.
         if not attribute.normalize:
             return value
         # The first of these characters is the plain space, by which the others are replaced.

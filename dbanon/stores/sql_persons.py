@@ -177,7 +177,8 @@ def _recount_entities(
     entity_count = _recount_staged_entities(session, keys)
     if not further_columns:
         return entity_count
-    # Classes are numbered from 1, in the order of their values.
+    # The histogram has the number of classes of each size. Classes are numbered from 1, in the
+    # order of their values.
     persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
     for number, persons in session.rows(recount_statements.persons_in_classes(keys)):
         persons_per_class[int(number) - 1] = int(persons)

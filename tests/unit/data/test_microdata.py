@@ -147,6 +147,8 @@ def test_records_are_found_by_their_keys() -> None:
         (one_column_keys, [[4]]),
         (two, [[7, 1]]),
         (two, [[8, 0]]),
+        # Not the row at the same address of the next partition.
+        (two, [[3, 0]]),
         (one_column_keys[:0], [[1]]),
     ):
         with pytest.raises(SourceChanged):
