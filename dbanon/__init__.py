@@ -75,7 +75,9 @@ if TYPE_CHECKING:
     from dbanon.run.verify_export import VerifiedExport
     from dbanon.stores.hierarchies import Stored
 
-# The module that defines each public name.
+# The module that defines each public name. ``Measured`` counts the persons of one chain,
+# ``MeasuredReleases`` what several releases reveal together. ``Listed`` is a release, ``Stored`` a
+# hierarchy, and ``Declared`` a rule, each as the database lists it.
 _MODULE_OF_NAME = {
     "Advice": "dbanon.advice.answer",
     "Attacks": "dbanon.extensions.attacks.results",
@@ -241,7 +243,8 @@ def __getattr__(name: str) -> Any:
         missing_extra_error = error_for_missing_extra(error)
         if missing_extra_error is None:
             raise
-        # The traceback refers to this frame; without ``del`` the frame would refer to the error.
+        # The error's traceback refers to this frame. Without ``del``, the frame would refer to the
+        # error, and neither would be freed soon.
         try:
             raise missing_extra_error from None
         finally:

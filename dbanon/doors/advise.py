@@ -115,13 +115,15 @@ def advise(
 
     request = build_options(AdviceRequest, request_options)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
-    # ``staging`` allows temporary tables, to which some databases copy the source.
+    # A planning session changes nothing. ``staging`` still allows temporary tables, to which some
+    # databases copy the source.
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
     # ``anonymize`` must read the file as advice did.
     return replace(advice, start={**advice.start, **read_options.to_dict()})
 
 
+# If pandas is missing, the error names the extra that installs it.
 @name_missing_extras()
 def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOption) -> Advice:
     """Advise on how to release a table in memory with ``anonymize_frame``.
@@ -137,7 +139,7 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
 
     frame, _ = frame_of(data)
     request = build_options(AdviceRequest, {**options, "table": FRAME_NAME})
-    # A hint to change something in a view would not help here: it names a data frame instead.
+    # Data frames have no views, so hints say "in the data frame" in place of "in a view".
     with progress_callback(progress) as report_progress, hints_without_views(IN_DATA_FRAME):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _TABLE_OPTIONS}

@@ -210,6 +210,7 @@ def as_partition(class_labels: Any) -> Partition:
     return Partition(dense_labels)
 
 
+# If pandas is missing, the error names the extra that installs it; so below.
 @name_missing_extras()
 def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """Select the candidates, i.e. the records that can get a class.
@@ -245,6 +246,7 @@ def is_frame(data: Any) -> bool:
 @name_missing_extras()
 def as_table(data: Any) -> Any:
     """Convert a table with named columns to a data frame; return arrays unchanged."""
+    # Arrow tables, and frames of polars: lazy ones only have the second method.
     has_columns = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
     first_row = data[0] if isinstance(data, (list, tuple)) and data else data
     if is_frame(data) or not (has_columns or isinstance(first_row, Mapping)):

@@ -20,7 +20,8 @@ from dbanon.errors import InvalidParameter
 MEMORY_SETTING, THREADS_SETTING = "dbanon.memory_limit", "dbanon.threads"
 
 # The administrators' limits, and the session's settings, whose names get the prefix "session ".
-# Settings of single roles are left out, because roles can set them for themselves.
+# Settings of single roles are left out, because roles can set them for themselves. Operators have
+# their schema, because a user could put an operator of their own into the search path.
 _SETTINGS_QUERY = """
 SELECT pg_catalog.split_part(setting, '=', 1) AS name,
     pg_catalog.regexp_replace(setting, '^[^=]*=', '') AS value

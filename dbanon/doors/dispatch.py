@@ -54,6 +54,7 @@ def run_anonymization(
     progress : called with a phase and its completed share, 0 to 1.
     """
     chain_runner = find_chain_runner(job)
+    # Without a chain, a run is one transaction on each database.
     run: Runner = run_in_transactions if chain_runner is None else chain_runner.run
 
     # The table's owner can store rules, such as column roles, in the database. They are applied

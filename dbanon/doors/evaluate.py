@@ -193,6 +193,7 @@ def _pair_rows(
     ]
     labels, first_rows = _label_classes(columns, is_suppressed, classes, microdata)
     trees: dict[str, Hierarchy] = dict(build_all(tree_sources, microdata))
+    # Text without a hierarchy: any two different values only have the root in common.
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat_hierarchy(microdata.categories[position]))
     released_columns = [column.to_released_column(first_rows) for column in columns]
@@ -295,6 +296,7 @@ def _match_rows(
         return rows_by_report(report, original_frame, released_frame, names)
     key_columns = _key_columns(key)
     if not key_columns:
+        # ``anonymize_frame`` marks the frames whose rows it shuffled. They have lost their order.
         require_not_shuffled(released_frame)
         if len(original_frame) != len(released_frame):
             raise InvalidParameter(
@@ -436,7 +438,7 @@ def _label_classes(
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
     rows = np.flatnonzero(~is_suppressed)
-    # Equal codes mean that rows are released with equal values in all columns.
+    # Two rows have the same code if all of their released values are equal.
     row_codes = combine_codes([column.codes[rows] for column in columns], len(rows))
     if classes is None:
         row_labels = row_codes

@@ -174,7 +174,7 @@ def anonymize_frame(
         },
     )
     target = FrameTarget(rows)
-    # A hint to change something in a view would not help here: it names a data frame instead.
+    # Data frames have no views, so hints say "in the data frame" in place of "in a view".
     with progress_callback(progress) as callback, hints_without_views(IN_DATA_FRAME):
         report = run(job, FrameSource(table), target, callback)
     # ``run`` has set both.

@@ -90,6 +90,7 @@ class FrameReport(Report):
         """
         from dbanon.doors.html.page import render_page, write_private_file
 
+        # How often the released values of each column occur, for the page's pictures.
         column_distributions: tuple[Distribution, ...] = ()
         if self.alignment is not None:
             from dbanon.stores.frame.distribution import distributions

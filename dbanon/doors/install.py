@@ -170,9 +170,9 @@ def repair(
 
 def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the database's repair function with the rights of the ledger's owner."""
-    # Only members of the owner role can grant UPDATE, and revoke it after the repair. Become a
-    # member for each of the two. The braces become GRANT … TO before the repair, and REVOKE … FROM
-    # after it.
+    # The repair needs the right UPDATE. Only a member of the owner role can grant it, so this role
+    # joins the owner role for a moment, before the repair and again after it. The braces stand for
+    # GRANT … TO before the repair, and for REVOKE … FROM after it.
     grant_statements = (
         (
             f"GRANT {LEDGER_OWNER} TO CURRENT_USER",
@@ -402,8 +402,8 @@ def _connect(url: str) -> Iterator[Any]:
         except psycopg.Error as error:
             # A pooler, such as pgbouncer, may have refused the statement instead of the server.
             if refusal := translate_pooler_error(error):
-                # The traceback refers to this frame; without ``del`` the frame would refer to the
-                # error.
+                # The error's traceback refers to this frame. Without ``del``, the frame would refer
+                # to the error, and neither would be freed soon.
                 try:
                     raise refusal from None
                 finally:
@@ -443,7 +443,10 @@ class _Transaction:
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Lock the ledger's tables for this transaction, without making other sessions queue.
+    """Lock the ledger's tables for this transaction.
+
+    The lock is tried again and again for short times. A single long wait would block all sessions
+    that request the tables meanwhile.
 
     Parameters
     ----------

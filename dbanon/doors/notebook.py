@@ -46,9 +46,10 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
         axes = _create_figure().subplots()
     labelled_points: list[Point] = []
     for index, curve_name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
-        curve = [point for point in sweep.points if point.curve == curve_name]
-        risks, losses = [point.risk for point in curve], [point.loss for point in curve]
-        frontier_indexes = [i for i, point in enumerate(curve) if point.on_frontier]
+        curve_points = [point for point in sweep.points if point.curve == curve_name]
+        risks = [point.risk for point in curve_points]
+        losses = [point.loss for point in curve_points]
+        frontier_indexes = [i for i, point in enumerate(curve_points) if point.on_frontier]
         marker = _MARKERS[index % len(_MARKERS)]
         [line] = axes.plot(risks, losses, f"-{marker}", label=curve_name, markerfacecolor="none")
         axes.plot(
@@ -58,7 +59,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
             color=line.get_color(),
         )
         # Label both ends of the curve with their k.
-        for point in (curve[0], curve[-1]):
+        for point in (curve_points[0], curve_points[-1]):
             if any(_is_near(point, neighbour, sweep.points) for neighbour in labelled_points):
                 continue
             labelled_points.append(point)

@@ -3,7 +3,8 @@
 Arguments and results are JSON text. Errors are returned as JSON after a rollback, and the SQL
 function raises them, so that the client sees neither a traceback nor the text of an unexpected
 exception. ``plpy`` is PL/Python's module for queries, ``sql_version`` the version of the installed
-SQL functions.
+SQL functions. A ``StableSource`` is read in the snapshot of the calling query, because the SQL
+functions that use it are STABLE.
 """
 
 from __future__ import annotations
@@ -120,10 +121,11 @@ def _label_rows(
     job: Job, source: StableSource, progress: _Progress
 ) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
+    # Measures the seconds of each phase, and reports its progress.
     clock = Clock(progress)
     # ``pulse`` is called regularly while hierarchies are read, to check for cancellation.
     run_plan = plan(job, source, pulse=lambda: clock.report_progress("read", 0.0))
-    microdata, _, result = read_and_cluster(run_plan, source, clock)
+    microdata, _policy, result = read_and_cluster(run_plan, source, clock)
     # Methods that group each attribute separately need an option that this call does not have.
     assert isinstance(result.classes, Partition)
     return list(source.label_rows(run_plan.relation, microdata, result.classes))
@@ -140,12 +142,13 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
         call_options = plpython_options.check_advice_options(call["options"])
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        trees = call_options.get("hierarchies", {})
+        hierarchy_values = call_options.get("hierarchies", {})
         request_options = {
             **call_options,
             "table": str(session.source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
-            "hierarchies": parse_all(trees, files=False),
+            # Without ``files`` a path is refused: the server's account would read the file.
+            "hierarchies": parse_all(hierarchy_values, files=False),
             "memory_limit": apply_backend_limits(plpy, call_options),
         }
         advice = run_advise(
@@ -154,7 +157,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
         progress.restore()
         rows = list(advice.table_rows())
         if advice.start:
-            start_statement = build_statement(advice.start, trees)
+            start_statement = build_statement(advice.start, hierarchy_values)
             rows.append(("recommended", "start", start_statement, dict(advice.start)))
         return {"rows": rows}
 
@@ -249,6 +252,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
         source = session.find_existing(parse_relation(job.table))
         # build_refresh_job has already read from the source, so it exists.
         assert source is not None
+        # In PostgreSQL each relation has an OID, so 0 does not occur.
         store = PlpyStore(plpy, int(source.oid or 0))
         return _release(plpy, job, store, _Progress(plpy, is_enabled=False))
 

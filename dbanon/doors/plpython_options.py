@@ -1,5 +1,8 @@
 """The options of SQL calls: allowed keys, checks of their values, and errors.
 
+A private job makes differentially private synthetic rows. SQL has a procedure for each of its
+methods. Other methods make classes of rows, by functions.
+
 Errors quote no value of an option or of the data.
 """
 
@@ -339,7 +342,10 @@ def messages_of(
 
 
 def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
-    """Convert an error to JSON values, with ellipses as dots, which exist in every encoding."""
+    """Convert an error to JSON values.
+
+    An ellipsis becomes three dots, because some encodings of databases lack the character.
+    """
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value
         for name, value in refusal.to_dict(spelling).items()

@@ -212,7 +212,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     from dbanon.run.open import open_store
 
     options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
-    # ``target`` is among them only to be refused: the release is made in the source database.
+    # The release is made in the source database. ``target`` is only passed on to be refused.
     options |= arguments["options"] | {"target": arguments["target"]}
     if options.pop("declared"):
         raise build_option_refusal("declared")
@@ -232,7 +232,8 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
     options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
     job = job_of(options | arguments["options"])
     on_sql, target = arguments["on_sql"], arguments["target"]
-    # A source of another kind than a store is fetched into this program, with progress.
+    # If dbanon has no store for the source, its rows are fetched into this program, which takes
+    # time and so reports progress.
     source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
     return (
         job,
@@ -253,11 +254,11 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     refuse_private_options(arguments.get("method"), arguments)
     private_names = {option.name for option in private_method_options()}
     options = {name: value for name, value in arguments.items() if name not in private_names}
-    for name, default in (("chunk_rows", 0), ("run_id", "")):
-        if options.get(name, default) is None:
-            # Callers may pass None for the default of these options. The defaults in this loop only
-            # stand for a missing option.
+    for name in ("chunk_rows", "run_id"):
+        # Callers may pass None in place of the default.
+        if name in options and options[name] is None:
             del options[name]
+    # The run replaces this value after it has read the rules of the table.
     options["declared"] = RULES_NOT_READ if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):
         options["exports"] = [Export.from_path(export) for export in options["exports"]]

@@ -76,7 +76,8 @@ def find_import_paths() -> list[str]:
             hint=install_hint("3", str(module_directory.parents[1])),
         )
         error.checkout = str(module_directory.parents[1])
-        # The traceback refers to this frame; without ``del`` the frame would refer to the error.
+        # The error's traceback refers to this frame. Without ``del``, the frame would refer to the
+        # error, and neither would be freed soon.
         try:
             raise error
         finally:

@@ -241,7 +241,7 @@ _SHORT_FLAGS = {"quasi_identifiers": "-q", "sensitive": "-s"}
 def _option_words(name: str, value: Any) -> list[str]:
     """Render an option with its value as words of the command line."""
     if name in _SHORT_FLAGS:
-        # A short option takes a single name verbatim, including blanks.
+        # A short option takes one name. Blanks in it need no quotes, but commas and quotes do.
         return [
             word
             for column in value

@@ -145,7 +145,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     scripts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
-    # Code of other roles that reading a relation would run, such as functions in views.
+    # Code of other roles that reading a relation would run, such as functions in views. ``checked``
+    # is the argument of the SQL function that has this mark, as ``_state_of.relation`` is below.
     text = text.replace("@FOREIGN_CODE@", foreign_code_query("checked::oid")).replace(
         "@FOREIGN_HINT@", FOREIGN_CODE_HINT.replace("'", "''")
     )
@@ -186,6 +187,7 @@ def _build_digest_marks() -> dict[str, str]:
         pairs = zip(fragments, [*variables, ""], strict=True)
         return "".join(fragment + variable for fragment, variable in pairs).strip()
 
+    # Variables of ``dbanon._compare_rows``, which computes the digest of a relation again.
     name_variables = ("relation_schema", "relation_name")
     return {
         "@DIGEST_METHOD@": digest.DIGEST_METHOD,
@@ -306,14 +308,17 @@ def _fill_marks(text: str) -> str:
         text = text.replace(mark, statement)
     # Objects in the ledger's schema that dbanon did not create, such as triggers.
     text = text.replace("@UNTRUSTED@", UNTRUSTED_OBJECTS).replace("@TABLES@", table_names)
+    # Only the ledger's owner has rights to the table of exact figures.
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
     # The state of each ledger entry, and the released tables that still exist.
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
+    # Counts the persons by their histories over several releases together.
     text = text.replace("@JOINT_HISTORIES@", build_joint_histories_plpgsql())
     # The relations that a repair may attach to entries, and the statement that attaches one.
     text = text.replace("@CANDIDATES@", REPAIR_CANDIDATES).replace(
         "@ATTACH@", _build_attach_statement()
     )
+    # By these columns ``dbanon.drop`` recognizes the summary, a table that describes the release.
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)

@@ -2,7 +2,9 @@
 
 Workers process the rows in pieces, i.e. rows that one task has in memory together. Between stages
 rows travel in packets: many rows in one binary value (``layout``). With its rows a task can return
-facts, such as sums and counts; the driver adds up those of all tasks.
+facts, such as sums and counts; the driver adds up those of all tasks. A forest has a tree of cuts
+for each stratum, whose leaves make up the blocks (``trees``). A null pattern says which
+quasi-identifiers are present: True where a value is *not* NULL.
 """
 
 from __future__ import annotations
@@ -137,11 +139,12 @@ def anonymize(
     require_session(session)
     warn_unless_private(session)
     with (
+        # Hints say "in the data frame" in place of "in a view", which a DataFrame cannot have.
         hints_without_views(IN_DATA_FRAME),
         translate_spark_errors("computing the release"),
         restoring_shuffle_partitions(session),
     ):
-        # The cache of the rows stays, because the caller reads them later.
+        # Keep the cache of the rows (the third result), because the caller reads the rows later.
         rows, report, _ = release_frame(job, frame, tasks)
     return rows, report
 
@@ -188,6 +191,7 @@ def release_frame(
         context, strata = _build_table_context(facts, run_plan, layout)
         check_context(context)
         columns = determine_released_columns(context)
+        # Intervals can be released as two columns, so names differ from the quasi-identifiers'.
         names = [column.attribute.name for column in columns]
         require_unique_names([*names, *layout.retained_columns], frame, columns)
         stages = ClusterStages(context, disk_cache, tasks)
@@ -250,7 +254,7 @@ def _gather_facts(
         if source_rows.is_countable
         else None
     )
-    # Sampled rows are returned as facts, too.
+    # Tasks return sampled rows to the driver like facts. Their other rows stay on the workers.
     work = GatherFacts(layout, frozenset(hierarchies), built_hierarchies, hash_limit)
     rows_per_piece = None if layout.has_persons else PIECE_RECORDS
     packets = disk_cache.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
@@ -268,17 +272,24 @@ def _build_table_context(
 ) -> tuple[TableContext, list[Stratum]]:
     """Derive from facts what workers need to know about the whole table, and list the strata.
 
-    These are the column statistics, the hierarchies of the policy, and the numbers of strata. The
-    strata are sorted.
+    Workers need the column statistics, the hierarchies of the policy, and a number for each
+    combination of values of the strata columns. Several strata can have the same combination, with
+    different patterns of NULLs. The strata are sorted.
     """
     record_statistics = compute_column_statistics(
-        facts.record_sums, facts.record_sums, layout.sensitive, counts_persons=layout.has_persons
+        sums=facts.record_sums,
+        record_sums=facts.record_sums,
+        sensitive=layout.sensitive,
+        counts_persons=layout.has_persons,
     )
     # Without persons, records are clustered.
     clustered_statistics = record_statistics
     if facts.clustered_sums is not None:
         clustered_statistics = compute_column_statistics(
-            facts.clustered_sums, facts.record_sums, sensitive=(), counts_persons=False
+            sums=facts.clustered_sums,
+            record_sums=facts.record_sums,
+            sensitive=(),
+            counts_persons=False,
         )
     dictionaries = {
         name: frequencies.values for name, frequencies in record_statistics.categories.items()

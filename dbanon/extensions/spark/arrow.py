@@ -138,7 +138,7 @@ def _decimals_to_floats(column: pa.Array, scale: int) -> NDArray[np.float64]:
         and scale <= _MAX_EXACT_POWER
         and not column.null_count
     ):
-        # Values are 128 bits wide; for so few digits the lower half is sufficient.
+        # Arrow stores 16 bytes per value, the low half first. So few digits fit into that half.
         halves = np.frombuffer(column.buffers()[1], np.int64)
         unscaled = halves[2 * column.offset : 2 * (column.offset + len(column)) : 2]
         if not unscaled.size or np.abs(unscaled).max() <= _MAX_EXACT_INTEGER:

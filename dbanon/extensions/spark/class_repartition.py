@@ -160,7 +160,8 @@ class CountClasses:
         for stratum_number, indices in classes.group_by_stratum():
             cuts = self.next_forest.trees[stratum_number].cuts
             leaves = np.zeros(len(indices), np.int64)
-            # Keys decide between classes with the same coordinates.
+            # ``assign`` returns the leaf of each class; keys decide on which side of a cut a class
+            # lies if its coordinates are exactly on the cut.
             if cuts is not None:
                 leaves = cuts.assign(classes.coordinates[indices], classes.keys[indices])
             counts = np.bincount(leaves, classes.sizes[indices]).astype(np.int64)
@@ -197,6 +198,7 @@ class MoveClasses:
             leaves = tree.cuts.assign(classes.coordinates[indices], classes.keys[indices])
             blocks[indices] = tree.blocks_of_leaves(leaves)
         class_ids = (_int64_column(rows, BLOCK) << _BLOCK_SHIFT) | _int64_column(rows, LABEL)
+        # The block of each row's class. The classes are in the order of their ids.
         new_blocks = blocks[np.searchsorted(classes.ids, class_ids)]
         # Each block numbers its classes from 0, so the labels of two blocks overlap. In their new
         # block, rows are labeled with their class ids instead.

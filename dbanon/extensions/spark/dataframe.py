@@ -1,4 +1,10 @@
-"""A Spark DataFrame as a source, and its rows under the internal column names of the stages."""
+"""A Spark DataFrame as a source, and its rows under internal column names.
+
+The stages (module ``stages``) cluster and release the rows, which they know only by internal names
+such as ``q0`` for the first quasi-identifier (``layout``). Between stages rows travel in packets:
+many rows in one binary value. Facts are sums, counts and keys of all rows (``facts``), which the
+workers gather while they read the source.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +44,7 @@ from dbanon.sessions.names import RelationName
 # How reports name a DataFrame and its kind, as a source and as a release.
 FRAME_NAME, FRAME_KIND = "DataFrame", "spark"
 
+# An ``Attribute`` knows 16 to 64 bits, so a byte becomes the next wider integer.
 _INTEGER_BITS: dict[type, int] = {
     types.ByteType: 16,
     types.ShortType: 16,
@@ -105,7 +112,7 @@ class DataFrameSource:
             [*job.columns_to_read, *job.key], names, is_case_sensitive(self.frame.sparkSession)
         )
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
-        # Rows with NULL in these columns are withheld.
+        # Rows with NULL in these columns are withheld. Other policies release or refuse NULL.
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(
             RelationName(None, FRAME_NAME),
@@ -115,7 +122,9 @@ class DataFrameSource:
         )
 
     def with_row_locator(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Check the types of quasi-identifiers; no rows of a DataFrame are looked up later.
+        """Check the types of quasi-identifiers, and return the relation as it is.
+
+        Other sources add a row locator: SQL that finds a row again. Spark keeps the rows instead.
 
         Raises
         ------
@@ -135,7 +144,7 @@ class DataFrameSource:
         return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """Return the DataFrame; ``lay_out_rows`` caches it if its rows could change."""
+        """Return the relation as it is; ``lay_out_rows`` caches the rows if they could change."""
         return relation
 
     def complete_attributes_from_values(
@@ -145,7 +154,10 @@ class DataFrameSource:
         return tuple(attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Refuse a hierarchy that is stored in a database; raises InvalidParameter."""
+        """Refuse a hierarchy that is stored in a database; raises InvalidParameter.
+
+        ``pulse`` is called regularly during long work, so that a caller can interrupt it.
+        """
         return build(spec, (), column, pulse)
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -158,7 +170,7 @@ class DataFrameSource:
 
     def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """Count the distinct person identifiers under each normalization, by its name."""
-        # Not normalized, as the job says, and normalized as far as possible.
+        # Ways to compare texts: as they are (""), as the job says, and as loosely as possible.
         normalizations = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
         texts = (
             _normalized_person(self.frame, person.name, normalization or None)
@@ -168,7 +180,11 @@ class DataFrameSource:
         return dict(zip(normalizations, map(int, counts), strict=True))
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Do nothing: Spark writes every value of a column as text in the same way."""
+        """Accept every sensitive column: equal values always become the same text on Spark.
+
+        Elsewhere, this refuses types whose texts differ between databases, because hierarchies find
+        their leaves by text.
+        """
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """Return a column's distinct non-NULL values as text, in the column's order.
@@ -261,6 +277,9 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         person_texts.get(name, quoted_column(name).cast("string")).alias(internal_name)
         for internal_name, name in text_columns
     ]
+    # If k counts rows, ``person_identifiers`` are columns that look like identifiers of persons;
+    # their counts only lead to warnings. If k counts persons, the job has named their column, and
+    # ``internal_entity`` is its name here.
     columns += [
         quoted_column(name).alias(internal_name)
         for internal_name, name in (
@@ -319,7 +338,8 @@ def require_unique_keys(packets: DataFrame, facts: Facts) -> None:
 
     Parameters
     ----------
-    packets : packets of all rows.
+    packets : all rows, packed in binary values (see ``layout``).
+    facts : what workers gathered about all rows, with their keys as bitmaps.
 
     Raises
     ------
@@ -347,7 +367,10 @@ def _null_key_error(n_null_keys: int, n_rows: int) -> KeyRequired:
 
 
 def _is_repeatable(frame: DataFrame) -> bool:
-    """Return whether every evaluation gives the same rows, as if they are read from files."""
+    """Return whether every evaluation gives the same rows.
+
+    This is so if the rows are read from files, and no expression is random.
+    """
     try:
         plan: Any = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
@@ -356,7 +379,11 @@ def _is_repeatable(frame: DataFrame) -> bool:
 
 
 def _number_rows(rows: DataFrame) -> Column:
-    """Return a column with the index of each row in the order of the cached rows."""
+    """Return a column with the index of each row in the order of the cached rows.
+
+    The index is the number of rows in earlier partitions of Spark, plus the row's own number in its
+    partition.
+    """
     partition = sql.spark_partition_id()
     partition_rows = rows.groupBy(partition.alias("p")).count().collect()
     counts: dict[int, int] = {int(index): int(count) for index, count in partition_rows}

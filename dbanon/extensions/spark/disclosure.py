@@ -188,7 +188,8 @@ class SparkCounts:
     release : the rows of the release.
     hashed_rows : see ``ReleasedRows.hash_source_rows``.
     k, n_rows : the release's k and its number of rows.
-    hidden_rows : for each quasi-identifier, number of rows whose original value is not released.
+    hidden_rows : for each quasi-identifier, number of rows whose original value the release hides,
+        for example because its label also stands for other values.
     """
 
     release: ReleasedRows
@@ -210,6 +211,7 @@ class SparkCounts:
 
         Includes quasi-identifiers; empty for small tables.
         """
+        # 0 for a table so small that all values are counted, which needs no proof by a sample.
         sample_rows = proof_sample_size(self.n_rows)
         if not sample_rows:
             return {}
@@ -220,6 +222,7 @@ class SparkCounts:
         counts = [count(name) for name in columns for count in (sql.count, sql.count_distinct)]
         [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
         pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
+        # A finding is None if two sampled rows share a value, so that nothing is proven.
         findings = {
             column: prove_nearly_unique(column, self.n_rows, n_sampled, n_values, n_distinct)
             for column, (n_values, n_distinct) in zip(columns, pairs, strict=True)
@@ -251,11 +254,15 @@ class SparkCounts:
         return self._count_groups(name, self.release.internal_name(name), quasi_identifier_columns)
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """Group the rows by their original value of a quasi-identifier."""
+        """Group the rows by their original value of a quasi-identifier.
+
+        ``identical`` of the result counts the groups with a single value in each of ``columns``.
+        """
         column, retained = f"q{self.names.index(name)}", self.release.layout.retained_columns
         if column in self.nearly_unique:
-            # A group of one row has a single value in every column, which proves nothing. Rare
-            # groups are reported for retained columns only, so they are not counted here.
+            # Take every row for a group of its own. Such a group has a single value in each column,
+            # so it counts as identical in all of them. Groups below k are reported for retained
+            # columns only, so ``rare`` is not counted here.
             return ValueGroups(
                 sizes=np.array([1]),
                 counts=np.array([self.n_rows]),
@@ -268,14 +275,15 @@ class SparkCounts:
         )
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """Return how many combinations of released values each number of rows shares."""
+        """Count the combinations of released values, by the number of rows that share them."""
         class_columns = [self.release.internal_name(name) for name in columns]
         return count_combinations(self.release.frame, class_columns, ()).histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Count a column's values that several rows share, and those whose rows are recognizable.
 
-        A value is recognizable if the multiset of its rows' values in ``columns`` is unique.
+        The profile of a value is the multiset of its rows' values in ``columns``. The rows of a
+        value are recognizable if no other value has the same profile.
         """
         group = self.release.internal_name(name)
         profile = [self.release.internal_name(other) for other in columns]
@@ -382,17 +390,23 @@ def combine_findings(
     DbanonError : there is a finding, and the policy is strict.
     """
     job, disk_cache = run_plan.job, DiskCache()
+    released = counts.rows
     recount = RecountResult(
-        counts.rows.rows + n_withheld, n_withheld, counts.rows, verdict, identifiers=identifiers
+        released.rows + n_withheld, n_withheld, released, verdict, identifiers=identifiers
     )
     try:
         if job.retained_columns:
-            hidden = [
-                sum(rows)
-                for rows in zip(*(block.hidden_rows for block in block_facts), strict=True)
+            # The sums over all blocks, for each quasi-identifier.
+            hidden_rows = [
+                sum(block_counts)
+                for block_counts in zip(*(block.hidden_rows for block in block_facts), strict=True)
             ]
             spark_counts = SparkCounts(
-                rows, rows.hash_source_rows(disk_cache), int(job.policy.k), counts.rows.rows, hidden
+                rows,
+                rows.hash_source_rows(disk_cache),
+                k=int(job.policy.k),
+                n_rows=released.rows,
+                hidden_rows=hidden_rows,
             )
             disclosive_columns = find_disclosive_columns(
                 job,
@@ -401,7 +415,10 @@ def combine_findings(
                 spark_counts.nearly_unique_retained(),
             )
             # ``SparkCounts`` counts both original and retained values.
-            columns = RetainedColumns(run_plan, spark_counts, spark_counts, rows.names)
+            columns = RetainedColumns(
+                run_plan, originals=spark_counts, counts=spark_counts, released_names=rows.names
+            )
+            # Retained columns that, with the released values, single out rows or groups of rows.
             linking = find_linking_columns(columns, disclosive_columns)
             recount = replace(recount, disclosive_columns=disclosive_columns, linking=linking)
     finally:

@@ -1,4 +1,7 @@
-"""Facts about pieces of a table: sums and counts that can be added up to those of the table."""
+"""Facts about pieces of a table: sums and counts that can be added up to those of the table.
+
+A piece is some rows that one task has in memory together.
+"""
 
 from __future__ import annotations
 
@@ -238,13 +241,15 @@ def gather_facts(
     if facts.non_finite_counts or facts.unknown_values:
         # The driver refuses the table because of these values, so it needs no sums.
         return facts
-    # ``units`` is None if records are clustered, not persons.
+    # ``clustered`` has what methods cluster: the records, or one unit for all records of a person.
+    # ``units`` is None if these are the records.
     clustered, units = prepare_clustering(microdata, attributes_with_hierarchy)
     facts.record_sums = _sums_of(microdata)
     if units is not None:
         facts.clustered_sums = _sums_of(clustered)
     record_counts = _count_strata(microdata, piece.strata_values)
     unit_counts = _count_strata(clustered, piece.strata_values)
+    # Both have strata as keys: a combination of values, and a pattern of NULLs.
     for stratum in (*record_counts, *unit_counts):
         facts.strata_sizes[stratum] = record_counts.get(stratum, 0), unit_counts.get(stratum, 0)
     return facts
@@ -353,7 +358,7 @@ def build_distinct_microdata(
         numbers[: len(values), column_index] = values
         valid[len(values) :, attribute_index] = False
     categories = tuple(tuple(dictionaries[a.name]) for a in attributes if not a.kind.is_numeric)
-    # Hierarchies of texts are built from ``categories``; their codes in the rows are not used.
+    # Hierarchies of texts are built from ``categories`` alone, so no row needs a code.
     codes = np.full((n, len(categories)), -1, np.int32)
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     return replace(Microdata(attributes, keys, numbers, codes, categories), valid=valid)

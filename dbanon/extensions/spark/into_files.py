@@ -87,7 +87,8 @@ class ParquetTarget:
         staging_path = self._staging_path()
         try:
             with translate_spark_errors("staging the release"):
-                # Restrict access to this account until the recount, regardless of the umask.
+                # Only this account has access until the recount, whatever the umask allows. Then
+                # the directory gets the mode of other new directories.
                 self._file_system(staging_path).mkdirs(
                     self._hadoop_path(staging_path), self._permission("700")
                 )
@@ -119,6 +120,7 @@ class ParquetTarget:
         """Recount the staged files, and compare the counts with those of the cached rows."""
         with translate_spark_errors("reading the staged release"):
             staged_rows = self.session.read.parquet(staging_path)
+        # The last argument counts the rows with each combination of values in the staged files.
         require_staged_counts(self.job, rows, report, partial(count_combinations, staged_rows))
 
     def _staging_path(self) -> str:

@@ -70,6 +70,8 @@ class PostgresqlTarget:
             lists.
         """
         job, self._source_attributes = self.job, {a.name: a for a in attributes}
+        # A planning session makes the checks of one that writes, but changes nothing. ``create``
+        # concerns databases in files only.
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:
                 # The source's columns must have the types of the job's last release.
@@ -95,6 +97,7 @@ class PostgresqlTarget:
 
     def record_failure(self, elapsed_seconds: float, error: BaseException) -> None:
         """Record the failed run in the ledger, if there is one."""
+        # Some errors are never recorded, such as those of a database that cannot be reached.
         if not isinstance(error, UNRECORDED_ERRORS):
             run = build_run_record(self.job, elapsed_seconds, error_code(error))
             entries.record_failure(PostgresqlStore(self.url), run)
@@ -131,7 +134,9 @@ class PostgresqlTarget:
 
     def _source_history(self, session: PsycopgSession, source: str) -> SourceHistory:
         """Read the earlier releases of a source from the ledger."""
-        return SourceHistory(earlier_releases(session, source, {}))
+        # The source may be in another database. Without its state (such as its OID), the ledger
+        # finds its releases by its name.
+        return SourceHistory(earlier_releases(session, source, source_state={}))
 
     def _column_types(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
         """Return names and SQL types of the columns; a column keeps its type from the source."""
@@ -164,7 +169,8 @@ class PostgresqlTarget:
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
-        # ``session.recount`` always counts the rows with a NULL in any of the columns.
+        # The second argument names the columns in which to count NULLs. ``session.recount`` ignores
+        # such names: it counts the rows with a NULL in any of the columns.
         recount = require_staged_counts(
             job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )

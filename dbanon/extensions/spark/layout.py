@@ -154,6 +154,7 @@ def unpack(column: Any) -> Iterator[pa.RecordBatch]:
             continue
         buffer = packet.as_buffer()
         if buffer.address % _ALIGNMENT_BYTES:
+            # The bytes object is a copy, which Python aligns.
             buffer = pa.py_buffer(packet.as_py())
         with pa.ipc.open_stream(buffer) as stream:
             yield from stream

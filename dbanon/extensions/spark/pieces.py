@@ -226,6 +226,8 @@ def _encode_sensitive(
 def build_class_guard(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
     """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
+    # The sensitive values as codes, numbered as a recount of the released values would number them,
+    # and how often each value occurs in the table.
     released_codes, frequencies = code_released_values(
         microdata,
         partition,
@@ -239,9 +241,8 @@ def build_class_guard(microdata: Microdata, partition: Partition, context: Table
 
 def build_table_guard(context: TableContext) -> Guard:
     """Build the guard with which the driver checks counts of sensitive values, without records."""
-    return build_class_guard(
-        build_empty_microdata(context), Partition(np.zeros(0, np.int32)), context
-    )
+    no_classes = Partition(np.zeros(0, np.int32))
+    return build_class_guard(build_empty_microdata(context), no_classes, context)
 
 
 def build_empty_microdata(context: TableContext) -> Microdata:

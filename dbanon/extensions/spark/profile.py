@@ -30,7 +30,9 @@ def find_retained_identifiers(frame: DataFrame, attributes: Sequence[Attribute])
     """Return which of these columns look like identifiers in the first rows, with reasons."""
     profiles = _profiles(frame, attributes)
     # A column whose type cannot be read is judged by its name and type only.
-    profiles += [ColumnProfile(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
+    profiles += [
+        ColumnProfile(a, n_non_null=0, n_distinct=0) for a in attributes if a.kind is Kind.OTHER
+    ]
     order = {attribute.name: index for index, attribute in enumerate(attributes)}
     return find_identifiers(sorted(profiles, key=lambda profile: order[profile.name]))
 
@@ -38,13 +40,13 @@ def find_retained_identifiers(frame: DataFrame, attributes: Sequence[Attribute])
 def find_identifier_columns(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
     """Find columns that look like person identifiers, with reasons; see ``advice.persons``."""
     candidates = [a for a in attributes if a.name in candidate_identifiers(attributes)]
-    # Columns with one value per person, such as a birth date. In the rows with the same value of a
-    # person identifier they must not vary.
+    # Columns with one value per person, such as a birth date. If a candidate identifies persons,
+    # these columns do not vary among the rows with the same value of the candidate.
     constant_attributes = [a for a in attributes if a.name in find_constant_attributes(attributes)]
     if not candidates:
         return {}
-    # The functions measure how often such a column is constant by chance, and in the rows of one
-    # value of a candidate.
+    # The first function measures how often two rows are equal in a constant column by chance. The
+    # second counts the values of constant columns among the rows that share a candidate's value.
     return find_person_identifiers(
         constant_attributes,
         _profiles(frame, candidates),
@@ -80,6 +82,7 @@ def _profile(attribute: Attribute, values: pa.ChunkedArray) -> ColumnProfile:
         )
     if not can_hold_identifiers(attribute):
         return profile
+    # The format of the values, such as "IBAN"; empty if they have none of the known formats.
     return replace(profile, form=find_form_of_texts(islice(distinct_texts, MAX_EXAMINED_VALUES)))
 
 

@@ -63,7 +63,8 @@ def check_job(job: Job) -> None:
         "standardize=mahalanobis": policy.standardize == MAHALANOBIS,
         "also_k": bool(policy.also_k),
         "withhold_failing": policy.withhold_failing,
-        # "generalized" is the refinement of methods that generalize.
+        # ``Method.refine`` names the refinement that fits the method; "generalized" is that of
+        # methods that generalize.
         "refine with models and generalization": bool(policy.models and policy.refine)
         and find_method(policy.method).refine == "generalized",
         "evaluate": policy.evaluate,
@@ -154,20 +155,23 @@ def check_facts(facts: Facts, run_plan: Plan, n_withheld: int) -> None:
             raise non_finite_error(attribute, count, facts.n_rows)
     if policy.nulls != "category" and any(facts.null_counts.values()):
         raise null_error({a.name: facts.null_counts[a.name] for a in attributes})
-    # Raises SuppressionOverBudget.
+    # Raises SuppressionOverBudget: more rows are withheld than ``max_suppression`` allows.
     require_budget(policy, n_withheld, facts.n_rows + n_withheld)
     # An empty table counts as one empty stratum without NULLs.
     strata_sizes = facts.strata_sizes or {((), (True,) * len(attributes)): (0, 0)}
     units_of_strata = [
         (n_units, null_pattern) for (_, null_pattern), (_, n_units) in strata_sizes.items()
     ]
+    # Report the smallest stratum.
     for n_units, null_pattern in sorted(units_of_strata, key=lambda stratum: stratum[0]):
         if n_units < policy.k:
             counts_persons = bool(run_plan.job.guarantee.entity_columns)
             stratum_records = _make_placeholder_records(
                 n_units, run_plan, null_pattern, n_withheld, counts_persons
             )
-            raise too_few_error(stratum_records, policy, np.arange(n_units), len(strata_sizes))
+            raise too_few_error(
+                stratum_records, policy, records=np.arange(n_units), n_strata=len(strata_sizes)
+            )
 
 
 def _make_placeholder_records(

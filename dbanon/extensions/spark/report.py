@@ -77,7 +77,8 @@ def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, .
         Partition(np.zeros(1, np.int32)), column_statistics=column_statistics
     )
 
-    # Columns with numbers that float64 cannot represent exactly are summed as Python integers.
+    # ``recode`` asks for the sum per class of wide columns (those with numbers that float64 cannot
+    # represent exactly). The values of the example do not matter, so 0 will do.
     def zero_totals(
         partition: Partition, wide_attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
@@ -115,7 +116,9 @@ def count_classes(rows: DataFrame, run_plan: Plan, names: Sequence[str], layout:
     ):
         [(n_persons,)] = rows.agg(sql.count_distinct(name)).collect()
         smallest = min((int(row["persons"]) for row in size_counts), default=0)
-        persons[person_column] = EntityCount(int(n_persons), smallest, recount.histogram)
+        persons[person_column] = EntityCount(
+            persons=int(n_persons), smallest=smallest, histogram=recount.histogram
+        )
     if not run_plan.sensitive:
         return Counts(recount, persons)
     value_counts, persons_per_class = _count_values_in_classes(
@@ -149,6 +152,7 @@ def _count_values_in_classes(
         counts += [sql.count_distinct(person).alias("persons") for person in layout.internal_entity]
         values = rows.groupBy(*classes, column).agg(*counts)
         entry_fields = [sql.col(column).alias("value"), sql.col("size")]
+        # There is at most one person column.
         entry_fields += [sql.col("persons") for _ in layout.internal_entity]
         # Order by class, so that classes have the same numbers for every column.
         class_entries = values.groupBy(*classes).agg(
@@ -230,6 +234,8 @@ def sum_losses(
         levels=None,
         lost_columns=fully_suppressed,
     )
+    # Readers see a loss that is computed from these sums. The exact loss could reveal the extremes
+    # of a column, so only the operator sees it (``OperatorFigures`` below).
     public_sums = zip(*(block.public_sums for block in block_facts), strict=True)
     sums = [reduce(add, column_sums) for column_sums in public_sums]
     return public_loss(measured_columns, sums, exact), exact, dict(counts)
@@ -240,7 +246,8 @@ def _total_loss(block_sums: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
 
     Parameters
     ----------
-    block_sums : for each block, one pair per column: the sum of errors and the sum of deviations.
+    block_sums : for each block, one pair per column: the sum of the losses, and what it is divided
+        by (as SSE and SST).
     """
     totals = []
     for column_sums in zip(*block_sums, strict=True):

@@ -255,7 +255,7 @@ def require_session(session: SparkSession) -> None:
 def read_own_versions() -> dict[str, str]:
     """Return the version of each package in this process, or ``none``."""
     read_versions = _version_reader()
-    # On workers the function gets a row, which it ignores.
+    # On workers, the argument is a row. It is ignored.
     return read_versions(None)
 
 
@@ -297,7 +297,7 @@ def read_worker_versions(session: SparkSession) -> list[dict[str, str]]:
     """
     tasks = 2 * max(int(session.sparkContext.defaultParallelism), 1)
     with translate_spark_errors("reading the workers' versions"):
-        # Unlike range, parallelize leaves a connection open if disks are encrypted.
+        # ``parallelize`` would leave a connection open if disks are encrypted; ``range`` does not.
         worker_versions = session.range(0, tasks, 1, tasks).rdd.map(_version_reader()).collect()
     return [
         dict(pairs)

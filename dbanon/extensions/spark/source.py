@@ -128,8 +128,8 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
             relation.schema.attributes,
             relation,
             require_unchanged,
-            lambda: source.count(relation),
-            findings,
+            count_rows=lambda: source.count(relation),
+            findings=findings,
         )
 
 
@@ -310,9 +310,9 @@ def pin_frame(
         frame,
         job.key,
         relation.schema.attributes,
-        None,
-        require_unchanged,
-        frame.count,
+        relation=None,
+        require_unchanged=require_unchanged,
+        count_rows=frame.count,
     )
 
 

@@ -2,7 +2,9 @@
 
 A stratum is cut by a tree of cuts, which are chosen from a sample. Small leaves of the tree are
 joined to blocks. Each stage clusters, refines or merges within its blocks; the next stage cuts the
-strata differently and moves complete classes to its own blocks.
+strata differently and moves complete classes to its own blocks. A forest has the trees of all
+strata. Records and classes reach the workers in packets: many rows in one binary value
+(``layout``). A guard tells whether counts of sensitive values satisfy the privacy models.
 
 A sample consists of the records or classes whose keys have the smallest hashes, so it does not
 depend on how rows are distributed over tasks. A hash limit is the largest hash in the sample.
@@ -114,6 +116,7 @@ class ClusterStages:
         n_blocks_by_stratum = {
             number: n_blocks
             for number, stratum in enumerate(strata)
+            # None for a stratum that is so small that it is not cut.
             if (n_blocks := block_sizes.block_count_for(stratum.n_units)) is not None
         }
         # Without cuts, each tree is one block.
@@ -148,7 +151,8 @@ class ClusterStages:
                 self._rows_per_piece,
                 ROWS,
             )
-        # The axes describe the columns of coordinates; they do not depend on records.
+        # The axes describe the coordinates: the hierarchy of each, if any, and its width.
+        # They do not depend on records, so a space without records has them.
         axes = make_space_builder(
             build_empty_microdata(self.context), self.context.clustered_statistics, self.policy
         )(np.empty(0, np.int64)).axes
@@ -235,6 +239,7 @@ class ClusterStages:
         guard = build_table_guard(self.context)
         # ``widths`` has the number of values of each sensitive column.
         no_counts = np.zeros(sum(guard.models.widths), np.int64)
+        # A leaf without an entry has no class.
         counts = np.array(
             [sensitive_counts.get((stratum_number, leaf), no_counts) for leaf in range(n_leaves)]
         )
@@ -268,6 +273,7 @@ class ClusterStages:
         rows, block_facts = self._process_blocks(
             assigned_packets, forest, stages[0], stages[1:], release_schema
         )
+        # The first stage clusters; the others refine or merge the classes.
         for stage_number, stage in enumerate(stages[1:], 1):
             next_forest = self._cut_for_stage(rows, forest, block_facts, stage)
             moved_packets = apply_to_pieces(
@@ -300,8 +306,9 @@ class ClusterStages:
         ----------
         class_rows : packets of the classes that the previous stage made.
         forest, block_facts : the blocks of the previous stage, and its reports about them.
-        stage : the next stage, as in ``_process_blocks``.
+        stage : the next stage: a step of refinement, or ``MERGE_FOR_MODELS``.
         """
+        # By stratum number.
         n_classes, n_members = Counter[int](), Counter[int]()
         for block in block_facts:
             n_classes[block.stratum_number] += block.n_classes
@@ -409,6 +416,7 @@ class ClusterStages:
             apply_to_pieces(shuffled_packets, UnpackPackets(work), schema, rows_per_piece=None)
         )
         block_facts = collect_facts(rows_and_facts)
+        # Facts are rows of their own, in which all other columns are NULL.
         rows = rows_and_facts.where(sql.col(FACTS).isNull())
         return rows, sorted(block_facts, key=lambda block: block.number)
 

@@ -102,11 +102,14 @@ def require_staged_counts(
     names = [name for name, _ in pair_released_columns(job, rows.columns)]
     columns = [*names, *job.by]
     recount = recount_columns(columns, names)
-    require_same_counts(recount, report.counts.rows, report.k_requested)
+    # Spark's recount of the rows, as the report has it.
+    spark_recount = report.counts.rows
+    require_same_counts(recount, expected=spark_recount, k=report.k_requested)
     for name in dict.fromkeys(model.attribute for model in job.policy.models):
         # Privacy models depend on the count of each sensitive value in each class.
-        expected = count_combinations(rows, [*columns, name], [*columns, name])
-        require_same_counts(recount_columns([*columns, name], [*columns, name]), expected)
+        model_columns = [*columns, name]
+        expected = count_combinations(rows, model_columns, nullable_columns=model_columns)
+        require_same_counts(recount_columns(model_columns, model_columns), expected)
     return recount
 
 

@@ -96,6 +96,7 @@ def anonymize_table(
     # A job needs both names. Those of files and DataFrames are placeholders, which are not used.
     relation_names = {"table": table or "source", "output": output or "release"}
     for option, name, location in (("table", table, source), ("output", output, target)):
+        # A name without a database, or a database without a name.
         if bool(name) != (_postgresql_url(location) is not None):
             raise InvalidParameter(
                 f"{option} names a table of a database. Use it for databases, and only for them.",
@@ -206,6 +207,7 @@ def _release(
                 " published.",
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
+        # The columns of which the release has no values. The report lists them.
         not_copied = tuple(
             a.name for a in pinned_source.attributes if a.name not in job.named_columns
         )

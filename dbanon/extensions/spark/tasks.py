@@ -1,6 +1,8 @@
 """Run work on Arrow rows in Spark's tasks, and return rows, facts and errors.
 
-Facts are whatever a task returns besides rows: pickled objects in a column of their own.
+Facts are whatever a task returns besides rows: pickled objects in a column of their own. A piece is
+some rows that one task has in memory together. A packet is many rows in one binary value, in which
+rows travel between stages (``layout``).
 
 A traceback can carry values into the logs of the driver and the executors. So a task returns an
 error of dbanon as its class, message, detail and hint, and any other error only as its class and
@@ -67,7 +69,8 @@ class TaskFailure:
                 is_dbanon_error=True,
                 message=error.message,
                 detail=error.detail,
-                # The hint before options in it are written as in Python.
+                # ``error.hint`` would have options as Python writes them. The driver writes them as
+                # its own interface does, so it needs the hint as it was given.
                 hint=error._hint,
                 work_name=work_name,
             )
@@ -242,6 +245,7 @@ def translate_error(error: BaseException, activity: str) -> DbanonError:
     )
 
 
+# The column of facts, and the schema of packets, as Spark's types.
 FACTS_FIELD = StructField(FACTS, BinaryType())
 PACKETS = from_arrow_schema(PACKET_SCHEMA)
 
@@ -289,6 +293,7 @@ class DiskCache:
 
 def shuffle(packets: DataFrame, n_tasks: int) -> DataFrame:
     """Send packets to their tasks; failures of the previous stage go to the first task."""
+    # Rows with failures name no task.
     task = sql.coalesce(sql.col(TASK), sql.lit(0))
     return packets.select(TASK, ROWS, FACTS).repartitionById(n_tasks, task)
 

@@ -1,6 +1,7 @@
 """Trees that cut strata into blocks, and the assignment of records and tasks to blocks.
 
-Samples are selected by hashes of keys: the records whose key has a hash up to a limit.
+Samples are selected by hashes of keys: the records whose key has a hash up to a limit. ``cuts`` is
+a tree itself: each cut divides a part of the stratum at a border in the space of the method.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ def assign_leaves(
                 microdata, context.clustered_statistics, context.policy
             )
             for start in range(0, len(records), PIECE_RECORDS):
+                # At once, coordinates of all records would need too much memory.
                 chunk = records[start : start + PIECE_RECORDS]
                 leaves[start : start + PIECE_RECORDS] = cuts.assign(
                     build_space(chunk).coordinates, keys[chunk]

@@ -191,7 +191,9 @@ def _select_sampled(rows: pa.Table, hash_limit: int) -> pa.Table:
 
 @dataclass
 class BlockFacts:
-    """What a worker reports about a block; the last five fields are empty before the release.
+    """What a worker reports about a block.
+
+    The fields from ``losses_before`` on are empty until the last stage, which makes the release.
 
     Parameters
     ----------
@@ -199,10 +201,11 @@ class BlockFacts:
     n_classes, n_units : number of its classes, and of its clustered records or persons.
     method_counts : counts that the clustering method reports, by name.
     n_rows : number of its records.
-    losses_before, losses_after : for each column, the sum of errors and the sum of deviations,
-        before and after released values are rounded; see ``Release.sums``.
+    losses_before, losses_after : for each column, the sum of its losses and the divisor of the sum
+        (such as SSE and SST), before and after released values are rounded; see ``Release.sums``.
     public_sums : for each column, the sums for the loss that readers may see.
-    suppressed_columns : quasi-identifiers of which every class has the same label.
+    suppressed_columns : the quasi-identifiers that are released as the root of their hierarchy, or
+        as ``*``, in every row.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
         empty if no column is retained.
     """
@@ -281,6 +284,8 @@ class ClusterBlocks:
         space = make_space_builder(clustered, context.clustered_statistics, policy)(records)
         keys = clustered.keys[:, 0]
         if self.refinement_step is None:
+            # The index chooses the block's random numbers, so that they do not depend on tasks. A
+            # stratum that is not cut has no index, and its classes are refined here, too.
             classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
             classes = self._refine_classes(piece, space, units, stratum_number, index_in_stratum)
@@ -399,6 +404,7 @@ class ClusterBlocks:
             ),
         }
         if self.precedes_merge:
+            # The guard knows the sensitive values of the records, and counts them in each class.
             counts = build_class_guard(piece.microdata, classes, self.context).counts(
                 classes.labels.astype(np.int64), classes.n_classes
             )
@@ -423,6 +429,7 @@ class ClusterBlocks:
         facts.public_sums = release.public_sums
         facts.suppressed_columns = find_lost_columns(release.columns, context.policy.hierarchies)
         if context.layout.retained_columns:
+            # Compares original and released values, to count the originals that the release hides.
             originals = Originals(piece.microdata, partition, release.columns)
             facts.hidden_rows = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
@@ -453,6 +460,7 @@ def recode_piece(piece: TablePiece, partition: Partition, context: TableContext)
         piece.microdata,
         ClusteringResult(partition, column_statistics=context.record_statistics),
         context.policy,
+        # Sums wide columns, whose numbers float64 cannot represent exactly.
         piece.sum_exactly,
     )
 

@@ -58,7 +58,8 @@ def workbench(
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
-        # A job file that the workbench wrote names a variable in place of a URL with a password.
+        # A job file must not contain a password. In place of a URL with one, the workbench writes
+        # the name of an environment variable.
         job_file_functions = JobFileFunctions(
             partial(open_jobs, allow_inline_password=False), write_job_report
         )

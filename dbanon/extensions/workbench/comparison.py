@@ -42,6 +42,7 @@ def describe_comparison(bench: Workbench, left: str, right: str) -> TemplateValu
         for release in bench.listed_releases or ()
     ]
     choice_names = [name for name, _ in choices]
+    # The name of the trial release that the user chose on an earlier page, if there is one.
     chosen_names = [
         name for name, point in trials.items() if is_same_trial(point, bench.chosen_trial)
     ]

@@ -1,6 +1,8 @@
 """The functions that a workbench's tasks run; they call those that dbanon's commands call.
 
-A tree is the hierarchy of a column.
+A tree is the hierarchy of a column. Each change is recorded with the part of the state that changed
+(its section, such as ``columns``), and with the id of the page whose form caused it. So a form of
+another page can tell that it is outdated. A decision is a change that affects the job file.
 """
 
 from __future__ import annotations
@@ -112,6 +114,7 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
         bench.role_proposals, bench.stored_hierarchies = table_proposal, stored_names
         bench.free_output_name = free_name
         bench.roles = {
+            # As ``dbanon init`` does, this proposes only roles that job files have.
             column.name: propose_column(column.attribute, table_proposal.roles[column.name]).role
             for column in table_proposal.profile.columns
         }
@@ -142,6 +145,7 @@ def _apply_decisions(bench: Workbench, file_decisions: JobDecisions, task: Backg
     }
     build_trees(bench, trees, task)
     with bench.lock:
+        # Only now, because a decision, such as that on the trees, resets these two.
         bench.opened_decisions = file_decisions
         bench.saved_file.decision_revision = bench.decision_revision
 
@@ -202,8 +206,8 @@ def _build_tree(
     if choice.kind == "file":
         spec = parse(directory / choice.argument, files=True)
     else:
-        # The argument would be the file of a suggested tree, which this is not.
-        spec = parse(choice.to_job_file(""), files=False)
+        # This tree was not suggested, so it needs no file for a suggested one.
+        spec = parse(choice.to_job_file(suggested_file=""), files=False)
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
     if spec.kind in DATABASE_KINDS:
@@ -392,8 +396,8 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
         _job_file_path(bench, saved_file)
     ).select_jobs([saved_file.choice.name])
     preview = plan_file_job(job)
-    # Unlike the command, the page masks small counts. The saved file and the page may differ in k;
-    # the larger one masks more.
+    # Unlike the command, the page masks small counts, those below k. If the saved file and the
+    # page differ in k, use the larger k, which masks more.
     rows = f"{preview.rows:,}"
     if preview.withheld:
         rows += f", {mask_small_count(preview.withheld, max(preview.k, bench.k))} with a NULL"
@@ -445,7 +449,8 @@ def _render_report(bench: Workbench, report: Report, url: str) -> None:
     if sweep_result is not None and chosen_trial is not None:
         tradeoff = describe_sweep_map(sweep_result, chosen_trial)
     report_html = render_page(report, inspection=inspection, recount=recount, tradeoff=tradeoff)
-    headline = describe_report(report, (), tradeoff=None, inspection=None)["headline"]
+    # The headline needs none of the other arguments.
+    headline = describe_report(report, distributions=(), tradeoff=None, inspection=None)["headline"]
     with bench.lock:
         bench.published_release = PublishedRelease(
             report.output,

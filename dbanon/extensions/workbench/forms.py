@@ -1,7 +1,7 @@
 """Reads forms: a value is an offered choice, a number within limits, a simple name, or a reason.
 
-The name of a field contains the index of a column, not its name, so that a column's name cannot be
-mistaken for a field's.
+The name of a field contains the index of a column, so that no column's name can be mistaken for the
+name of a field. A tree is the hierarchy of a column.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
 def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
     """List the roles that a column may have."""
     entity = None if bench.role_proposals is None else bench.role_proposals.entity
-    # The column that identifies persons is never copied unchanged for a reason, or dropped.
+    # The column that identifies persons can have neither the role ``keep`` nor ``drop``.
     return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
 
 
@@ -262,7 +262,7 @@ def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -
         raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
     try:
         # Raises one of these errors if a width is not a number.
-        choice.to_job_file("")
+        choice.to_job_file(suggested_file="")
     except (ValueError, OverflowError):
         raise InvalidParameter(
             f'Column "{name}": widths must be numbers, such as 5, 10, 50.'
@@ -280,7 +280,7 @@ def read_sweep_choice(bench: Workbench, fields: Fields) -> SweepChoice:
     checks = FieldChecks()
 
     def read_number(name: str, minimum: int, maximum: int) -> int:
-        # The 0 for an invalid number is never used: the checks below raise.
+        # For an invalid number this returns 0, which is never used: ``require_no_errors`` raises.
         return int(
             checks.read_field(name, lambda: _read_number(fields, name, minimum, maximum)) or 0
         )

@@ -27,6 +27,8 @@ def build_job_options(bench: Workbench) -> dict[str, Any]:
 
     Without one, these are the options of the job file that was opened, if any.
     """
+    # A point is a trial release, with its method, refinement and recoding. Its other options are in
+    # the policy that the sweep has for its k.
     point, sweep = bench.chosen_trial, bench.current_sweep
     if point is None:
         return {} if bench.opened_decisions is None else dict(bench.opened_decisions.options)

@@ -93,6 +93,8 @@ def open_job_file(
             hint=f"Run it with dbanon run {shlex.quote(str(file))}, and change it in an editor. The"
             " workbench opens only files that it could have saved.",
         )
+    # ``job`` is the job of the file, with URLs, and ``job.job`` what all interfaces share: table,
+    # columns and policy. ``job_keys`` has the keys as they are written in the file.
     [job] = map(_make_paths_relative, jobs)
     [job_keys] = document["jobs"]
     assert isinstance(job.job, Job)
@@ -162,7 +164,7 @@ def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None
     """
     if not hierarchy:
         return None
-    # Its only key is its kind.
+    # A hierarchy in a job file has one key, its kind, with the kind's argument as the value.
     kind = next(iter(hierarchy))
     argument = hierarchy[kind]
     if kind == "intervals":
@@ -204,6 +206,7 @@ def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[st
     if is_row_file_url(job.source) and not (job.target or "").startswith(_DUCKDB):
         yield "target"
     # These keys must be as the form would write them.
+    # The name of the file does not occur in them.
     expected = build_further_keys(_build_job_choice(job=job, job_keys=job_keys, file=Path()))
     for key in ("export", "report", "schedule"):
         if job_keys.get(key) != expected.get(key):

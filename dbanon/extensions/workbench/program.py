@@ -54,6 +54,7 @@ def run_workbench(
     server_thread.start()
     try:
         on_ready(access.address)
+        # In a thread, because ``begin_profiling`` waits a moment for its task, which runs below.
         threading.Thread(target=routes.begin_profiling, daemon=True).start()
         bench.tasks.run()
     except KeyboardInterrupt:

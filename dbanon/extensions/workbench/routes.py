@@ -43,7 +43,8 @@ _STEP_NAMES = tuple(step.name for step in view.STEPS)
 
 # By form, the section of the workbench's state that it replaces or uses. The form is in conflict if
 # another page has changed the section in the meantime. Forms without a section have no conflicts.
-# The form ``look`` reads the columns of the table again; ``saved`` is the saved job file.
+# The form ``look`` reads the columns of the table again; ``saved`` is the saved job file. A form
+# contains the revision at which its page was shown: the number of changes until then.
 _REPLACED_SECTIONS = {
     "columns": "columns",
     "look": "columns",
@@ -179,6 +180,7 @@ class Routes:
                 revision=get_first_value(sent_fields, "revision", str(bench.revision)),
                 page=get_first_value(sent_fields, "page", secrets.token_hex(8)),
                 notes=view.describe_field_errors(state),
+                # The field to put the cursor in: the first one with an error.
                 focus=next((name for name in state.errors if name), ""),
                 task=view.describe_task(bench.tasks.current, step),
                 error=error,
@@ -333,7 +335,9 @@ class Routes:
         self._require_current(request)
         fields = request.fields
         if not self.bench.choose_release(
-            get_first_value(fields, "tried"), get_first_value(fields, "point"), request.page_id
+            digest=get_first_value(fields, "tried"),
+            name=get_first_value(fields, "point"),
+            page_id=request.page_id,
         ):
             raise InvalidParameter(
                 "Choose one of the trial releases.",

@@ -69,7 +69,8 @@ class JobDecisions:
     Parameters
     ----------
     choice : the job's names, formats and schedule.
-    roles, reasons, trees : from column name to its role, reason or tree.
+    roles, trees : from column name to its role, or to its hierarchy.
+    reasons : from the name of a column of role ``keep`` to the reason for that role.
     options : options of the release, except ``k``.
     text : the content of the file.
     """
@@ -178,7 +179,7 @@ class ColumnTree:
 
     def is_outgrown(self, k: int) -> bool:
         """Whether the counts are for a smaller k, so that they show labels with too few rows."""
-        # ``bound`` is the smallest count that the tree shows.
+        # ``bound`` is the smallest count that the tree shows. A larger k needs a larger bound.
         return self.counts.bound < least_displayed_rows(k)
 
 
@@ -293,12 +294,14 @@ class Workbench:
 
     Parameters
     ----------
-    history : pairs of a changed section and the id of the page whose form changed it. A form
+    history : pairs of a changed section and the id of the page whose form changed it. A section is
+        a part of the state, such as ``columns``, ``trees`` or ``saved`` (the job file). A form
         contains the length that the history had when its page was rendered.
     decision_revision : number of decisions so far that affect a job file; a file with a smaller
         number is outdated.
     stored_hierarchies : the names of the hierarchies that are stored in the database.
-    roles, reasons, trees : from column name to its role, reason or tree.
+    roles, trees : from column name to its role, or to its hierarchy.
+    reasons : from the name of a column of role ``keep`` to the reason for that role.
     sweeps : from ``build_sweep_key`` to the trial releases of a sweep.
     listed_releases : the current releases; None until they are read.
     inspections : from the name of a release's table or view to the data for comparing it.

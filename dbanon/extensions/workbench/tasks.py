@@ -174,7 +174,8 @@ class BackgroundTasks:
                 warnings.simplefilter("ignore", CodesAveraged)
                 task.work(task)
         except DbanonError as error:
-            # A signal inside a database driver may be raised as an error of the database.
+            # If a signal arrives inside a database driver, the driver may raise an error of the
+            # database in place of KeyboardInterrupt. So look whether the task was cancelled.
             task.error = _without_frames(error)
             self._end_task(task, "cancelled" if self._cancelled_task is task else "failed")
         except Exception as error:

@@ -252,6 +252,8 @@ def describe_trees(bench: Workbench, state: FormState) -> TemplateValues:
 
 def _describe_tree(tree: ColumnTree, k: int) -> TemplateValues:
     """Describe a tree with its labels and counts."""
+    # ``counts.bound`` is the smallest number of rows or persons that is shown. A node has no entry
+    # for its children with fewer; its ``others_text`` describes them.
     counts = tree.counts
     # ``max_rows`` is the number of rows of the longest bar.
     max_rows, unit = 1, "persons" if counts.counts_persons else "rows"
@@ -358,7 +360,7 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
                 "id": f"{point.curve}/{point.k}",
                 "curve": point.curve,
                 "k": point.k,
-                # The loss of a sample is not smaller than that of all rows.
+                # With all rows instead of a sample, records have nearer neighbors, and lose less.
                 "loss": ("at most " if advice and advice.sweep.sampled else "")
                 + format_figure(point.loss),
                 "risk": format_figure(point.risk),
@@ -370,13 +372,14 @@ def describe_sweep(bench: Workbench, state: FormState) -> TemplateValues:
             for point in points
         ],
         "notes": [] if advice is None else advice.sweep.notes(),
+        # Pairs of label and text.
         "recommendation": [] if advice is None else advice.recommended(),
         "command": render_chosen_command(bench),
         "tree_files": sorted(
             name_tree_files(bench, bench.job_choice or forms.propose_job_choice(bench)).values()
         ),
-        # How many rows are unique: in all quasi-identifiers, without one of them, and in
-        # small sets of columns.
+        # How many rows are unique, by sets of columns: all quasi-identifiers, all but one of them,
+        # and small sets. ``singling`` is the part of the advice on what singles out rows.
         "unique_sets": []
         if advice is None
         else [
