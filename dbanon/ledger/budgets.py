@@ -149,6 +149,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
     budgets = list_budgets(session)
     spent = Decimal(0)
     total = Decimal(repr(new_budget.amount)).quantize(_AMOUNT_STEP, ROUND_FLOOR)
+    # A source has one open budget at most. But several missing tables may have been this source.
     open_budgets = [b for b in budgets if not b.closed and b.source == str(source)]
     open_budgets += _find_former_budgets(session, budgets, source)
     if new_budget.name in [b.name for b in budgets]:
@@ -299,7 +300,7 @@ def list_budgets(session: Session) -> list[RecordedBudget]:
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    # Older ledgers have no column for delta.
+    # Older ledgers have no column for delta, which is the last column of the table.
     columns, _primary_key = TABLES["budget"]
     names = [name for name, _, _ in columns if name != "delta"]
     rows = session.rows(

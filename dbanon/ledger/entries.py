@@ -1,4 +1,7 @@
-"""Write and read ledger entries: one row per release and one per released column."""
+"""Write and read ledger entries: one row per release and one per released column.
+
+A released relation has a *mark*: the comment on it, which names its release.
+"""
 
 from __future__ import annotations
 
@@ -134,6 +137,7 @@ def build_column_rows(
         name of the source column.
     """
     source_columns = dict(released_columns)
+    # Pairs of column and role, in any order. They are sorted below.
     roles = (
         *((name, Role.QUASI_IDENTIFIER.value) for name, _ in released_columns),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
@@ -319,6 +323,7 @@ def record_failure(store: Store, run: Run) -> None:
         thread_connections().cut_new_connections_after(_FAILURE_TIMEOUT_SECONDS),
         store.session(write=True) as session,
     ):
+        # False if the database has no function that writes with the ledger owner's rights.
         if has_trusted_ledger(session) and not session.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
@@ -401,7 +406,8 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
     ------
     LedgerEntryBroken : the entry is malformed.
     """
-    # The caller found the id in the ledger, where it is the primary key, so there is one row.
+    # The caller found the id in the ledger, where it is the primary key. So there is a row, and it
+    # is the only one.
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {optional_column(session, 'epsilon')}"

@@ -79,6 +79,7 @@ def read_entry(
         hierarchies=arguments.get("hierarchies", {}),
         epsilon=None if epsilon is None else float(epsilon),
         rows=int(rows),
+        # Only private releases have these: the declared ranges and the declared values of columns.
         between=arguments.get("between", {}),
         listed=arguments.get("listed", {}),
     )

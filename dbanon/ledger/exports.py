@@ -39,7 +39,8 @@ class ExportEntry:
     sha256: str
 
 
-# The recorded arguments of every release with exported files contain this text.
+# A text to search for by default: the recorded arguments of every release with exported files
+# contain it.
 _TEXT_OF_EXPORTS = '"sha256"'
 
 

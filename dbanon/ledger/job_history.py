@@ -31,7 +31,7 @@ class LastRelease:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of a job.
+    """A run of a job, whether it succeeded or not.
 
     Parameters
     ----------

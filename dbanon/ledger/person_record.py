@@ -123,6 +123,7 @@ class RecordedPersons:
         """Return True if both releases have the same source, and the same hash for each person."""
         (name, oid, owner), (own_name, own_oid, own_owner) = other.source, self.source
         is_same_table = oid is not None and oid == own_oid
+        # Some tables are recreated under their name by the same owner, and then have another oid.
         is_same_source = is_same_table or (name, owner) == (own_name, own_owner)
         return self.salt == other.salt and is_same_source
 
@@ -158,6 +159,7 @@ def record_persons(session: Session, release_id: str) -> None:
     """Record the staged persons of a release; its entry is written in the same transaction."""
     if session.persons.record_in_database(release_id):
         return
+    # The database has no function that records them.
     persons = _read_staged_persons(session)
     rows = [
         (release_id, part, persons[start : start + _PERSONS_PER_ROW].tobytes())

@@ -52,7 +52,8 @@ FIND_PERSONS_WRITER = """
       AND oidvectortypes(p.proargtypes) = 'uuid, bytea[]'"""
 
 # Revoke all rights to the table of persons from other roles. Run it after creating the table, since
-# default privileges may grant rights on new tables.
+# default privileges may grant rights on new tables. PUBLIC (0) is left out: a separate statement
+# revokes its rights.
 REVOKE_PERSONS = """
 DO $$
 DECLARE
@@ -81,8 +82,9 @@ FIND_RULES_WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
       AND oidvectortypes(p.proargtypes) = 'jsonb'"""
 
-# Publishers read the exact figures of their own releases through this view of an installed ledger.
-# The view has its owner's rights, and filters by the current role.
+# Publishers read the exact figures of their own releases (loss, evaluation and certificate) through
+# this view of an installed ledger. The view has its owner's rights, and filters by the current
+# role.
 INTERNAL_VIEW = "internal_of_publisher"
 
 # Revoke all rights to exact figures from everyone but the ledger's owner: default privileges may

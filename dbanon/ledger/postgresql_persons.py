@@ -47,8 +47,9 @@ def build_joint_histories_query(releases: str, persons: str, k: str) -> str:
         builds it; or NULL.
     k : SQL of the number of persons who should share each history.
     """
-    # A mark identifies a class over all releases: the ordinal of the release (0 for the one in
-    # progress), and the class number. The sorted marks of a person are the person's history.
+    # Here a mark is not a comment on a relation. It identifies a class over all releases: the
+    # ordinal of the release (0 for the one in progress), and the class number. The sorted marks of
+    # a person are the person's history.
     record_indices = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
     person_columns = (
         "substr({0}.persons, 12 * i.i + 1, 8) AS person,"
@@ -77,7 +78,8 @@ FROM (
 def build_joint_histories_plpgsql() -> str:
     """Return the query that counts joint histories as a statement of ``dbanon._joint_histories``.
 
-    It reads the plpgsql variables of this SQL function, and writes to ``counted``.
+    It reads the plpgsql variables of this SQL function, and writes to ``counted``. The variable
+    ``least`` is k.
     """
     query = build_joint_histories_query("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"

@@ -7,6 +7,9 @@ Comments are not evidence: anyone may change or copy them.
 
 Restoring a dump changes the oids. ``REPAIR_CANDIDATES`` then finds relations by name, owner and
 columns, and ``dbanon repair`` compares their rows with the recorded digest.
+
+The *mark* of a relation is the comment that dbanon writes on it, with the id of its release. The
+*summary* of an output is a table beside it, with one row that describes the release.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dbanon.sessions.base import SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
-# Columns that summaries have in every version.
+# Columns that the summaries of releases have in every version.
 SUMMARY_COLUMNS = (
     "release_id",
     "created_at",
@@ -171,7 +174,8 @@ LEFT JOIN existing AS l ON l.release_id = r.release_id AND l.rank = 1"""
 
 # Statement that completes the oids of entries from before revision 0013, which did not record the
 # database of their oids. They are of this database if the relation belongs to the publishing role,
-# and has either the recorded oid, or the recorded name and the entry's mark.
+# and has either the recorded oid, or the recorded name and the entry's mark. Aliases: r is the
+# entry, c its table with the schema n and the owner w, and o its view.
 RECORD_OIDS = f"""
 UPDATE dbanon.release AS r
 SET relation_oid = t.relation_oid, output_oid = t.output_oid, owner_oid = t.owner_oid,
@@ -208,6 +212,8 @@ WHERE r.release_id = t.release_id"""
 # what to do: ``rename`` updates the entry; ``attach`` attaches the relation to it if the rows match
 # the digest. Other verdicts are reasons to do nothing: another role owns the relation (``owner``),
 # its columns differ (``columns``), or the view is missing or shows another table (``view``).
+# Aliases: r is the entry, c a table with the schema n, v a view with the schema m, q another entry
+# that has the table, t a row of ``match``, and p a row of ``candidate``.
 REPAIR_CANDIDATES = f"""
 WITH match AS (
     SELECT r.release_id, {HAS_VALID_OIDS} AS has_valid_oids,
@@ -316,7 +322,8 @@ REPAIR_CANDIDATE_COLUMNS: tuple[str, ...] = (
 
 # Statement that attaches a release to its relations. Parameters: oids of table, output and owner;
 # schema and name of the output; name of the table; id of the release. If the entry is from another
-# database, the publisher is found by name.
+# database, the publisher is found by name, and the source oid becomes 0, which means that only its
+# name identifies the source. Aliases: r and e are the entry, w is a role, and p its oid.
 ATTACH_RELEASE = """
 UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,

@@ -56,6 +56,10 @@ def may_act_as(role: str, owner: str) -> str:
 def rules_with_state(condition: str = "true") -> str:
     """Return SQL of all rules with their state and, if it exists, their table.
 
+    The states are ``current``; ``another table``, if the rule was declared for another table, which
+    had the same name; ``not trusted``, if a role could not declare the rule now; ``no column``; and
+    ``no table``. Only rules of the first two states can apply, and of these the one of rank 1.
+
     A superuser may act as any owner. Nevertheless, the rules of a superuser's dropped table do not
     apply to another owner's table of the same name.
 
@@ -64,7 +68,8 @@ def rules_with_state(condition: str = "true") -> str:
     declared them.
 
     ``is_same`` says whether the table is the one that the rule was declared for. ``acting_owner``
-    is the present oid of the role that owned the table then.
+    is the present oid of the role that owned the table then. Aliases: k is the rule, s its table by
+    oid, t its table by name; p, a and j are the rule with what has been found out so far.
 
     Parameters
     ----------

@@ -199,7 +199,8 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     }
     arguments: Mapping[str, Any] = row["arguments"]
     evaluation = row["evaluation"]
-    # A column is lost completely if all rows are released with the same label.
+    # The ledger never has these two. (A column is lost completely if all rows are released with the
+    # same label.)
     missing = ["the seconds of the commit", "which columns were lost completely"]
     if evaluation is None:
         missing.append("an evaluation")
@@ -282,7 +283,8 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
     # ``k_rows`` is recorded only if the classes of each attribute were counted by themselves: the
     # number of rows with the rarest combination of all attributes.
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
-    # If k counts persons, the recorded histogram is that of persons, too.
+    # If k counts persons, so does ``k_achieved``. A histogram always has class sizes in rows, also
+    # that of an ``EntityCount``.
     entity_counts = {
         name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
         for name in entry.guarantee.entity_columns
@@ -295,6 +297,7 @@ def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> Recount
         suppressed=int(row["suppressed"]),
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, entity_counts), counted_models),
+        # Earlier versions recorded this under another key.
         disclosive_columns=tuple(
             DisclosiveColumn(**fields)
             for fields in read_key_or_former_key(arguments, "disclosive_columns") or ()

@@ -1,8 +1,8 @@
 """Find the ledger entry of a relation.
 
-On PostgreSQL the oids in the ledger identify it (``ledger.postgresql_releases``). Other databases
-have neither roles nor stable relation ids. There the relation is identified by its name, its kind
-and the *mark*, a text with the release's id that dbanon writes in its comment.
+On PostgreSQL the oids in an entry identify the relation (``ledger.postgresql_releases``). Other
+databases have neither roles nor stable relation ids. There the relation is identified by its name,
+its kind and the *mark*, a text with the release's id that dbanon writes in its comment.
 
 The *summary* of an output is a table beside it with one row that describes the release.
 """
@@ -121,8 +121,8 @@ def is_summary_of(
 ) -> bool:
     """Return True if a relation is the summary of a release of this output.
 
-    A summary must belong to the owner of the output, and have the columns of a summary. Those of
-    earlier versions have a mark instead.
+    A summary must belong to the owner of the output, and have the columns of a summary. Summaries
+    of earlier versions are recognized by a mark instead of these columns.
 
     Parameters
     ----------

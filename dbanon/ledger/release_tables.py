@@ -1,4 +1,8 @@
-"""Find the tables of releases, behind the views that readers use."""
+"""Find the tables of releases, behind the views that readers use.
+
+On PostgreSQL the ledger identifies a table by its oid. On other databases the *mark* of a table, a
+comment that dbanon writes on it, names the release.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,8 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
     [row] = rows
     output = RelationName(row["output_schema"], row["output_name"])
     if postgresql_releases.records_oids(session):
-        # The output may have been renamed since: take the present name, which follows the state.
+        # The output may have been renamed since. ``find_states`` has pairs of the state of a
+        # release and the present name of its output.
         _, output = postgresql_releases.find_states(session).get(release_id, (None, output))
     if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
@@ -310,7 +315,7 @@ def _superseded_tables_by_oid(
 
 
 def tables_shown_by(session: Session, output: RelationName) -> list[RelationName]:
-    """Return the table that a released view shows, as a list; empty if there is none."""
+    """Return a list of the table that a released view shows; empty if there is no such table."""
     try:
         entry = entries.find_release(session, output)
     except (ReleaseNotFound, TableNotFound):

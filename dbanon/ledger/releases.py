@@ -31,7 +31,7 @@ from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, parse_relation, require_length
 from dbanon.sessions.session import Session
 
-# Values of ``Listed.stale_by`` and ``Listed.state``, which the class describes.
+# Values of ``stale_by`` and ``state`` of a release in a list, which ``Listed`` describes.
 COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
@@ -130,6 +130,7 @@ def list_releases(session: Session) -> list[Listed]:
     )
     releases = []
     for row in rows:
+        # The row has five more values, which the next line takes.
         values = dict(zip(columns, row, strict=False))
         superseded, epsilon, budget, source, request = row[len(columns) :]
         release_id, publisher = values["release_id"], values["published_by"]
@@ -223,6 +224,7 @@ def _find_state(
     existing : the relation that has this name now; None if there is none.
     release_id, kind, publisher, superseded : the columns of the entry.
     """
+    # Whether the relation may be that of the entry: it has the entry's mark and kind.
     is_candidate = existing is not None and (existing.mark, existing.kind) == (
         MARK + release_id,
         kind,
@@ -230,6 +232,8 @@ def _find_state(
     # Ask the ledger before comparing names of owners: the owner may have been renamed.
     if is_candidate and entries.release_id_of(session, name, existing) == release_id:
         return CURRENT
+    # The ledger denies it. But after a dump was restored, the relation may still be attached if its
+    # owner published the entry.
     is_candidate = is_candidate and existing is not None and existing.owner in (None, publisher)
     if superseded:
         return SUPERSEDED

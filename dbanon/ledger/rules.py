@@ -34,9 +34,10 @@ class StoredRule:
     relation_oid, owner_oid : oids of the table and its owner at that time, on PostgreSQL; else 0.
     table : the present name of its table; equals ``source`` if the table does not exist.
     state : one of the states above, such as ``CURRENT``.
-    is_trusted : whether the role that declared it could still declare it. Other rules do not apply.
+    is_trusted : whether the role that declared it could still declare it; if not, the rule does not
+        apply.
     is_replaceable : whether the present owner of the table may change or remove it.
-    rank : its precedence among the rules of its column; only the rule of rank 1 applies.
+    rank : its precedence among the rules of its column; of these only the one of rank 1 can apply.
     """
 
     source: str
@@ -54,7 +55,7 @@ class StoredRule:
 
 
 def list_rules(session: Session, source: RelationName | None = None) -> list[StoredRule]:
-    """List the rules of all tables, or those of one table that apply, by column name."""
+    """List the rules of all tables, or for each column of one table the rule of rank 1."""
     return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
 
@@ -188,6 +189,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     _delete(session, source, list(rules.by_column))
     # The rules of other columns follow the table, which may have been renamed or recreated.
     session.rules.update_oids(source)
+    # The columns of the ledger that identify the table, its owner and the declaring role.
     identity_columns = session.rules.identity_columns(source)
     declared_at = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *identity_columns)

@@ -91,7 +91,8 @@ def earlier_releases(
     if not entries.has_trusted_ledger(session):
         return ()
     # ``condition`` selects the releases, and ``counted_condition`` those among them over which
-    # joint histories are counted. Other releases are returned without their salt.
+    # joint histories are counted. Other releases are returned without their salt. First the
+    # conditions for a source that only its name identifies.
     condition, parameters, counted_condition = "source = ?", [source], "true"
     oid = source_state.get("oid")
     request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
@@ -104,7 +105,8 @@ def earlier_releases(
         # Each condition contains the query once.
         parameters = [source, str(name.schema), name.name] * 2
     elif oid is not None:
-        # The pattern also matches longer numbers; such rows are left out below.
+        # An older ledger on PostgreSQL has the oid of the source only in the recorded request. The
+        # pattern also matches longer numbers; such rows are left out below.
         condition += f" OR {request} LIKE ?"
         parameters.append(f'%"oid": {int(oid)}%')
     rows = session.rows(

@@ -66,6 +66,7 @@ RELEASE_COLUMNS = _columns(
     "source_oid bigint?, source_owner_oid bigint?, person_salt text?",
 )
 
+# The table of exact figures, which are internal to the publisher of a release.
 INTERNAL_TABLE, INTERNAL_COLUMNS = "release_internal", ("release_id", "internal")
 
 # Columns and primary key of each table.
@@ -114,7 +115,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("hierarchy", "node"),
     ),
     # Chains, in the database of their source. The key is stored elsewhere; ``key_check`` verifies a
-    # key. Releases refer to the ``identity`` of a chain.
+    # key. The tables of chains refer to a chain by its number ``chain_id``, and the table of
+    # releases, whose column has the same name, by its ``identity``. ``rules`` are the settings of
+    # the chain itself, not rules about columns.
     "chain": (
         _columns(
             "name text, chain_id integer, identity uuid, created_at timestamp, created_by text?",
@@ -212,8 +215,8 @@ CHECKS = {
     "spending": {"spending_only_adds": "epsilon > 0 AND epsilon <= 1000000"},
 }
 
-# Columns that became nullable when releases without classes were introduced. A ledger of an earlier
-# version is recognized by the missing column below.
+# Columns that became nullable when releases without classes were introduced. The same version added
+# the column ``_ADDED_WITH_NULLABLE_CLASSES``: a ledger without this column still has them NOT NULL.
 _CLASS_COLUMNS = (
     "k_requested",
     "k_achieved",

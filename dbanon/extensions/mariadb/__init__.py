@@ -11,6 +11,7 @@ EXTENSION = Extension(
             ("mysql", "mariadb"),
             "dbanon.extensions.mariadb.open:open_mariadb_store",
             label="MariaDB",
+            # The extra of the package dbanon that installs the driver.
             extra="mariadb",
             # No statement renames a view and its table at once.
             has_views=False,

@@ -61,7 +61,8 @@ _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 def publication_ddl(name: RelationName) -> str:
     """Return the statement that creates the ledger table of publications.
 
-    The column ``entry`` has the ledger entry as JSON, from the count until the outcome is known.
+    The column ``entry`` has the future ledger entry as JSON, from the recount of the release until
+    it is known whether the release was published.
     """
     return (
         f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
@@ -104,7 +105,7 @@ class MariadbCatalog(Session):
         "double": "DOUBLE",
         "bytes": "LONGBLOB",
         "amount": "DECIMAL(30,18)",
-        # Types of the columns of keys, which need a length.
+        # Types of columns that belong to a key of a ledger table: here the server needs a length.
         "text key": "VARCHAR(190)",
         "bytes key": "VARBINARY(64)",
     }
@@ -330,6 +331,7 @@ class MariadbCatalog(Session):
 
     def _granted_rights(self, schema: str) -> frozenset[str]:
         """Return the rights of this account and its roles on the server and on a whole schema."""
+        # A grant names schemas by a pattern, so the pattern is the right side of LIKE.
         return frozenset(
             privilege
             for (privilege,) in self.rows(
@@ -375,7 +377,7 @@ class MariadbCatalog(Session):
             )
         if not changes:
             return
-        # Only the database of the name is used.
+        # The empty name stands for no table: only its database is created.
         self.make_database(self.ledger_name(""))
         for statement in changes:
             creates_table = statement.startswith("CREATE TABLE")

@@ -42,7 +42,8 @@ _REPLACEMENTS = {
     " AS TEXT)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
     "AS MATERIALIZED (": "AS (",
-    # There are many small classes: grouping by sorting takes half as long as by a lookup table.
+    # Let the server group by sorting: with many small classes this takes half as long as grouping
+    # by a temporary table, its default.
     "(SELECT count(*) AS size": "(SELECT SQL_BIG_RESULT count(*) AS size",
 }
 # Quoted names and literals, parameters (group 1), and words to replace (group 2).
@@ -97,7 +98,8 @@ def build_attribute(
     elif type_name in _INTEGER_BITS:
         kind, bits = Kind.INTEGER, _INTEGER_BITS[type_name]
         if "unsigned" in declared_type:
-            # As a signed number, an unsigned one needs twice the bits; but a tinyint fits into 16.
+            # An unsigned number does not fit into a signed one of the same bits, so double them.
+            # Only a tinyint has 8 bits, not 16, and fits.
             bits = min(2 * bits, 128) if bits > 16 or type_name == "smallint" else 16
     elif type_name == "year":
         kind, bits = Kind.INTEGER, 16

@@ -200,6 +200,7 @@ def translate_errors(default_message: str = "The database refused a statement.")
         detail = f"MariaDB's error {code}" if code else type(error).__name__
         if code in _SAFE_TEXT_CODES:
             detail += f": {error.args[1]}"
+        # The server also reports a full disk by general codes, such as that of a failed write.
         if code not in _ERRORS_BY_CODE and _is_disk_full(error):
             code = _DISK_FULL_CODE
         if code in _ERRORS_BY_CODE:

@@ -57,6 +57,7 @@ class _Program:
     def mentions(self, other: _Program) -> bool:
         """Return True if the definition mentions the other's name, and its schema if it differs."""
         words = _words(self.definition or "")
+        # A name without a schema is in the schema of the program.
         schemas = words | {self.schema.lower()}
         return other.name.lower() in words and other.schema.lower() in schemas
 

@@ -1,9 +1,10 @@
 """Publish releases on MariaDB in five steps: plan, stage, count, swap, record.
 
 DDL statements commit implicitly on MariaDB, so publishing a release and writing its ledger entry
-cannot share a transaction. First a ledger table records the plan. Then ``RENAME TABLE``, an atomic
-statement, replaces the old table by the staged one. The ledger entry is written last. If a run is
-interrupted in between, the next run that writes checks which tables exist, and corrects the ledger.
+cannot share a transaction. First a ledger table records the plan. The release is staged, that is,
+written under another name, and recounted. Then ``RENAME TABLE``, an atomic statement, replaces the
+old table by the staged one. The ledger entry is written last. If a run is interrupted in between,
+the next run that writes checks which tables exist, and corrects the ledger.
 """
 
 from __future__ import annotations
@@ -191,7 +192,8 @@ def _swap(
         try:
             session.run(f"SET STATEMENT max_statement_time = {timeout} FOR RENAME TABLE {pairs}")
         except DatabaseBusy:
-            # The rename may have succeeded just before the timeout.
+            # The rename may have succeeded just before the timeout. Then no table has the old name
+            # of the last pair: no other pair gives this name to its table.
             if session.find_existing(last_old_name) is None:
                 return
             if time.monotonic() >= deadline:

@@ -110,8 +110,8 @@ class MariadbSession(MariadbStaging):
         self.require_rights(source, names)
         # ``pin`` numbers the rows of the copy in the order of these columns.
         self._keys[source.name] = names
-        # Add 0 to make this an expression, not a column: filters may run on the source itself,
-        # which does not have the column of row numbers.
+        # Add 0 so that this is no plain column. For the rows that a job's condition selects, plain
+        # columns are read from the source itself, which has no row numbers.
         expression = f"s.{_row_column(source)} + 0"
         return replace(
             source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unverified_key)

@@ -35,8 +35,9 @@ from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 
-# Names of columns. The first one has the number or integer key of each row in the copy of a source.
-# The join that writes a release has columns of both names, for the position and the class number.
+# Names of columns. In the copy of a source, the first one has the number or integer key of each
+# row. In the join that writes a release, it has the position of each row, and the second one the
+# number of its class.
 ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
 # Options of CREATE TABLE for staging tables.
 STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
@@ -72,7 +73,7 @@ class MariadbStaging(MariadbCatalog):
 
     # Rows in the staging table of row indexes; 0 until it is created.
     _n_row_indexes = 0
-    # Makes the variable names of each read unique.
+    # Number of reads so far, which makes the names of the variables of each read unique.
     _n_reads = 0
 
     def read_chunks(
@@ -81,6 +82,7 @@ class MariadbStaging(MariadbCatalog):
         [key] = source.required_locator.expressions
         n_packet_rows = _PACKET_BYTES // mariadb_dialect.bytes_per_packed_row(attributes)
         n_chunk_rows = max(min(chunk_rows, n_packet_rows), 1)
+        # The query for the last key of a chunk; a clause and a parenthesis complete it below.
         select_last = f"SELECT max(k) FROM (SELECT {key} AS k FROM {source.from_clause}"
         # Hash joins look up texts faster here. They would slow down the joins that write a release,
         # so the setting applies to this statement only.
@@ -228,8 +230,8 @@ class MariadbStaging(MariadbCatalog):
                 " which class, and replicas would not get the same release.",
                 hint="Let an administrator run: SET GLOBAL binlog_format = 'MIXED'",
             )
-        # The labels need no index: the join scans them, and looks up rows of the copy by its
-        # primary key.
+        # ``types`` has no effect, since keys are always BIGINT here. The labels need no index: the
+        # join scans them, and looks up rows of the copy by its primary key.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
         self.run(statements.create_staging(statements.LABELS, columns, STAGING_OPTIONS))
         self._stage_row_indexes()

@@ -82,6 +82,7 @@ class MariadbStore:
             self._engine = database
         else:
             url = database.set(drivername="mysql+pymysql")
+            # Password and user from an option file or the environment, if the URL has no password.
             account = account_arguments(url)
             self._engine = create_engine(url, poolclass=NullPool, connect_args=account)
         self._on_sql = on_sql
@@ -96,6 +97,7 @@ class MariadbStore:
         """Open a new connection, and close it at the end, with its settings and staging tables."""
 
         def connect() -> Any:
+            # SQLAlchemy's connection, and the driver's connection in it.
             pooled = open_pooled_connection(self._engine.raw_connection)
             driver: Any = pooled.driver_connection
             # Never return the connection to the caller's pool: its settings are not the pool's.
@@ -145,6 +147,7 @@ class MariadbStore:
             session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
+                # A release needs no commit here: ``_publish`` commits each of its steps.
                 if session.unpublished_release is None:
                     if write:
                         hold_interrupts()

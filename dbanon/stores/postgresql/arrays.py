@@ -1,10 +1,15 @@
 """Send classes and released values to the server as arrays; one statement looks them up there.
 
-A row's address or key determines an index into an array of class positions. The element there has
-the row's class and its random position within the class, packed into one number: ``class <<
-position_bits | position``. Classes count from 1; -1 marks rows that are not released. The class, in
-turn, is an index into the arrays of released values. So no rows are staged or joined, and a single
-sort puts them in order.
+A row's address or key determines an index into an array of class positions, its *slot*. The element
+there has the row's class and its random position within the class, packed into one number: ``class
+<< position_bits | position``. Classes have the random numbers that the session draws, since the
+order of labels would reveal how the classes were found; here the numbers count from 1, and -1 marks
+rows that are not released. The class number, in turn, is an index into the arrays of released
+values. So no rows are staged or joined, and a single sort puts them in order.
+
+The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
+column, or by their number in a *key map*, a staging table that numbers all other keys. A row
+address consists of the number of a page, in PostgreSQL's terms a block, and a number in this page.
 
 Texts are sent as a ``jsonb`` array, since PostgreSQL scans text arrays from the start. If rows have
 no numeric keys, the release is written from staging tables instead.
@@ -94,14 +99,16 @@ class ArrayColumn:
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The mapping from rows, which have the alias s in SQL, to elements of an array.
+    """Maps rows to the elements of an array.
+
+    Rows have the alias s in SQL.
 
     Parameters
     ----------
     n_elements : number of elements of the array.
     key : SQL of the key of a row.
     index : SQL of the index of a row's element, from 1, or NULL; a template with ``{key}`` and
-        ``{key_range}``.
+        ``{key_range}``, which stand for SQL of the row's key and of the array of ``key_range``.
     condition : SQL condition that is true for all rows with an element.
     key_range : int64 (2,), smallest and largest key, if ``index`` needs them.
     """
@@ -169,8 +176,8 @@ def assign_slots(
     )
     if locator.types == ("tid",):
         block, row = record_keys >> 16, record_keys & 0xFFFF
-        # The last element of each block is for rows that were not read. The server counts the rows
-        # of a block from 1.
+        # The last element of each block (page) is for rows that were not read. The server counts
+        # the rows of a block from 1.
         n_blocks, block_elements = int(block.max()) + 1, int(row.max()) + 1
         if n_blocks * block_elements > max_elements:
             return None
@@ -244,8 +251,8 @@ def pack_class_positions(
     """Pack the class and the random position of each released row into an array.
 
     Returns the array and the number of bits of a position. The array is int32 (n_elements,) if this
-    suffices, else int64. Elements without a released row are -1. Classes are identified by their
-    random class numbers, shifted to start at 1.
+    suffices, else int64. Elements without a released row are -1. The class in an element is its
+    random number, plus 1.
 
     Parameters
     ----------
@@ -377,7 +384,7 @@ class PostgresqlArraySession(Session):
         columns: Sequence[ReleasedColumn],
     ) -> None:
         self._arrays = None
-        # If the labels of this partition are in a staging table already, use that table.
+        # If the labels of this partition were staged before, to count persons, use their table.
         if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, columns)
         if self._arrays is None:
@@ -397,7 +404,8 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        # The values of each class, in the order of class numbers; a range has two columns.
+        # The values of each class, in the order of class numbers. A released range has two parts,
+        # its lower and its upper bounds, and each part is an array.
         values = build_value_arrays(
             postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
         )

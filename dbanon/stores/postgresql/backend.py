@@ -7,6 +7,9 @@ other session can change. Later statements read the copy and identify its rows b
 The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
 column, or by their number in a *key map*, a staging table that numbers all other keys.
 
+Values that no log may contain are passed to statements as texts, through the memory of the process
+(``given``).
+
 This module never commits. Settings come from the SET clauses of the calling SQL function, and end
 with the call.
 """
@@ -90,6 +93,7 @@ class PlpySession(PostgresqlSession):
         return self._rows(sql, parameters, cache_plan=False)
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        # The same few queries of the catalog run in every call, so their plans are worth keeping.
         return self._rows(sql, parameters, cache_plan=True)
 
     def _rows(self, sql: str, parameters: Sequence[Any], cache_plan: bool) -> list[tuple[Any, ...]]:
@@ -269,15 +273,18 @@ class PlpySession(PostgresqlSession):
         """Stage the class of each released record, unless this partition is staged already.
 
         Row addresses are not sent: the copy is scanned in order, and its i-th row gets the i-th
-        element of an array of classes, -1 for withheld records.
+        element of an array of classes, -1 for suppressed records.
         """
         if self._staged_partition is partition:
             return
         self.unstage_labels()
         self._staged_partition = partition
         n = microdata.n_records
-        # The label -1 of withheld records selects the last element, -1.
+        # The random class number of each record. The label -1 of suppressed records selects the
+        # last element, which is -1, too.
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
+        # The released rows are sorted by class and position. So these positions, which are unique
+        # among all rows, put the rows of each class in random order.
         positions = random_order(n).astype(np.int32)
         table = quote(statements.LABELS)
         self.run(
@@ -308,6 +315,7 @@ class PlpySession(PostgresqlSession):
         self.run(f"ANALYZE {table}")
 
     def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
+        # Nothing is staged: ``run_with_arrays`` passes the arrays to the statement as texts.
         self._arrays = release_arrays
 
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
@@ -348,7 +356,7 @@ class PlpySession(PostgresqlSession):
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can create them.
 
-        The table of persons is kept: the ledger records them later, after the release.
+        ``RELEASE_PERSONS`` is kept: the ledger records its persons later, after the release.
         """
         names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")

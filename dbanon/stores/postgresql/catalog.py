@@ -69,6 +69,9 @@ WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 # is the role of an owner. A collation is only returned if it is not that of the type, and if its
 # owner is trusted. NOT NULL counts only for tables and materialized views: elsewhere it is not
 # enforced.
+# Further aliases: a is the column, t its type, base and b the row and the type at the end of its
+# domains, s a type that b is made of, and d whether one of the domains is foreign. In d, y is a
+# domain, k a check of it, and x and p the operators and functions in this check.
 COLUMNS = f"""
 WITH RECURSIVE unwrapped_types(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
@@ -218,8 +221,9 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
-# Parameters: schema and name. Returns the number of comments on relations of this name: two if the
-# snapshot still shows the replaced relation beside the new one.
+# Parameters: schema and name. Returns the number of comments on relations of this name. It is two
+# if another session has replaced the relation since this transaction's snapshot: the snapshot then
+# shows the former relation beside the one that this transaction has created.
 COUNT_COMMENTS = """
 SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace

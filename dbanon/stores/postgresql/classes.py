@@ -1,5 +1,9 @@
 """The store and read-only sources for SQL functions, which run in a server process.
 
+``StableSource`` serves the functions that write nothing: ``dbanon.classes``, which returns the
+class of each row, and those that give advice. ``PlpyStore`` serves the others, such as those that
+release.
+
 The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
 column, or by their number in a *key map*, which other stores stage for all other keys.
 """
@@ -47,6 +51,7 @@ class StableSource(SqlSource):
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """Read all rows with these column roles; raises the errors of ``microdata_from_chunks``."""
+        # ``categories`` has the texts of each coded column, in the order of their codes.
         microdata = roles.assign_roles(
             microdata_from_chunks(
                 roles.columns,

@@ -155,7 +155,8 @@ class PsycopgSession(PassthroughSession):
     def keys_in_order(
         self, source: Relation, joins: str, integer: str, sort_key: str
     ) -> NDArray[np.int64]:
-        # Binary values are read in a third of the time that texts take.
+        # ``integer`` is SQL of a number that is read with each key. Binary values are read in a
+        # third of the time that texts take.
         key_types = (*source.required_locator.types, "bigint")
         from_clause = f"{source.from_clause} {joins}{source.where_clause} ORDER BY {sort_key}"
         keys = (*source.required_locator.expressions, integer)
@@ -178,6 +179,8 @@ class PsycopgSession(PassthroughSession):
         Call this before reading sources again: this transaction's snapshot does not show such code,
         but the planner would run it.
         """
+        # A source of a trusted owner without any code needs no second look: no other role can have
+        # added code to it.
         oids = [
             relation.oid
             for relation in self._relations.values()
@@ -242,6 +245,7 @@ class PsycopgSession(PassthroughSession):
         self.analyze_staging(statements.ROWS)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        # A chain whose source is a file reads the rows of this file from a staging table.
         table = quote(statements.FILE_ROWS)
         self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
         self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
@@ -266,7 +270,8 @@ class PsycopgSession(PassthroughSession):
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     def call(self, function: str, arguments: Sequence[str]) -> str:
-        # Pass the arguments through a table that COPY fills: bind parameters could be logged.
+        # Pass the arguments through a table that COPY fills: bind parameters could be logged. The
+        # table has a row per argument.
         table = quote(statements.ARRAYS_TABLE)
         self.run("DROP TABLE IF EXISTS pg_temp." + table)
         self.run(
@@ -363,10 +368,10 @@ class PsycopgSession(PassthroughSession):
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
-        # If the labels of this partition are in a staging table already, the caller uses that
-        # table instead of arrays, as it does if the keys fit no arrays.
+        # Without arrays the caller joins the staging table of labels. That is so if the labels of
+        # this partition are staged already, or if the keys fit no arrays.
         if self._staged_partition is not partition:
-            # Without released values, which a chain keeps in its table of cells.
+            # No columns: a chain keeps the released values in its table of cells.
             self._arrays = self._build_arrays(source, microdata, partition, [])
         if self._arrays is None:
             return False

@@ -141,6 +141,7 @@ class Passthrough:
 class PassthroughSession(PostgresqlSession):
     """The methods of a client's session that read retained columns and write finished rows."""
 
+    # The retained values, from ``read_passthrough`` until ``insert_passthrough`` writes them.
     _passthrough: Passthrough | None = None
 
     def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
@@ -229,7 +230,8 @@ class PassthroughSession(PostgresqlSession):
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
         class_bytes, class_ends = encoded_classes
-        # Each written row consists of the fields of its class and its retained fields.
+        # Each written row consists of a head, the fields of its class, and a tail, its retained
+        # fields. Both have the offsets where each head or tail ends.
         row_join = kernels.RowJoin(
             len(class_columns) + retained_rows.n_columns,
             class_bytes,
@@ -273,6 +275,7 @@ class PassthroughSession(PostgresqlSession):
         columns_by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         encoded_columns = []
+        # The heads of the rows are in the order of class numbers.
         classes = self.classes_by_number(partition)
         for index, (name, sql_type, _) in enumerate(class_columns):
             column = columns_by_name[name]
@@ -312,6 +315,7 @@ class PassthroughSession(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copy_chunks(query, _ROWS_PER_WRITE):
+            # No field has a known width ([]): the bytes of all fields are copied as they are.
             _, chunk_fields, chunk_ends = kernels.split_rows(buffer, [], len(class_columns))
             ends.append(chunk_ends + len(fields))
             fields += chunk_fields.data
@@ -362,5 +366,6 @@ def _encode_rows(
         rows = records if row_of_record is None else row_of_record[records]
         for start in range(0, len(records), _ROWS_PER_WRITE):
             stop = min(start + _ROWS_PER_WRITE, len(records))
+            # The head and the tail of each row, for this part of the batch.
             yield row_join.join(class_numbers, rows, start, stop).data
     yield packed_rows.COPY_TRAILER

@@ -97,7 +97,8 @@ def driver_arguments(url: URL) -> Mapping[str, Any]:
     keepalives are left to that service.
     """
     # The encoding must be set while connecting, since even the first results are decoded. Prepared
-    # statements are disabled: behind a pooler, they could belong to another connection.
+    # statements are disabled: behind a pooler, the next transaction may run on another connection
+    # to the server, which does not have them.
     arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
         arguments |= {
@@ -134,6 +135,7 @@ def watch(driver_connection: Any) -> None:
     driver_connection : a connection of psycopg.
     """
     thread_connections().register(driver_connection)
+    # Wrap the method once per connection. Older drivers do not have it.
     if "cancel_safe" not in vars(driver_connection) and hasattr(driver_connection, "cancel_safe"):
         driver_connection.cancel_safe = _limit_cancel_time(driver_connection.cancel_safe)
 

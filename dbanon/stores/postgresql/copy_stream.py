@@ -1,8 +1,9 @@
 """Read the rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 
 psycopg runs its event loop once per row, which is several times slower than this module: the
-compiled core reads rows directly from libpq until it must wait for the server. If libpq's functions
-cannot be found, as on Windows, Python code reads the rows instead.
+compiled core reads rows directly from libpq until it must wait for the server. Its reader is called
+a *drain*: it empties libpq's buffer into its own. If libpq's functions cannot be found, as on
+Windows, a drain in Python reads the rows instead.
 """
 
 from __future__ import annotations

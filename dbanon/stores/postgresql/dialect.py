@@ -40,7 +40,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     The staging table of classes has the alias c.
     """
     if column.upper is not None:
-        # The column is released as ranges; these are their upper bounds.
+        # Only columns that are released as ranges have upper bounds.
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.INTEGER:
@@ -88,6 +88,8 @@ def _enum_value(label: str, enum_type: str) -> str:
 
 def _range_expression(position: int, column: ReleasedColumn) -> str:
     """SQL of a range whose bounds are staged at this position and the next one."""
+    # ``written_columns`` are the lower and the upper bounds. NULLs are handled for the range,
+    # below.
     range_type_name = column.attribute.sql_type
     bound_attribute = replace(column.attribute, sql_type=_BOUND_TYPES[range_type_name])
     lower, upper = (
@@ -123,8 +125,8 @@ def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str
 def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
     """SQL for quotient and remainder of a value divided by the number of rows in its class.
 
-    That number is ``n.size``. Decimals and timestamps are first scaled to whole numbers. The exact
-    sum of a class follows from the sums of both parts.
+    The size of the class is ``n.size``. Decimals and timestamps are first scaled to whole numbers.
+    The exact sum of a class follows from the sums of both parts, which do not overflow.
     """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:

@@ -44,8 +44,9 @@ _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 # Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
 # the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and
 # 3 for 0. Up to 210 columns, a *part*, are hashed by nested calls, since the server's parser limits
-# nesting; the subquery ``chains`` has the nested calls of each part. ``x`` is the SQL of a column;
-# ``before`` and ``after`` enclose the seed in the call that hashes the column.
+# nesting. The subquery ``chains`` has the nested calls of each part; it has nothing to do with
+# chains of releases. ``x`` is the SQL of a column; ``before`` and ``after`` enclose the seed in the
+# call that hashes the column.
 _ROW_HASH = """
 WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
@@ -147,7 +148,8 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
-# The casts make names parameters instead of literals, so that one cached plan serves all relations.
+# Two of these queries for ``look_up``: the casts make names parameters instead of literals, so that
+# one cached plan serves all relations.
 _STATEMENT_FOR_NAMES, COLUMNS_FOR_NAMES = (
     query.replace("= ?", "= ?::name") for query in (DIGEST_STATEMENT_QUERY, COLUMNS)
 )
@@ -201,7 +203,7 @@ def digest_columns(
 
 
 # Parameters: schema and name of a relation, and a column. Returns whether the column's type and
-# collation compare values by their bytes.
+# collation compare values by their bytes, so that different texts are never equal.
 _COMPARES_BYTES = """
 SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
 FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
@@ -227,7 +229,9 @@ class PostgresqlKeyedSession(PseudonymSession):
     compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
-        # An HMAC: each of its two hashes begins with a block that is derived from the staged key.
+        # With a key, this is an HMAC: each of its two hashes begins with a block that is derived
+        # from the staged key. With a salt in place of a key, there is no outer block, and one hash
+        # is enough.
         digest = f"sha256({staged_block(INNER_BLOCK)} || convert_to({text}, 'UTF8'))"
         if self._hashes_twice:
             digest = f"sha256({staged_block(OUTER_BLOCK)} || {digest})"
@@ -241,7 +245,8 @@ class PostgresqlKeyedSession(PseudonymSession):
         return bool(_FIXED_LENGTH_TYPE.match(attribute.sql_type))
 
     def random_order_key(self, alias: str) -> str:
-        # This uses the server's cryptographic random source, which setseed does not affect.
+        # A random value for each row, whatever its alias. It is from the server's cryptographic
+        # random source, which setseed does not affect.
         return "gen_random_uuid()"
 
     @contextmanager
@@ -277,8 +282,9 @@ class PostgresqlKeyedSession(PseudonymSession):
     def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        # Join the persons of the source with the members of the chain only once, since that takes
-        # most of the time; both other results select from it.
+        # Join the persons of the source with the members of the chain only once, in TAGGED_PERSONS,
+        # since that takes most of the time. PRESENT_PERSONS and ABSENT_MEMBERS select from this
+        # join.
         column_list = "".join(f", t.{name}" for name in columns)
         tagged_persons = quote(TAGGED_PERSONS)
         return [
@@ -299,8 +305,10 @@ class PostgresqlKeyedSession(PseudonymSession):
         ]
 
     def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
-        # Both numbers are packed into one, which is sorted in half the time of two. The low half is
-        # 0 for NULL, and otherwise the second number plus 1.
+        # Counts the rows for each pair of two integers, such as a cell and a release. ``first`` is
+        # a column, so the result has it under its own name; ``second`` is SQL of any integer or
+        # NULL. Both numbers are packed into one, which is sorted in half the time of two. The low
+        # half is 0 for NULL, and otherwise the second number plus 1.
         pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
             f"SELECT (p.pair >> 32)::integer AS {first},"
@@ -310,8 +318,9 @@ class PostgresqlKeyedSession(PseudonymSession):
         )
 
     def shuffled_join_sql(self, rows: str, values: RelationName) -> tuple[str, str]:
-        # The order depends on random secrets of 122 bits, hashed with each row. Several cells share
-        # a secret: one per row would take as long as the join.
+        # ``rows`` have a cell each, and ``values`` has the released values of each cell. The order
+        # of the joined rows depends on random secrets of 122 bits, hashed with each row. Several
+        # cells share a secret: one per row would take as long as the join.
         random_key = self.random_order_key("s")
         secrets = f"SELECT array_agg({random_key}) FROM generate_series(1, {_N_SECRETS}) AS s"
         secret = f"(({secrets}))[1 + r.cell % {_N_SECRETS}]"

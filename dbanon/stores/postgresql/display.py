@@ -1,10 +1,10 @@
 """Build SQL that compares the values of PostgreSQL columns as they are displayed.
 
-The SQL comes from a query of the catalog, for both the client and the SQL functions. A column is
-grouped directly if equal values of its type always look the same. Text is grouped by its
-bytes, whatever its collation; floats by their binary form, since 0 and -0 are equal. All other
-types (numeric without a scale, interval, jsonb, citext, arrays, ranges of numeric) are grouped by
-the text of their output function, never of a cast.
+The SQL comes from a query of the catalog, for both the client and the SQL functions. The recount
+groups the rows of a release by this SQL. A column is grouped directly if equal values of its type
+always look the same. Text is grouped by its bytes, whatever its collation; floats by their binary
+form, since 0 and -0 are equal. All other types (numeric without a scale, interval, jsonb, citext,
+arrays, ranges of numeric) are grouped by the text of their output function, never of a cast.
 """
 
 from __future__ import annotations

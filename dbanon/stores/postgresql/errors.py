@@ -310,5 +310,9 @@ def translate_spi_error(error: Any) -> DbanonError:
 
 
 def translate_notice_error(error: Any) -> DbanonError:
-    """Translate an error raised by ``plpy.notice``, ``plpy.warning`` or ``plpy.log``."""
+    """Translate an error raised by ``plpy.notice``, ``plpy.warning`` or ``plpy.log``.
+
+    The server may cancel a query while it sends a notice. Such an error has its fields as
+    attributes, not in ``spidata``.
+    """
     return translate_driver_error(SimpleNamespace(sqlstate=error.sqlstate, diag=error))

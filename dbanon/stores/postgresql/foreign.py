@@ -72,7 +72,11 @@ _CALL_OF_COLUMNS = (
 # Returns a row for each object with foreign code: relation, description of the object, owner.
 # ``{relation}`` is the SQL of the relation's oid. Definitions are only read as text, never run.
 # ``tree`` has the relation, its children, and the relations that views among these read.
+# ``rules`` has the queries of views (r), and ``expressions`` (e) whatever the planner evaluates.
+# ``referenced`` (m) has the objects that they use, and ``calls`` the functions that they call.
 # ``foreign_text`` says whether an untrusted role owns the relation, and so wrote the expression.
+# The flag is false for functions of operators (opfuncid): those that are built in only compute
+# values, and others are checked by their owner, as all referenced objects are.
 _FOREIGN_CODE_QUERY = """
 WITH RECURSIVE tree(oid, owner, kind) AS (
     SELECT c.oid, c.relowner, c.relkind FROM pg_class AS c WHERE c.oid = {relation}

@@ -69,6 +69,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
         return provided_text_sql(len(texts) - 1, cast)
 
     bound_sql = _QUOTED_OR_PARAMETER.sub(replace_parameter, sql)
-    # No value may be left over; the function only serves as a default that no value equals.
-    assert next(values, replace_parameter) is replace_parameter
+    # No value may be left over.
+    end = object()
+    assert next(values, end) is end
     return bound_sql, texts

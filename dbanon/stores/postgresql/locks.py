@@ -146,7 +146,7 @@ def _busy_error(
     )
 
 
-# Parameter: quoted name of an output. The key of its advisory lock.
+# SQL of the key of an output's advisory lock. Parameter: quoted name of the output.
 _OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
 # Any role can take an advisory lock. It only counts if its holder could create a relation with this
 # name: such a role could block the name anyway. pg_locks shows a key of 64 bits as two halves
@@ -306,7 +306,8 @@ def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
     JobRunning : another transaction holds it.
     """
     session.require_trusted_ledger()
-    # Do not lock an older ledger: the run will migrate it, which needs exclusive locks.
+    # Do not lock a row of an older ledger: the run will migrate it, which needs exclusive locks.
+    # The advisory lock alone protects the job then.
     if not _can_read_current_ledger(session):
         return False
     if session.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:

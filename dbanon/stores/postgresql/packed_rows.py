@@ -38,6 +38,7 @@ _COLUMNS_PER_MASK = 32
 _ROWS_PER_WRITE = 65_536
 # numpy fields of a value in COPY's binary format, by SQL type; {} is the position of the column.
 _COPY_FIELDS = {
+    # The only bytes sent this way are tags of persons: 16 bytes, as two numbers.
     "bytea": [("v{}", "(2,)>u8")],
     # The only texts sent this way have four letters: the states of a chain's cells.
     "text": [("v{}", "S4")],
@@ -192,6 +193,7 @@ def select_all_records(from_clause: str, record: str, chunk_rows: int) -> str:
     Parameters
     ----------
     record : SQL of one record, from ``packed_record``.
+    chunk_rows : number of records per chunk.
     """
     return (
         "SELECT string_agg(record, ''::bytea) FROM"
@@ -339,10 +341,11 @@ def _number_value(attribute: Attribute, *, allow_null: bool) -> tuple[str, str]:
         value, zero, send = _float8(attribute, column), "0", "float8send"
     if not attribute.nullable:
         return value, send
-    # ``value`` may be a CASE expression, which is not NULL for a NULL column.
-    expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
     if allow_null:
+        # A plain value is NULL for NULL. But the CASE of ``_float8`` is infinite for NULL.
+        expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
         return (expression if value.startswith("CASE") else value), send
+    # Here the value in place of NULL may be any: a mask marks it.
     return f"coalesce({value}, {zero})", send
 
 

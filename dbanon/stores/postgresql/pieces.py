@@ -1,9 +1,10 @@
 """Tables for the pieces of a release that Spark workers write.
 
-Each worker writes a piece, which is a table. Pieces are committed before the release is recounted.
-So only their owner may read them, whatever the schema's default privileges. A comment on each
-piece, the mark, records its release and time of creation. The Spark driver creates the tables and
-workers only fill them, so a worker that starts after the cleanup finds no table.
+Each worker writes a piece, which is a table. Pieces are committed before the recount has shown that
+the release keeps its guarantee. So only their owner may read them, whatever the schema's default
+privileges. A comment on each piece, the mark, records its release and time of creation. The Spark
+driver creates the tables and workers only fill them, so a worker that starts after the cleanup
+finds no table.
 
 Workers also share the reading of the source: each runs one query, and together these queries return
 every row once. A relation's *locator* has the SQL of the key or the address that identifies rows.
@@ -151,7 +152,8 @@ def row_key_columns(relation: Relation) -> tuple[str, ...]:
     They are the columns of the primary key, or of the key that the job names.
     """
     locator = relation.required_locator
-    # SQL of a key column is a quoted name; that of a system column has no quotes.
+    # SQL of a key column is a quoted name, which is unquoted below; that of a system column has no
+    # quotes.
     expressions = [expression.removeprefix("s.") for expression in locator.expressions]
     key_columns = [
         expression[1:-1].replace('""', '"')

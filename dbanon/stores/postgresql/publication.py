@@ -20,7 +20,7 @@ from dbanon.stores.postgresql.locks import lock_output, run_with_retries
 class PostgresqlPublication(Session):
     """Session methods that write and publish relations."""
 
-    # In a dry run: whether a real run would be read-only. None otherwise.
+    # In a dry run: whether the transaction of a real run would be read-only. None in a real run.
     _planned_read_only: bool | None = None
     release_id: str | None
     # The statements that ``publish`` runs together with those that replace the output.
@@ -171,7 +171,8 @@ class PostgresqlPublication(Session):
         """Keep a statement for ``publish``, which runs it with those that replace the output."""
         self._publication_statements.append(statement)
 
-    # Both wait for the lock in short attempts, which do not block readers for long.
+    # ``drop_view`` and ``drop_table`` wait for the lock in short attempts, which do not block
+    # readers for long.
 
     def drop_view(self, relation: RelationName) -> None:
         run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)

@@ -63,7 +63,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
             hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))}"
             f" TO {_quoted_role(session)};",
         )
-    # The second right on the database is that to create temporary tables.
+    # DATABASE_RIGHTS returns two truth values; the second is the right to create temporary tables.
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         [(database,)] = session.rows("SELECT current_database()::text")
         raise InsufficientRights(
@@ -106,7 +106,8 @@ def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
     InsufficientRights : the role may not create tables or the schema.
     SchemaNotFound : the schema is missing, and ``strict`` forbids creating it.
     """
-    # No row if there is no such schema. The first right on the database is that to create schemas.
+    # SCHEMA_RIGHTS returns no row if there is no such schema. The first value of DATABASE_RIGHTS is
+    # the right to create schemas.
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(

@@ -27,8 +27,9 @@ SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.rel
 FROM ({rules}
 ) AS j
 WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Condition for the rules of all tables. Rules of dropped tables are included. Only the rule that is
-# in force for a column (rank 1) is listed; if it is untrusted, only if the column still exists.
+# Condition for the rules of all tables. Rules of dropped tables are included. Of the rules of a
+# column, only the first in precedence (rank 1) is listed. If this one is untrusted and its column
+# no longer exists, it is left out.
 _ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
 # Parameters: schema and name of a table. Returns what the ledger records with a new rule: the table
@@ -101,7 +102,8 @@ class PostgresqlRuleCatalog(RuleCatalog):
             )
 
     def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        # FIND_RULES_WRITER returns no row if dbanon's functions are not installed.
+        # The owner is that of the ledger. FIND_RULES_WRITER returns no row if dbanon's functions
+        # are not installed, so that nothing can be written with the rights of this owner.
         oid = self._lookup_oid(source)
         if oid is None or not self._session.rows(ledger.FIND_RULES_WRITER):
             return False
@@ -117,6 +119,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
         return self._session.rows(query)
 
     def identity_columns(self, source: RelationName) -> dict[str, Any]:
+        # They identify the table, its owner and the declaring role.
         [author] = self._session.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 

@@ -95,6 +95,8 @@ class PostgresqlSession(
         super().__init__(on_sql)
         # The sources that this session has looked up.
         self._relations: dict[RelationName, _Relation] = {}
+        # The release that this transaction publishes, if any, and the statements that ``publish``
+        # runs together with those that replace the output.
         self.release_id: str | None = None
         self._publication_statements: list[str] = []
         self._is_ledger_trusted = False
@@ -119,7 +121,7 @@ class PostgresqlSession(
         self.lock_seconds = lock_timeout_ms / 1000
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the catalog; subclasses may cache its plan."""
+        """Return the rows of a query on the catalog, whose plan subclasses may cache."""
         return self.rows(sql, parameters)
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
@@ -211,12 +213,14 @@ class PostgresqlSession(
         # The primary key of an inherited table is not unique: it does not cover the children.
         if not is_explicit and not (relation.has_children and relation.kind == "r"):
             key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
+        # Empty without a key: then rows are identified by their address, if they have one.
         attributes = choose_key(source, key)
         if attributes:
             comparison_sql: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
                 # The key map stores texts instead, since comparing these types could run code.
                 comparison_sql = tuple(map(self.value_of_key, attributes))
+            # ``bigint`` is the type of a single integer key, and of the numbers in a key map.
             return with_key_locator(
                 source,
                 attributes,
@@ -396,6 +400,8 @@ class PostgresqlSession(
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
+        # The owner is that of the ledger. No row: dbanon's functions, which have its rights, are
+        # not installed.
         if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
         # The function adds the release id to the rows of columns.

@@ -133,7 +133,7 @@ def _query_until_known(
     """
     started_at = time.monotonic()
     connections = thread_connections()
-    # MIN_SECONDS leaves a server time to answer the last query.
+    # A query that begins just before the time is up still gets MIN_SECONDS for its answer.
     with connections.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
             elapsed_seconds = time.monotonic() - started_at
@@ -288,7 +288,8 @@ class PostgresqlStore:
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
-                # Once this is committed, signals no longer interrupt the run.
+                # ``commit`` calls ``hold_interrupts`` once the transaction is committed: from then
+                # on signals no longer interrupt the run.
                 commit(connection, self._connect, session.release_id, hold_interrupts)
             else:
                 connection.commit()
@@ -306,6 +307,7 @@ class PostgresqlStore:
 
         Both end with the block, even if the network is dead.
         """
+        # The scope collects connections, so that a request to end the run can cut them.
         with thread_connections().scope():
             connection = self._connect()
             driver_connection = _driver_connection(connection)
@@ -337,6 +339,7 @@ class PostgresqlStore:
             finally:
                 unwatch(driver_connection)
                 driver_connection.prepare_threshold = former_prepare_threshold
+                # A connection of the caller's engine goes back to its pool without the record.
                 if not connection.invalidated and connection.info.pop(_BORROWED_KEY, False):
                     del connection.info[BACKEND_KEY]
                 connection.close()
@@ -381,6 +384,7 @@ class PostgresqlStore:
             with translate_errors(
                 on_connection_error=lambda error: unreachable_error(error, self._url)
             ):
+                # If the time is up before the connection is open, it is closed once it opens.
                 return thread_connections().connect_in_time(
                     partial(open_pooled_connection, self._engine.connect), Connection.close
                 )

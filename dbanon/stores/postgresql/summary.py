@@ -35,6 +35,7 @@ COLUMNS = (
     ("arguments", "jsonb"),
     ("quasi_identifiers", "text[]"),
     ("sensitive", "text[]"),
+    # The retained columns.
     ("kept", "text[]"),
     ("snapshot", "text"),
     ("rows", "bigint"),
@@ -227,6 +228,8 @@ def write(
         _create(session, summary)
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
+    # The smallest class or, if the classes of each attribute are counted by themselves, the number
+    # of rows with the rarest combination of all attributes, which may be below ``k_achieved``.
     rarest_size = report.counts.verdict.rarest_combination_size
     row = {
         "release_id": report.release_id,
@@ -249,6 +252,7 @@ def write(
         "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
+        # The losses of the released values, that is, after rounding.
         "column_losses": json_text(
             {name: loss.released for name, loss in report.column_losses.items()}
         ),
