@@ -1,7 +1,8 @@
 """Chains: releases of the same persons that stay private together; their options and rules.
 
 A chain is created once, with rules that never change. Each of its releases names the chain and the
-location of its key.
+location of its key. Persons whom the chain does not have yet are *newcomers*. They wait until the
+chain *admits* them to classes, many at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
 # Values of ``ChainRules.departures``: how to treat a class that persons have left. It is released
 # unchanged, including the rows of those who left (hold), or no longer released (withdraw).
+# Both rules have the value ``HOLD``.
 WITHDRAW = "withdraw"
 DEPARTURES = (HOLD, WITHDRAW)
 # Values of ``ChainRules.mode``: classes continue through all releases, or each release has new
@@ -263,7 +265,10 @@ class ChainRules:
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 
     def min_group_size(self, k: int) -> int:
-        """The smallest group of newcomers to admit before ``max_wait`` has passed."""
+        """The smallest group of newcomers to admit before ``max_wait`` has passed.
+
+        This is the rule ``min_newcomers``, by default 5 k.
+        """
         return 5 * k if self.min_newcomers is None else self.min_newcomers
 
     def target_class_size(self, k: int) -> int:

@@ -1,6 +1,7 @@
 """The guarantee of a chain's releases: k persons share each combination and each history.
 
-A history is the sequence of released values of a person over the releases of a chain.
+A history is the sequence of released values of a person over the releases of a chain. The error
+``TraceTooSmall`` calls it a trace.
 """
 
 from __future__ import annotations
@@ -170,7 +171,8 @@ class ChainGuarantee(Guarantee):
                 raise RecountFailed(
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
-        # The rarest of all histories and of all combinations of values in this release.
+        # The rarest of all histories and of all combinations of values in this release. With one
+        # row per person, the recount of rows has checked the combinations already.
         fewest_persons = min(
             chain_counts.rarest_history_persons,
             _fewest_per_combination(chain_counts, default=self.k),
@@ -223,6 +225,7 @@ class ChainGuarantee(Guarantee):
         """
         chain_counts = counts.chain_counts
         assert chain_counts is not None
+        # By the index of such a model in ``models``.
         first_release_levels = {
             index: CountedModel(f"{self.models[index].describe()}{FIRST_RELEASE_SUFFIX}", level)
             for index, level in chain_counts.levels.items()

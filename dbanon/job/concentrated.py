@@ -19,7 +19,7 @@ from dbanon.data.option import Option
 from dbanon.errors import InvalidParameter
 
 _BISECTION_STEPS = 200
-# Budgets count rho in billionths, so that totals, charges and noise agree exactly.
+# Budgets count rho in billionths, in whole numbers. So totals, charges and noise agree exactly.
 _BILLION = 10**9
 # A factor that covers rounding errors, so that no result promises more privacy than it should.
 _SAFETY_FACTOR = 1 + 1e-9

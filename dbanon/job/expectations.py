@@ -69,13 +69,19 @@ class Expectations:
 
 
 def require_expectation_names(accept_counts: object) -> None:
-    """Check the value of the option ``accept_counts``; raises InvalidParameter."""
+    """Check the option ``accept_counts``: the names of expectations that a run need not meet.
+
+    Raises
+    ------
+    InvalidParameter : it is not a list of names in ``EXPECTATIONS``.
+    """
     if (
         not isinstance(accept_counts, Sequence)
         or isinstance(accept_counts, str)
         or not all(name in EXPECTATIONS for name in accept_counts)
     ):
         names = ", ".join(EXPECTATIONS)
+        # The hint means the error UnexpectedCounts of the run that was refused.
         raise InvalidParameter(
             f"accept_counts must be a list of {names}.",
             hint='Name what the error names, as in `accept_counts=["rows"]`.',

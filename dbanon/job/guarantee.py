@@ -231,7 +231,7 @@ class Guarantee:
         """
         rarest_in_sets = self._count_rarest_in_sets(counts)
         for column_set, smallest in zip(self.column_sets, rarest_in_sets, strict=True):
-            # A release without rows has no combinations.
+            # A release without rows has no combinations. ``counts.rows`` is the recount of rows.
             if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
                     f"A combination of values of ({', '.join(column_set.columns)}) is shared by"
@@ -247,7 +247,10 @@ class Guarantee:
     def _require_models(
         self, counts: Counts, expected: ExpectedRelease
     ) -> tuple[CountedModel, ...]:
-        """The privacy models with the levels that all classes reach; raises RecountFailed."""
+        """The privacy models with the levels that all classes reach; raises RecountFailed.
+
+        The level of a model is its parameter, such as the l of l-diversity.
+        """
         return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
@@ -354,7 +357,8 @@ class PersonGuarantee(Guarantee):
 
     def verdict(self, counts: Counts, counted_models: tuple[CountedModel, ...]) -> Verdict:
         """Check the counts of rows and persons, and return the verdict."""
-        # Made of the rows with their entity column, which the written table does not have.
+        # Class sizes in persons. They were counted with the entity column, which the written table
+        # does not have.
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(

@@ -111,6 +111,7 @@ class PerAttributeGuarantee(Guarantee):
 
     def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted."""
+        # The verdict is only built for the caution that it contains.
         [caution] = self.verdict(Counts(recount), counted_models=()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.reason}"
 

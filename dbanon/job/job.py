@@ -1,7 +1,8 @@
 """Jobs: what to anonymize, how, and what to write. Values only, no database access.
 
-Fields that users set have an ``Option``. Functions that only build classes lack the options with
-``concerns_release``, and calls in SQL those with ``available_in_sql=False``.
+Fields that users set have an ``Option``. An option with ``concerns_release`` has no meaning without
+a release, so functions that only build classes do not take it. Calls in SQL do not take options
+with ``available_in_sql=False``.
 """
 
 from __future__ import annotations
@@ -364,8 +365,9 @@ class Job:
             )
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
-            # Only the combination of a chain with client is refused here. ``run.plan`` repeats the
-            # check with all options once the source is known.
+            # Only the combination of a chain with ``client`` is refused here, so without ``client``
+            # the chain does not count. ``run.plan`` repeats the check with all options once the
+            # source is known.
             require_passthrough_options(
                 has_entity=False, in_chain=self.kept_columns == CLIENT, spills=False
             )

@@ -1,7 +1,7 @@
 """Policies: a guarantee and how to reach it, checked before any data is read.
 
-Functions that only build classes lack the options with ``concerns_release``, and calls in SQL those
-with ``available_in_sql=False``.
+An option with ``concerns_release`` has no meaning without a release, so functions that only build
+classes do not take it. Calls in SQL do not take options with ``available_in_sql=False``.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ class Policy:
             concerns_release=True,
         ),
     ] = field(default_factory=dict)
+    # A pool is a set of neighboring classes, which the refinement rebuilds together.
     refine_iterations: Annotated[
         int | None,
         Option(
@@ -281,7 +282,8 @@ class Policy:
         recoding = find_recoding(str(self.recoding))
         standardize = self.standardize or recoding.standardize or method.standardize
         object.__setattr__(self, "standardize", standardize)
-        # The only method with which the recoding can be used; None for most recodings.
+        # ``recoding.method`` is the only method that the recoding can be used with. Most recodings
+        # have none.
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
@@ -297,7 +299,7 @@ class Policy:
         if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        # Lower bounds are known for the SSE of classes of rows only.
+        # Certificates are lower bounds, which are known for the SSE of classes of rows only.
         has_bounded_loss = recoding.measure == "sse" and method.result_type.has_row_classes
         if self.certificate is not None and not has_bounded_loss:
             raise InvalidParameter(

@@ -36,8 +36,8 @@ _BUDGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 class NewBudget:
     """A privacy budget to create: the total that the releases of a source may spend.
 
-    Each field is described by its option. ``raises`` names an open budget, which the new one
-    replaces with a larger total.
+    Each field is described by its option. The field ``raises`` is not about exceptions. It names an
+    open budget, which the new one replaces with a larger total.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class NewBudget:
         return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
 
-# A method that guarantees nothing, so it is refused for databases.
+# The method that adds noise without any guarantee. It is refused for databases.
 _ARRAYS_ONLY_METHOD = "dcmdp"
 
 _BUDGET = Option(
@@ -157,7 +157,7 @@ _REFUSAL_REASONS = {
     ),
     "plan": "A plan would describe the rows, and no budget is spent for it.",
 }
-# For other options; followed by the names of the method's options.
+# For options that the mapping above does not name. The braces stand for the method's own options.
 _DEFAULT_REFUSAL_REASON = "Its options: {}."
 
 

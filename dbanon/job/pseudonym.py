@@ -4,9 +4,9 @@ A pseudonym is the first 128 bits of HMAC-SHA-256 (RFC 2104, truncated as in its
 value's text, in hexadecimal digits. The HMAC key is derived from the user's key. A chain may hash
 values with the same user's key; because of the derivation, its hashes never equal pseudonyms.
 
-Functions that only build classes lack the options with ``concerns_release``, and calls in SQL those
-with ``available_in_sql=False``. The error ``TellingColumnRefused`` is about released columns that
-reveal too much about persons.
+An option with ``concerns_release`` has no meaning without a release, so functions that only build
+classes do not take it. Calls in SQL do not take options with ``available_in_sql=False``. The error
+``TellingColumnRefused`` is about released columns that reveal too much about persons.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class Reading:
         Parameters
         ----------
         types : inferred types by column; types that the user set take precedence.
-        inferred_options : names of options with the values inferred from single columns. If columns
-            disagree on an option, it is not set.
+        inferred_options : pairs of an option and the value that one column suggests for it. An
+            option stays unset if two columns suggest different values.
         """
         values_by_option: dict[str, set[str]] = {}
         for option, value in inferred_options:

@@ -39,7 +39,8 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    source : plain values by name that identify the source, so that the release can be repeated.
+    source : plain values by name that identify the source, such as the types of its columns. A
+        repeated release is compared with them.
     """
     options: dict[str, Any] = {}
     unstored_options = []

@@ -1,6 +1,8 @@
 """Check that the options of a job are compatible with each other.
 
-Passthrough columns are kept columns whose values pass through the client's memory.
+Passthrough columns are retained columns whose values pass through the client's memory. The option
+``kept_columns``, and messages about it, call all retained columns *kept*: strata, sensitive columns
+and those of the option ``keep``.
 """
 
 from __future__ import annotations
@@ -87,12 +89,15 @@ def require_chain_options(
             "A chain prevents readers from linking rows, and pseudonyms would link them.",
             hint="Leave out `pseudonyms`, or release without a chain.",
         )
+    # Sets of ``also_k`` are met by making the values of some classes coarser, but the classes of a
+    # chain keep their values.
     if policy.also_k:
         raise InvalidParameter(
             "A chain keeps histories of whole classes, whose columns cannot be made coarser by"
             " sets.",
             hint="Leave out `also_k`, or release without a chain.",
         )
+    # A cell in this message is a value of a row, not a cell of the chain.
     if policy.nulls == MERGE:
         raise InvalidParameter(
             "A chain does not suppress single cells: a value that is suppressed in one release but"
@@ -118,7 +123,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
     ------
     InvalidParameter : an option needs all values, or the policy has no blocks.
     """
-    # This property raises InvalidParameter if the policy has no blocks.
+    # Read for its error: the property raises InvalidParameter if the policy has no blocks.
     _ = policy.records_at_once
     requested_features = {
         "an entity or a chain": bool(entity_columns),
@@ -141,8 +146,8 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
             )
 
 
-# Values of ``Job.kept_columns``: whether values of kept columns stay on the database server or pass
-# through the client.
+# Values of ``Job.kept_columns``: whether values of retained columns stay on the database server or
+# pass through the client.
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
@@ -231,6 +236,7 @@ def check_normalize(
             "entity_normalize needs an entity.",
             hint="Name the column that identifies the person of a row: `entity`.",
         )
+    # The hint means: give each person's identifier one spelling.
     if in_chain:
         raise InvalidParameter(
             "A chain follows persons by their exact values, without normalization.",
@@ -371,6 +377,8 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
 def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
     """Check that method and recoding support a categorical attribute or one with a hierarchy."""
     subject = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
+    # A method that takes points accepts attributes with several coordinates, such as text. Other
+    # methods need one coordinate per attribute: a position on a line.
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
         if not method.takes_categories:

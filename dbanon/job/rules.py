@@ -156,7 +156,7 @@ class TableRules:
                 for name, rule in self.by_column.items()
                 if rule["role"] == PSEUDONYM or rule.get("pseudonym")
             ),
-            # ``Job.roles`` holds the columns that have any role.
+            # ``Job.roles`` are the names of all columns with a role, also of those not released.
             "roles": tuple(self.by_column),
             "declared": self.digest,
         }
@@ -206,7 +206,7 @@ def require_no_columns(*objects: Any) -> None:
 
     Parameters
     ----------
-    objects : objects with options as attributes, such as the job and its policy.
+    objects : the job and its policy; each has some of the options as attributes.
 
     Raises
     ------
@@ -313,6 +313,7 @@ def _parse_models(name: str, rule: Mapping[str, Any]) -> list[Model]:
                 f'The rule of column "{name}" has an unknown privacy model.',
                 hint=f"Known privacy models: {', '.join((*_MODEL_ALIASES, *model_kinds()))}.",
             )
+        # A model with more than a level, such as recursive (c, l)-diversity, has an object here.
         parameters = level if isinstance(level, Mapping) else {"level": level}
         models.append({**parameters, "kind": _MODEL_ALIASES.get(kind, kind)})
     try:

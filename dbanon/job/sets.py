@@ -74,7 +74,8 @@ class ColumnSet:
     ) -> ColumnSet:
         """The set with the names that its columns have in the release.
 
-        A column that is released as a range becomes two columns, for the bounds.
+        A column that is released as a range becomes two columns, for the bounds. Its own name is
+        then not among the released names.
 
         Parameters
         ----------

@@ -228,7 +228,7 @@ class PrivateOptions:
     def check_method(self, method: str) -> None:
         """Check that no option of the other private method is set; raises InvalidParameter.
 
-        Each of the two methods has one option that the other lacks.
+        Only dp_ranks has ``margins``, and only dp_marginals has ``accounting``.
         """
         other_method, other_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")

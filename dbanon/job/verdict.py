@@ -100,15 +100,15 @@ class Verdict:
     rarest_in_sets : for each set of columns in ``also_k``, the number of rows, or persons, that
         share the rarest combination of its values.
     persons : the number of persons; None if rows were counted.
-    k_rows : the number of rows that share the rarest combination of values, if ``k`` counts
-        something else; None if ``k`` counts rows.
+    k_rows : the number of rows that share the rarest combination of values, if ``k`` counts the
+        values of each attribute separately; otherwise None.
     ledger_values : values to record in the ledger, in addition to the models.
     model_ledger_values : values to record in the ledger with each model.
     classes_text : a noun for the classes, such as "classes of each attribute".
     unit_suffix : what k counts, in parentheses, to append to its value; empty for rows.
     cautions : warnings to show next to the guarantee.
-    row_anonymity_texts : the k of whole rows and its meaning, as pairs of texts, if ``k`` counts
-        something else.
+    row_anonymity_texts : the k of whole rows and its meaning, as pairs of texts; empty unless
+        ``k_rows`` is set.
     """
 
     k: int

@@ -115,10 +115,14 @@ def advise(
         source=str(planned.relation.name),
         rows=profile.rows,
         columns=tuple(
-            ColumnAdvice(column, roles[column.name], profile.rows, rare_below)
+            # Counts below ``rare_below`` are only shown as a range.
+            ColumnAdvice(
+                column=column, role=roles[column.name], rows=profile.rows, small=rare_below
+            )
             for column in profile.columns
         ),
         quasi_identifiers=quasi_identifiers,
+        # Without names in the request, the quasi-identifiers are proposals.
         proposed=not request.quasi_identifiers,
         entity=entity,
         chain=_suggest_chain_command(str(planned.relation.name), profile, roles, entity, source),
@@ -131,6 +135,7 @@ def advise(
         else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
         # ``valid`` is None if no quasi-identifier has a NULL.
         nulls=None if microdata.valid is None else null_choice,
+        # The loss that remains if classes may part the rows of a person.
         parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
@@ -263,6 +268,7 @@ def propose_nulls(
         if entity:
             count, unit = profile.column(entity).n_distinct, "persons"
         if count < request.k[0]:
+            # Advice has no strata, so the whole table is the only one.
             raise too_few_error_for_count(request.k[0], count, unit, n_strata=1)
         return None
     planned = plan(job, source, pulse=lambda: None)
@@ -310,6 +316,7 @@ def _propose_entity(
     ``person_columns`` maps columns that seem to identify persons to the reason.
     """
     named_columns = {*request.quasi_identifiers, *request.sensitive}
+    # The coarsest identifier has the fewest distinct values. A finer one may identify visits.
     return coarsest_identifier(
         column
         for column in profile.columns
@@ -349,7 +356,9 @@ def _propose_all_roles(
 ) -> dict[str, RoleProposal]:
     """Propose roles; if the request names quasi-identifiers, propose no others.
 
-    The reasons in the result are keys of a table of texts in ``advice.roles``.
+    The reasons in the result are keys of a table of texts in ``advice.roles``: ``given`` if the
+    request names the column, ``not_named`` if it names other quasi-identifiers instead, and
+    ``no_other`` if no column would be a quasi-identifier otherwise.
     """
     roles = propose_column_roles(profile, person_columns)
     if request.quasi_identifiers:
@@ -426,6 +435,7 @@ def choose_null_treatment(
         method = default_methods(are_numbers(records.attributes, trees))[0]
         # The trials show how many records each treatment withholds, so do not limit them.
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
+        # If records are withheld, ``build_trees`` builds the hierarchies of the others again.
         clustering = partition_for(records, policy, trees=planned.build_trees)
         return recode(records, clustering, policy, exact_totals_of(records), planned.build_trees)
 

@@ -57,6 +57,8 @@ def open_planning_ports(
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
     """Yield source and target of a plan, in transactions that change nothing.
 
+    Their sessions come from ``Store.planning``, which makes the checks of a session that writes.
+
     Parameters
     ----------
     staging : True if the plan needs temporary tables.
@@ -67,8 +69,8 @@ def open_planning_ports(
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:
-            # A source that is not persistent is a file. Its rows are staged in the database of the
-            # chain.
+            # A source that is not persistent is a file. Only a chain needs the rows of a file
+            # staged for its plan: in the target, where the chain is stored.
             stages_in_target = staging and not source.is_persistent
             # With ``create``, a missing database file counts as an empty database.
             target_session = stack.enter_context(
@@ -133,7 +135,8 @@ def plan_changes(
         created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaced_kind is None:
         created_relations.append(f"{output.kind} {output.name}")
-    # A view has a table of its own, under another name. A table is its own relation.
+    # ``output.relation`` has the rows. A view has them in a table of its own, under another name.
+    # A table is its own relation.
     if output.relation != output.name:
         created_relations.append(f"a table for {output.kind} {output.name}")
     if job.exports:
@@ -153,9 +156,11 @@ def _find_superseded_tables(
         return ()
     # The table that the view shows now will be the newest of the replaced tables, and count as one
     # of those to keep.
-    replaced_before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
+    n_older_to_keep = max(keep_last - 1, 0)
+    older_tables = release_tables.superseded_tables(session, n_older_to_keep, output.name)
+    # With 0 to keep, the table that the view shows now is dropped, too.
     current_table = [] if keep_last else release_tables.tables_shown_by(session, output.name)
-    return tuple(str(name) for name in (*current_table, *replaced_before))
+    return tuple(str(name) for name in (*current_table, *older_tables))
 
 
 def _plan_files(job: Job) -> list[PlannedFile]:
@@ -197,6 +202,7 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
         if last_release is None or last_release.fingerprint is None:
             return None
         planned = plan(replacing_job, sql_source, sql_target)
+        # Fingerprints of the same rows are equal only if they have the same salt.
         current_fingerprint = compute_fingerprint(
             planned, sql_source, parse_salt(last_release.fingerprint)
         )

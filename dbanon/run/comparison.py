@@ -79,7 +79,7 @@ class Comparison:
         self._current_names = [name for name, _ in current_columns]
         released_names = [name for name, _ in recorded_columns]
         # Releases of version 0.1.0 recorded no digest, and neither the order nor the types of the
-        # columns.
+        # columns. Their columns can only be compared by name.
         normalize_order = list if self._recorded_digest is not None else sorted
         if normalize_order(self._current_names) != normalize_order(released_names):
             self._differences.append(COLUMNS)
@@ -228,6 +228,7 @@ def recount_models(
     count_requests = CountRequests(
         tuple(names),
         sensitive=sensitive_names,
+        # The trees are by column, so these are the names of columns.
         hierarchy_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
@@ -251,6 +252,7 @@ def _restore_model(
         return "recorded by an earlier version, in words only"
     if str(recorded_model["model"]).endswith(FIRST_RELEASE_SUFFIX):
         return "it refers to the first release of its chain, which only the chain's state has"
+    # Models that count rows have no such key.
     if recorded_model.get("counted_in") == PERSONS:
         return (
             "it was counted in persons, and the release does not show which rows belong to one"
@@ -258,6 +260,8 @@ def _restore_model(
         )
     distance: Any = recorded_model.get("distance", "equal")
     if distance == HIERARCHICAL:
+        # Where the hierarchy came from: its specification under ``from``, and a hash if it was read
+        # from the database.
         origin = hierarchies.get(recorded_model["attribute"], {})
         if "sha256" not in origin:
             return "its hierarchy is not stored with it"

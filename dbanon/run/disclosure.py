@@ -63,7 +63,8 @@ from dbanon.stores.ports import PreparedRelease, Source, Target, W
 _COMPUTING_RECODINGS = ("mean", "median", "secure", "generalization")
 # The range of yyyymmdd numbers that count as days.
 _FIRST_DAY, _LAST_DAY = 17000101, 22001231
-# Columns with fewer values than this are not examined for days.
+# Columns with fewer values than this are not examined for days: a few numbers may look like days
+# by chance.
 _MIN_DAYS = 10
 
 
@@ -150,7 +151,8 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
         if attribute.kind is not Kind.CATEGORY:
             continue
         counts = source.count_spellings(planned.relation, person_attribute)
-        # The persons that the run counts, and those it would count if it also ignored case.
+        # The persons that the run counts, and those it would count if it also ignored case. Without
+        # the option ``entity_normalize``, the first key is "".
         n_spellings, n_casefolded = counts[person_attribute.normalize], counts[CASEFOLD]
         # Normalization only merges identifiers, so more of them than before are a contradiction.
         if n_spellings > counts[""]:
@@ -196,7 +198,8 @@ def find_disclosive_columns(
     sample_findings : by column, findings that a sample of the release has already proved; these
         columns are not counted again.
     only_unique : find only columns whose values are nearly unique, not those that determine a
-        quasi-identifier.
+        quasi-identifier. Chains set this, because none of their messages may depend on which
+        person of a class has which value.
 
     Raises
     ------
@@ -236,6 +239,8 @@ def require_pseudonyms(
     RecountFailed : the number of pseudonyms differs from the number of values.
     """
     for name in draft.job.pseudonyms:
+        # Both sides count rows with a value, and distinct texts: pseudonyms in the target, values
+        # in the source.
         if target.count_distinct(staged_release, name) != source.count_distinct(draft, name):
             raise RecountFailed(
                 f'The pseudonyms of "{name}" in the written table do not correspond'
@@ -250,8 +255,8 @@ def require_pseudonyms(
 def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     """Merge classes with the same released values, which readers cannot distinguish."""
     partition = draft.release.partition
-    # The recount groups rows by their released values, so it counts classes with the same released
-    # values as one class.
+    # ``counts.rows`` is the recount. It groups rows by their released values, so it counts classes
+    # with the same released values as one class.
     if counts.rows.classes == partition.n_classes:
         return partition
     # By label of a class: the number of its combination of released values.
@@ -326,7 +331,7 @@ def measure_homogeneity(
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
     requests = planned.count_requests(released_names)
-    # Only releases per attribute have sets of columns to count one attribute at a time.
+    # ``attribute_columns`` is set only for releases per attribute, which have no classes of rows.
     if requests.attribute_columns:
         return ()
     return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)
@@ -348,7 +353,9 @@ def collect_findings(recount: RecountResult) -> dict[str, Any]:
     findings_by_key = {
         **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
+        # Retained columns that single out rows within classes; see ``run.linkage``.
         "linking": recount.linking,
+        # Retained columns that look like identifiers.
         "kept_identifiers": recount.identifiers,
         "homogeneity": recount.homogeneity,
     }

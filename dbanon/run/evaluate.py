@@ -54,6 +54,7 @@ def evaluate(
         pairs = pairs_of(
             records, release.partition, release.columns, release.hierarchies, column_statistics
         )
+        # The default parameters of all measures, such as weights and thresholds.
         parameters = Parameters()
         exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
@@ -61,6 +62,7 @@ def evaluate(
         # The loss that the report shows, from sums that readers may see.
         loss = compute_published_loss(release.public_sums, release.measure)
         names = [column.name for column in release.losses]
+        # The measure, the loss by column, and the total: the figures that the report has already.
         recorded_losses = (
             release.measure,
             dict(zip(names, loss.columns.tolist(), strict=True)),
@@ -87,6 +89,9 @@ def _restore_suppressed_cells(
     microdata: Microdata, release: Release
 ) -> tuple[Microdata, ColumnStatistics | None]:
     """Return the records with the values of suppressed cells restored, and their column statistics.
+
+    A cell is the value of a record in a column. A suppressed cell is released as NULL, so that its
+    record has a more frequent pattern of NULLs.
 
     The statistics are None if they have to be computed again. A hierarchy that was built from
     released values may lack a suppressed value; then all suppressed cells of that column stay NULL.
@@ -120,6 +125,7 @@ def _clear_suppressed_cells(
     valid = original.valid.copy()
     attribute_index = original.attributes.index(attribute)
     valid[:, attribute_index] = suppressed.valid[:, attribute_index]
+    # A number is NULL where ``valid`` is False, whatever the array of numbers holds there.
     if attribute.kind.is_numeric:
         return replace(original, valid=valid)
     # Codes and their categories exist for categorical attributes only.
@@ -183,7 +189,8 @@ def _evaluate_by_extension(
 def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a certificate to what readers may see: by how much the loss exceeds the bound.
 
-    The bound itself would reveal as much about the originals as their exact loss.
+    The bound itself would reveal as much about the originals as their exact loss. So would the
+    simple bound, which nearest neighbors alone give.
     """
     if "failed" in exact:
         return dict(exact)

@@ -151,8 +151,8 @@ def evaluate_release(
 def _describe_figure(origin: str, value: float | None, note: str) -> str:
     """Combine the origin of a figure with its note.
 
-    Returns only the note if there is no value, or if the measure is not meant for labels of
-    generalization, such as "20-29".
+    Returns only the note if there is no value, or if it begins with ``NOT_FOR_LABELS``: a measure
+    of distances says nothing about labels of generalization, such as "20-29".
     """
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
@@ -166,6 +166,7 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
         return
     notes = evaluation["notes"]
     recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
+    # In the order of the catalog of measures, and without those that this version does not know.
     for name in (*LOSSES, *RISKS):
         if name in recorded_figures:
             yield ReleaseFigure(
@@ -175,6 +176,7 @@ def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[Rel
                 note=_describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
+    # Earlier versions recorded the results of attacks under another key.
     for name, attack_figure in read_key_or_former_key(attacks, "results", {}).items():
         # The confidence interval of the risk.
         low, high = attack_figure["interval"] or (None, None)
@@ -245,6 +247,7 @@ def _compare_originals(
     Strata are skipped, because their values are released unchanged. Text columns with an order are
     skipped, because the entropy ignores the order.
     """
+    # What the ledger recorded of the run's options: a list of strata, orders by column.
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     released_kinds = {

@@ -53,6 +53,7 @@ def require_expected_counts(
         )
     counts = source.count_totals(relation, person_attributes, tuple(expectations.share_null))
     last_release = target.last_counts(job, relation.name, output)
+    # Totals are the numbers of rows and persons, by these words.
     last_totals = {} if last_release is None else last_release.counts.totals
     breaches = _find_breaches(expectations, counts, last_totals)
     refused_names = [name for name in breaches if name not in job.accept_counts]
@@ -68,7 +69,7 @@ def require_expected_counts(
     comparison: dict[str, Any] = {
         "compared_with": None if last_release is None else last_release.release_id
     }
-    # Counts whose change is limited, although the last release has no such count.
+    # The job limits the change of these counts since the last release, which has no such count.
     not_compared = [
         name
         for name, bounds in expectations.counts.items()

@@ -67,6 +67,9 @@ class Exporter:
         # A hash of database and output, by which a later run finds the files of this output again.
         self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
+        # Files that are not at their ``destination`` yet. A file is read back from its ``path``,
+        # and published from its ``staged_file``. For files on disk, both are the same path. For
+        # others, ``staged_file`` is the object, or the data file of a table, to upload to.
         self._pending_files: list[destinations.PendingFile | destinations.PendingObject] = []
         # The status of the file at each destination when it was checked. Only that file may be
         # replaced.
@@ -208,6 +211,7 @@ class Exporter:
                     self._publish_file(pending)
             except (DbanonError, OSError) as raised:
                 # Drop the traceback: it would make a reference cycle of this frame and the error.
+                # If a catalog may have committed the file, the error becomes OutcomeUnknown.
                 error = problems.commit_error(
                     pending.staged_file, pending.destination, raised.with_traceback(None)
                 )
@@ -295,6 +299,7 @@ class Exporter:
         leftovers : for each file, its path, release id and the index of its export in the job.
         """
         exports: list[tuple[str, int, dict[str, Any]]] = []
+        # A database file that does not exist yet has no ledger, so it records no exports.
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
             exports = self._recorded_exports(session)
         # Positions count from the oldest release, so that they order releases by age.
@@ -315,6 +320,8 @@ class Exporter:
         # Oldest first, so that a newer release replaces an older one.
         for path, release_id, index in sorted(leftovers, key=publication_order):
             _, entry = position_and_entry.get((release_id, index), no_entry)
+            # A file is staged next to its destination, so an entry with another folder is not its
+            # entry.
             destination: destinations.Destination | None = None
             try:
                 destination = (
@@ -327,6 +334,8 @@ class Exporter:
                     or destination.parent != path.parent
                     or entry["sha256"] != destinations.sha256(path)
                 ):
+                    # Object stores have no locks, so this keeps objects younger than a day: the run
+                    # that wrote them may not have ended.
                     destinations.delete_leftover(path)
                 elif is_current_or_later(destination, release_id, exports):
                     path.unlink(missing_ok=True)
@@ -362,6 +371,7 @@ class Exporter:
                 for path, entry in older_files
                 if destinations.is_file(destinations.status_of(path))
             ]
+            # The file of this run counts as one of those to keep.
             for path, entry in existing_files[export.keep_last - 1 :]:
                 # ``keep_last`` is refused for tables, whose snapshots are the releases.
                 assert isinstance(path, (Path, ObjectPath))
@@ -446,8 +456,8 @@ def _require_same_counts(
     models: Sequence[Model],
 ) -> None:
     """Count the rows of a file as a reader would, and compare with the relation's counts."""
-    # A file has no person identifiers, so compare counts of rows. Databases spell leaves of
-    # hierarchies in their own ways, so leave out models of columns with a hierarchy.
+    # A file has no person identifiers, so compare counts of rows. Leave out models of columns with
+    # a hierarchy: the file's values may be spelled unlike the leaves, as the database spells them.
     model_columns = tuple(
         name for name in requests.sensitive if name not in requests.hierarchy_columns
     )
@@ -456,6 +466,7 @@ def _require_same_counts(
     )
     comparable_models = [model for model in models if model.attribute in model_columns]
     differences = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
+    # The counts of the sets in ``also_k``, in addition to the classes.
     if file_counts.further_sets != counts.further_sets:
         differences.append("combinations of values of the sets in also_k")
     released_attributes = {attribute.name: attribute for attribute in attributes}

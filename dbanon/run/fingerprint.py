@@ -30,7 +30,8 @@ from dbanon.version import version
 # This many rounds take tens of milliseconds: negligible for a run, but expensive for an attacker
 # who guesses values.
 _HASH_ROUNDS = 200_000
-# Fields of ``Job`` that do not affect the released rows. The fingerprint does not hash them.
+# Fields of ``Job`` that do not affect the released rows. The fingerprint does not hash them, so a
+# job that only differs in these is still recognized as unchanged.
 _RUN_FIELDS = {
     "accept_counts",
     "accept_types",
@@ -95,7 +96,8 @@ def digest_source(
         return {}
     import hashlib
 
-    # The probe is the database's hash of a constant, and shows which version of the hash it uses.
+    # The probe is the hash that the database computes for a constant. Another version of the
+    # database may compute another one.
     algorithm, probe, *sums = rows_digest
     text = json.dumps([names, sums]).encode()
     rows_hash = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()

@@ -53,7 +53,7 @@ def find_releases_without_data(store: Store, output: RelationName, ids: Sequence
         tables = release_tables.own_tables_by_release(session, output)
         files = releases.list_exports(session, str(output))
         # The values of ``tables`` are pairs of a table and its mark, a comment that dbanon writes
-        # on it. The mark distinguishes a release's table from a later table of the same name.
+        # on the table. The mark distinguishes a release's table from a later one of the same name.
         without_data = {
             release_id
             for release_id in ids

@@ -47,7 +47,7 @@ class JobHierarchies:
         records.
     models : the privacy models, with their hierarchies.
     origins : by column, where its hierarchy came from, for the ledger.
-    model_trees : by sensitive column, the hierarchies of the privacy models.
+    model_trees : by sensitive column, the hierarchies that ``models`` contain.
     """
 
     trees: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
@@ -135,6 +135,8 @@ def _read_hierarchy(
     The specification of a builder is returned unchanged.
     """
     origin: dict[str, Any] = {"from": spec.parameters}
+    # Kinds that need the database: a table of the hierarchy's rows, a hierarchy stored by name, and
+    # an enumerated type. All other kinds are builders.
     if spec.kind in (TABLE, NAME):
         tree = source.load_hierarchy(column, spec, pulse)
         return tree, origin | {"sha256": tree.sha256}
@@ -171,7 +173,8 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
     InvalidParameter : the column holds timestamps, which databases spell differently.
     """
     attribute, values = _read_column(store, table, column)
-    # Raises HierarchyBroken if a value is not a leaf.
+    # ``encode`` raises HierarchyBroken if a value is not a leaf. A number may be written in another
+    # way than its leaf, such as 0.50 for 0.5, which does not count as a difference.
     tree.encode(spell_as_leaves(tree, values, attribute), column)
 
 

@@ -97,7 +97,7 @@ def measure_joint_histories(
 def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
     """Return the report's entry about joint histories that cannot be counted.
 
-    The ledger has no record of the persons in the earlier releases.
+    The ledger has no record of the persons in the earlier releases, so there are no counts.
     """
     for entity in job.guarantee.entity_columns:
         earlier_releases = history.releases_of_entity(entity)
@@ -131,7 +131,8 @@ def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
 def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """Suggest a chain if the source's database supports chains; otherwise only the consent."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
-    # ``file_url`` is None if the source is a table. A chain over files is in the target database.
+    # ``file_url`` is None if the source is a table, whose chain is in its own database. A chain
+    # over files is in the database that takes the releases.
     if not history.supports_chains:
         reason = (
             "Its source is not a database that supports chains."

@@ -87,8 +87,8 @@ def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[
     guarantee = entry.guarantee
     requests = guarantee.count_requests(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
-    # Sets of columns to count by themselves, each a quasi-identifier with the strata. Only releases
-    # per attribute have them.
+    # Only releases per attribute have ``attribute_columns``: for each quasi-identifier, its columns
+    # and those of the strata.
     for columns in requests.attribute_columns:
         yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
     if requests.attribute_columns:
@@ -129,7 +129,10 @@ def _count_distribution(
     # SQL for the column's values as text.
     text_sql = session.text_of(attribute)
 
+    # ``build_distribution`` calls the first function for a chart of bins, of numbers or dates, and
+    # the second one for a chart of labels.
     def count_values() -> list[tuple[str, int]] | None:
+        """Return all values and their row counts; None if there are too many values."""
         value_rows = session.rows(value_counts(entry.name, text_sql))
         if len(value_rows) > _MAX_VALUES:
             return None

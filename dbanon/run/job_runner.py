@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Section(Protocol):
-    """A part of the dry run's description with further lines, such as those about a chain."""
+    """Lines that an extension adds to the description of a dry run, such as those on a chain."""
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return pairs of label and text, for display."""

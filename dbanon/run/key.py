@@ -78,6 +78,7 @@ def _read_key_file(
                     hint=f"Take their rights away: chmod 600 {shlex.quote(str(path))}. If others"
                     f" may have read it, {if_exposed}.",
                 )
+            # Enough for the hexadecimal digits with white space around them.
             return file.read(4 * KEY_BYTES)
     except OSError as error:
         raise error_class(

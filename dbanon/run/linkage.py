@@ -55,7 +55,10 @@ class RetainedColumnCounts(Protocol):
         """
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """Count the combinations of values in these columns, by their number of rows."""
+        """Count the combinations of values in these columns.
+
+        The result maps a number of rows to the number of combinations that have so many rows.
+        """
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Count the values of column ``name`` that several rows share, and the identified ones.
@@ -158,6 +161,7 @@ class RetainedColumns:
         ----------
         strengths : dependence between the column and each quasi-identifier, 0 to 1.
         """
+        # Only the quasi-identifier with the strongest dependence can be the coded one.
         coded_quasi_identifier = max(
             strengths, key=lambda quasi_identifier: strengths[quasi_identifier]
         )
@@ -169,12 +173,14 @@ class RetainedColumns:
         # Report nothing that concerns fewer than k rows.
         if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
+        # The field ``codes`` is a verb: the column codes this quasi-identifier.
         return LinkingColumn(name, codes=coded_quasi_identifier, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:
         """Return a finding if the column identifies groups, such as households, else None."""
         if not may_be_group_identifier(self.job, self._relation, name):
             return None
+        # Role and type allow it. Now judge by the values: many, each shared by a few rows.
         if not may_identify_groups(self._counts.group_by_value(name)):
             return None
         # The values that several rows share, and those that the classes of their rows identify.

@@ -53,6 +53,7 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
                 released_indices = np.setdiff1d(released_indices, rare_indices, assume_unique=True)
         remaining_records = replace(
             take_records(remaining_records, released_indices),
+            # ``n_read`` also counts records that were withheld before.
             n_withheld=microdata.n_read - len(released_indices),
         )
     smallest_pattern = _count_smallest_pattern(remaining_records)
@@ -77,6 +78,7 @@ def _count_smallest_pattern(microdata: Microdata) -> int:
         return 0
     if microdata.valid is None:
         return count_for_k(microdata, np.arange(microdata.n_records))
+    # ``count_for_k`` counts what k counts: persons, or records if each is a person.
     return min(
         count_for_k(microdata, pattern)
         for pattern in group_positions(pattern_codes(microdata.valid))

@@ -170,6 +170,7 @@ def open_source(
     if not may_fetch_rows:
         raise InvalidParameter("There is no store for this source.", hint=_CLIENT_HINT)
     job.reading.require_no_csv_options()
+    # Only folders on this machine can have files of other accounts.
     if not is_local_folder:
         job.reading.require_no_foreign_files()
     if job.where is not None:
@@ -183,6 +184,7 @@ def open_source(
         origin,
         on_sql,
         table=job.table,
+        # A chain counts persons in the database, by a column that is not read otherwise.
         columns=(*job.columns_to_read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
         # DuckDB, which holds the fetched rows, gets half of the limit; the other half is for

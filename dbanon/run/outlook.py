@@ -31,7 +31,8 @@ from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
-# The argument that describes rows copied from another system; see ``Source.copied_rows_summary``.
+# The key in ``arguments`` of the summary of rows that were copied from another system; see
+# ``Source.copied_rows_summary``. Ledgers contain this key, so it cannot be renamed.
 _COPIED_ROWS = "drawn"
 CLIENT_PASSTHROUGH_NOTE = "pass through this program's memory"
 
@@ -72,6 +73,7 @@ class FileColumn:
     @classmethod
     def of(cls, reading: ColumnReading, k: int) -> FileColumn:
         """Describe a column without revealing anything about fewer than k rows."""
+        # The texts without the pattern that most texts have.
         n_different = reading.n_values - reading.n_matching
         # Name no pattern that fewer than k texts, or fewer than half of the texts, have.
         if (
@@ -129,9 +131,10 @@ class Outlook:
     ``key`` are the columns that identify rows; empty for the relation's own key. ``memory`` is the
     approximate number of bytes for reading and clustering. ``forecast`` is the estimated time for
     clustering, in seconds; None if the method was not measured on such tables. ``replaces`` is the
-    kind of the relation that would be replaced. ``creates`` and ``drops`` name relations,
-    ``exports`` files. ``clustered`` is None unless clustering was requested, ``chain`` is None
-    without a chain. ``file_columns`` are all columns of a CSV file.
+    kind of the relation that would be replaced. ``arguments`` are the options as the ledger would
+    record them, by name. ``creates`` and ``drops`` name relations, ``exports`` files. ``clustered``
+    is None unless clustering was requested, ``chain`` is None without a chain. ``file_columns`` are
+    all columns of a CSV file.
     """
 
     source: str
@@ -319,6 +322,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         suppressed=microdata.n_withheld + release.partition.n_suppressed,
         information_loss=compute_published_loss(release.public_sums, release.measure).total,
         loss_measure=release.measure,
+        # The partition of a full-domain search has the chosen level of each attribute.
         levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),
     )
@@ -403,6 +407,7 @@ def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> floa
     Returns 1 if the forecast does not need the share.
     """
     names = [attribute.name for attribute in planned.roles.quasi_identifiers]
+    # In a mixed shape not all columns are numbers. Only then do forecasts count equal rows once.
     is_needed = _forecast_shape(planned).is_mixed and rows > 0
     return source.estimate_distinct_share(planned.relation, names) if is_needed else 1.0
 
@@ -417,6 +422,7 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
         rows,
         len(columns),
         job.memory_limit,
+        # For the error: so many records would be read.
         read_phrase="would be read",
         on_disk=on_disk,
         n_coded=n_coded,

@@ -151,6 +151,8 @@ class Plan:
             "by": list(job.by),
             "hierarchies": self.hierarchies.describe(policy.hierarchies),
             "models": [
+                # What all models have in common, such as that they count persons, is recorded with
+                # each of them.
                 {"model": level.model, "counted": level.achieved}
                 | dict(verdict.model_ledger_values)
                 | model.to_plain()
@@ -175,6 +177,7 @@ class Plan:
             arguments=arguments,
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
+            # The report lists pseudonyms with the kept columns: both are released row by row.
             kept=(*job.keep, *job.pseudonyms),
             not_copied=self.not_copied,
             k=int(policy.k),
@@ -189,7 +192,10 @@ class Plan:
         return guarantee.count_requests(released_names, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released_names: Sequence[str]) -> tuple[ColumnSet, ...]:
-        """Return the sets of columns of the guarantee, under their names in the release."""
+        """Return the sets of columns of the guarantee, under their names in the release.
+
+        A column that is released as a range has two names there, one for each bound.
+        """
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
             column_set.with_released_names(quasi_identifiers, released_names)
@@ -284,7 +290,8 @@ def plan(
     hierarchies = read_hierarchies(source, relation, job, pulse)
     # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
     models = add_null_leaves(hierarchies.models)
-    # The copied columns whose values are counted in classes, for models and sets of ``also_k``.
+    # The copied columns whose values are counted in classes: those of models, and those that sets
+    # of ``also_k`` name. They need not have the role ``sensitive``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
@@ -344,6 +351,8 @@ def _inspect_columns(
     ------
     UnsupportedType : the target does not support the type of a column that is copied to it.
     """
+    # If source and target are one database, or nothing is written, no value has to be copied into
+    # a column of another database.
     if target is None or not target.copies_from(source):
         inspected_attributes = source.complete_attributes_from_values(
             relation, [relation.attribute(name) for name in sensitive]

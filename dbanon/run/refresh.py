@@ -133,7 +133,9 @@ def _build_job(
     source_releases = earlier_releases(
         session, str(relation.name), session.summarize_table_state(relation.name)
     )
-    history = SourceHistory(source_releases, "chains" not in session.unsupported_features)
+    history = SourceHistory(
+        source_releases, supports_chains="chains" not in session.unsupported_features
+    )
     require_first_release(job, relation.name, history, _CONSENT)
     return job
 
@@ -179,7 +181,7 @@ def _read_entry(
             " that release can be refreshed.",
         )
     request_options: dict[str, Any] = json.loads(request)
-    # The names of options whose values would disclose column values, so the ledger has none.
+    # The values of some options would disclose column values. The ledger only has their names.
     if request_options.get("lacks"):
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
@@ -254,6 +256,7 @@ def _find_differences(
     ):
         yield SOURCE, f"{relation.name} is now another table of this name"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
+    # Also columns that have a role but are not read, such as those with the role drop.
     for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
         if name not in types:
             yield SOURCE, f'column "{name}" of {relation.name} no longer exists'

@@ -18,7 +18,8 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
 from dbanon.stores.postgresql.session import PostgresqlSession
 
-# The values of ``Repair.action``.
+# The values of ``Repair.action``. ``UNCHANGED`` is about the entry; ``digest.UNCHANGED`` below is
+# about the rows of the relation.
 ATTACHED, RENAMED, UNCHANGED = "attached", "renamed", "left"
 _OTHER_COLUMNS_REASON = "its columns are not those that were released"
 # By verdict of the query ``REPAIR_CANDIDATES``: why an entry cannot be attached to a relation.
@@ -58,7 +59,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     ------
     InsufficientRights : the ledger belongs to another role.
     """
-    # Without recorded OIDs, entries find their relations by name, so nothing can be loose.
+    # Without recorded OIDs, entries find their relations by name, so none needs to be attached.
     if not records_oids(session):
         return []
     repairs = []

@@ -131,7 +131,8 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
-        # Other rules belong to another table of this name, so they cannot be deleted here.
+        # The table's owner may delete these rules. Other rules belong to another table of this
+        # name.
         declared_names = [
             rule.name for rule in stored_rules.list_rules(session, name) if rule.is_replaceable
         ]
@@ -161,7 +162,10 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
 
 
 def apply_table_rules(job: Job, store: Store) -> Job:
-    """Apply the rules of the job's table, if the job uses rules."""
+    """Apply the rules of the job's table, if the job uses rules.
+
+    A job that uses rules has ``RULES_NOT_READ`` in place of their digest until they are applied.
+    """
     if job.declared != RULES_NOT_READ:
         return job
     with store.session(write=False) as session:
@@ -263,6 +267,7 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
             hint="Declare the columns that together could re-identify a person as"
             " quasi_identifier.",
         )
+    # What remains in ``options`` are fields of the job itself.
     policy_options = {
         name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }

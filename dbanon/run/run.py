@@ -107,6 +107,8 @@ def run(
     joint_counts: dict[str, Any] = {}
 
     def check(staged_release: W, counts: Counts) -> RecountResult:
+        """Check the guarantee, then look for disclosure that it does not rule out."""
+
         def count_classes_below_k(name: str) -> tuple[int, int]:
             """Count the classes, and those with fewer than k values in a column."""
             return source.count_classes_below_k(draft, merge_equal_classes(draft, counts), name)
@@ -115,6 +117,8 @@ def run(
         require_pseudonyms(draft, source, target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         written_counts = WrittenReleaseCounts(draft, source, target, staged_release)
+        # A sample of the written rows can prove a column nearly unique. Such columns need no
+        # further count.
         sample_findings = target.find_unique_columns_in_sample(staged_release, job.retained_columns)
         disclosive_columns = find_disclosive_columns(
             job, draft.originals, written_counts.group_by_value, sample_findings
@@ -140,7 +144,9 @@ def run(
         )
 
     def complete(report: Report) -> Report:
+        """Add what the report says about earlier releases and copied rows, and warn."""
         n_earlier = len(planned.history.releases)
+        # The joint counts only decide the wording here. The next line records them.
         report = report.with_earlier_releases(n_earlier, caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if source.copied_rows_summary:
@@ -241,6 +247,7 @@ def publish(
             tick(0.0)
             files = export(target, staged_release, requests, counts, planned.guarantee, report)
             report = report.with_exports(files, dict(clock.seconds))
+    # The seconds of publication are added to those of writing.
     with clock.phase("write"):
         recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
     # The phase ``verify`` counts as complete only once the release is published.
@@ -289,7 +296,8 @@ def read_and_cluster(
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
-            # Spread the rows of each person over layers; no class crosses layers.
+            # Spread the rows of each person over layers. Each layer has its own classes, and a
+            # person counts once in each layer.
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
@@ -401,13 +409,16 @@ def build_report(
         further_arguments["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         further_arguments["kept_columns"] = CLIENT
+    # Only a full-domain search has levels: the chosen level of generalization by attribute.
     levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
         further_arguments["levels"] = levels
     if draft.release.suppressed_cells:
         further_arguments["suppressed_cells"] = dict(draft.release.suppressed_cells)
+    # Rows with a released number that is no code of their column, such as a mean of postcodes.
     if rows_by_column := count_averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         further_arguments["averaged_codes"] = rows_by_column
+    # Counts that only some methods report, such as the number of their steps.
     if clustering.method_counts:
         further_arguments |= also_under_former_key("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy

@@ -169,6 +169,7 @@ def _run_or_raise_memory_limit(
     """Run the job; raises MemoryLimit if the process runs out of memory."""
     try:
         return runner(job, source, target, progress)
+    # A library that does not fit into memory may fail to load with an ImportError.
     except (MemoryError, ImportError) as error:
         if not is_out_of_memory(error):
             raise

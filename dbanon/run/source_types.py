@@ -33,6 +33,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
     compared_columns = {*(job.roles if may_read_any_column else job.columns_to_read)} - {
         *job.accept_types
     }
+    # A column without a recorded type counts as unchanged.
     changed_columns = [
         a
         for a in relation.schema.attributes
@@ -42,6 +43,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
     ]
     if changed_columns:
         names = json_text([a.name for a in changed_columns])
+        # Columns of SQLite may be declared without a type.
         raise TableChanged(
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",

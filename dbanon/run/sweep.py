@@ -99,6 +99,7 @@ def sweep(
         request=request,
     )
     methods = dict.fromkeys(request.methods or runner.default_methods())
+    # By name of the method, with its refinement, and k.
     points: dict[tuple[str, int], Point] = {}
     errors_by_method: dict[str, DbanonError] = {}
     queue = _TrialQueue(request, methods, ks)
@@ -138,6 +139,7 @@ def sweep(
     return Sweep(
         measure=runner.measure,
         points=tuple(mark_frontier(ordered_points)),
+        # Trials used ``rows`` records of the table's ``of``, and measured linkage on ``linked``.
         rows=runner.microdata.n_records,
         of=runner.n_total,
         linked=MAX_LINKED_RECORDS
@@ -179,7 +181,8 @@ def measure_split_person_loss(
         request=request,
     )
     with suppress(DbanonError):
-        # Spread the rows of each person over layers, which no class crosses.
+        # Spread the rows of each person over layers. Each layer has its own classes, and a person
+        # counts once in each layer.
         layered_records = with_layers(records.records_for(point.k), point.k)
         _, release = runner.make_release(
             layered_records, runner.build_policy(point.curve, point.k), tick
@@ -299,6 +302,7 @@ class _TrialQueue:
         release: tuple[str, int] | None = self.pending[0]
         if points and _is_refined(self.pending[0][0]) and not self._request.methods:
             limits = self._request.max_risk, self._request.max_loss
+            # The refined release that is predicted to be recommended, if there is one.
             release = next_refinement(points, self.pending, *limits) or self._first_if_cheap(points)
         if release is not None:
             self.pending.remove(release)
@@ -417,12 +421,15 @@ class _TrialRunner:
             loss=release.loss,
             risk=risk,
             class_risk=float(figures.risks["class_risk"] or 0.0),
-            suppressed=Count(figures.suppressed, microdata.n_read, self.rare_below),
+            suppressed=Count(
+                count=figures.suppressed, total=microdata.n_read, small=self.rare_below
+            ),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
             # For all rows, if these are a sample.
             estimate=self._extrapolate_loss(release.loss),
             forecast=None if seconds_forecast is None else seconds_forecast.to_dict()["seconds"],
+            # Only named if it is not the default of the method.
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
 

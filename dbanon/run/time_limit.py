@@ -69,7 +69,8 @@ def limit_time(
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                # The limit has passed, and the error comes from a statement that was cut for it.
+                # The run was asked to end when the limit passed. The error comes from the statement
+                # that was running then.
                 if connections.is_ending and not connections.is_committed:
                     raise build_time_limit_error() from None
                 raise

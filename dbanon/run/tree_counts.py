@@ -87,8 +87,10 @@ def count_tree(
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
+    # By node; these are persons if there is an entity.
     rows = _count_below(tree, *_count_values(session, relation, attribute, tree, person_column))
     bound = least_displayed_rows(k)
+    # The bar of the root only has a label, and no number of rows.
     root = _build_tree(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(
         column=column,
@@ -218,7 +220,8 @@ def _select_visible_nodes(
         other_values=len(rare_nodes),
         other_rows=int(sum(rows[node] for node in rare_nodes)),
     )
-    # There are bars only for the most frequent labels, up to a limit.
+    # The summary has bars only for the most frequent labels, up to a limit. Nodes without a bar are
+    # part of ``summary.others``.
     bars = {bar.label: bar for bar in summary.bars}
     shown_nodes = [
         (node, bars[tree.labels[node]]) for node in frequent_nodes if tree.labels[node] in bars

@@ -360,6 +360,7 @@ def recount_column_sets(
     counts = Counts(
         recount, further_sets=count_sets(session, relation, guarantee.count_requests(names))
     )
+    # For each set, the number of rows that share its rarest combination.
     smallest_counts = guarantee.require_sets(counts, RELEASE_AGAIN_HINT)
     return tuple(
         SetCount(column_set.columns, int(column_set.k or guarantee.k), smallest_count)
@@ -373,7 +374,7 @@ def _explain_missing_right(relation: RelationName) -> Iterator[None]:
     try:
         yield
     except InsufficientRights as error:
-        # Subclasses of this error have hints of their own.
+        # Subclasses of this error have more precise hints, so leave them unchanged.
         if type(error) is not InsufficientRights:
             raise
         raise InsufficientRights(
@@ -429,6 +430,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
                 " of them have a NULL, or a value outside of its bounds or list.",
                 hint="Drop it (dbanon drop), and release the table again. That spends again.",
             )
+    # Raises ReleaseChanged if this comparison or that of the columns found a difference.
     comparison.compare_rows()
     return PrivateVerification(
         relation=str(relation_name),

@@ -99,7 +99,7 @@ def verify_file(
         release_id=None if user_names else metadata.get("release_id"),
         # Only the ledger, which is not read here, could tell.
         unchanged=None,
-        # The field holds the sentence of the guarantee, not the object above.
+        # A field of the result, not the parameter above: the sentence that the file states.
         guarantee=None if user_names else metadata.get("guarantee"),
         models=models,
         also_k=column_set_counts,

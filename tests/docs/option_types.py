@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from dbanon.data.option import Parameter, all_parameters, parameters
@@ -44,7 +46,9 @@ _OR_NONE = ("chunk_rows",)
 _HEAD = '''"""The options by name and type, for type checkers.
 
 ``python -m tests.docs.options`` writes this file from the fields of ``Policy`` and ``Job`` and from
-the methods; a test compares them. None also means an empty mapping.
+the methods; a test compares them. Where a mapping is expected, None stands for an empty one. The
+comment above a key says what the option does: the first sentence of its help, or all of it if each
+sentence describes a choice.
 """
 
 from __future__ import annotations
@@ -70,9 +74,12 @@ def text() -> str:
         for parameter in policy
         if not parameter.option.concerns_release and parameter.name != "options"
     ]
-    method_options = {
-        option.name: option for method in METHODS.values() for option in method.options
-    }
+    method_options: dict[str, Parameter] = {}
+    methods_by_option: dict[str, list[str]] = {}
+    for method_name, method in METHODS.items():
+        for option in method.options:
+            method_options[option.name] = option
+            methods_by_option.setdefault(option.name, []).append(method_name)
     listed = {parameter.name for parameter in (*policy, *parameters(Reading))} | _ARGUMENTS
     job = [parameter for parameter in all_parameters(Job) if parameter.name not in listed]
     return "".join(
@@ -87,12 +94,12 @@ def text() -> str:
             _typed_dict(
                 "ClassOptions",
                 "TypedDict",
-                "The options for classes without a release: of policies, and the methods'"
-                " parameters.",
+                "The options for finding classes without a release: of the policy and of methods.",
                 [
                     *(parameter for parameter in classes if parameter.name != "method"),
                     *method_options.values(),
                 ],
+                methods_by_option,
             ),
             _typed_dict(
                 "ReadingOptions",
@@ -115,9 +122,33 @@ def _literal(name: str, description: str, words: Iterable[str]) -> str:
     return f"# {description}\n{name}: TypeAlias = Literal[{told_words}]\n"
 
 
-def _typed_dict(name: str, bases: str, docstring: str, fields_of_type: Iterable[Parameter]) -> str:
-    fields = "".join(f"    {field.name}: {_annotation(field)}\n" for field in fields_of_type)
+def _typed_dict(
+    name: str,
+    bases: str,
+    docstring: str,
+    fields_of_type: Iterable[Parameter],
+    methods_by_option: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """A class with a key for each option; ``methods_by_option`` has the methods of their own."""
+    fields = "".join(
+        f"{_comment(field, methods_by_option.get(field.name, ()))}"
+        f"    {field.name}: {_annotation(field)}\n"
+        for field in fields_of_type
+    )
     return f'\n\nclass {name}({bases}, total=False):\n    """{docstring}"""\n\n{fields}'
+
+
+def _comment(parameter: Parameter, methods: Sequence[str]) -> str:
+    """The first sentence of an option's help as a comment, with the methods that it belongs to.
+
+    A help that describes one choice per sentence is used as a whole.
+    """
+    text = parameter.help
+    if text.partition(":")[0] not in parameter.option.choices:
+        text = re.split(r"(?<=\w\.)\s", text, maxsplit=1)[0]
+    prefix = f"For {', '.join(methods)}: " if methods else ""
+    lines = textwrap.wrap(prefix + text, 100, initial_indent="    # ", subsequent_indent="    # ")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _annotation(parameter: Parameter) -> str:
