@@ -381,3 +381,25 @@ def test_what_stands_for_null_may_look_like_a_number(
         for (zip_code,) in database.rows("SELECT zip FROM " + database.relation("release.people"))
     }
     assert {"01", "02"} <= zip_codes <= {"01", "02", "other"}
+
+
+def test_names_and_values_with_question_marks(database: Database) -> None:
+    """Some drivers take them for parameters."""
+    database.load(
+        "people",
+        {"a?b": f"{database.types['text']} NOT NULL", "n?": "integer NOT NULL"},
+        [(("x?", "%s")[g % 2], g % 100) for g in range(N)],
+    )
+    dbanon.create_budget(database.url, "people", source="people", epsilon=30)
+    dbanon.anonymize(
+        database.url,
+        table="people",
+        output="drawn",
+        quasi_identifiers=["a?b", "n?"],
+        method="dp_ranks",
+        epsilon=9,
+        budget="people",
+        bounds={"n?": (0, 100)},
+        hierarchies={"a?b": {"tree": {"*": ["x?", "%s"]}}},
+    )
+    assert dbanon.verify(database.url, "drawn").rows == N
