@@ -252,7 +252,8 @@ def forms() -> tuple[IdentifierForm, ...]:
             "|[(]{0,1}0[0-9]{1,5}[)]{0,1}[ /-][0-9]{2}[0-9 ]{3,10}"
             "|0[0-9]{2,4}-[0-9]{1,4}-[0-9]{4}|0[0-9]-[0-9]{4}-[0-9]{4}",
         ),
-        # Numbers without check digits, in their national notation.
+        # Numbers without check digits, in their national notation, by line: Denmark (CPR) and South
+        # Korea (RRN), Finland (HETU) and India (Aadhaar), Mexico (CURP).
         IdentifierForm(
             "national number",
             "[0-3][0-9][01][0-9]{3}-[0-9]{4}|[0-9]{6}-[1-8][0-9]{6}"
@@ -268,33 +269,35 @@ def forms() -> tuple[IdentifierForm, ...]:
         ),
         _compact_form("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
         _compact_form("device number", "[0-9]{15}", Check.luhn(15)),
-        # Numbers with check digits, of several countries: the pattern, then the checks.
-        _national_number("[0-9]{9}", Check.luhn(9)),
-        _national_number("[0-9]{10}", Check.luhn(10)),
-        _national_number("[0-9]{14}", Check.luhn(14)),
+        # Numbers with check digits: the pattern, then the checks. Comments name the countries.
+        _national_number("[0-9]{9}", Check.luhn(9)),  # Canada (SIN), France (SIREN)
+        _national_number("[0-9]{10}", Check.luhn(10)),  # Sweden (personnummer)
+        _national_number("[0-9]{14}", Check.luhn(14)),  # France (SIRET)
+        # In this order: England (NHS number), the Netherlands (BSN), Poland (PESEL) and Turkey.
         _national_number("[0-9]{10}", Check.weighted((*range(10, 1, -1), 1), 11)),
         _national_number("[0-9]{9}", Check.weighted((*range(9, 1, -1), -1), 11)),
         _national_number("[0-9]{11}", Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
         _national_number("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH_WEIGHTS)),
-        _national_number(
+        _national_number(  # Brazil (CPF)
             "[0-9]{11}", *(Check.weighted(w, 11, remainders=(0, 1)) for w in _BRAZILIAN_WEIGHTS)
         ),
-        _national_number(
+        _national_number(  # China (resident identity number)
             "[1-9][0-9]{16}[0-9X]",
             Check.weighted(_CHINESE_WEIGHTS, 11, remainders=(1,), last_values=_X_VALUES),
         ),
+        # Japan (My Number).
         _national_number("[0-9]{12}", Check.weighted(_JAPANESE_WEIGHTS, 11, remainders=(0, 1))),
-        _national_number(
+        _national_number(  # France (NIR)
             "[12][0-9]{14}",
             Check.weighted((*(pow(10, 12 - index, 97) for index in range(13)), 10, 1), 97),
         ),
-        _national_number("756[0-9]{10}", Check.weighted(_EAN_WEIGHTS, 10)),
-        _national_number(
+        _national_number("756[0-9]{10}", Check.weighted(_EAN_WEIGHTS, 10)),  # Switzerland (AHV)
+        _national_number(  # Chile (RUT)
             "[0-9]{7,8}[0-9K]",
             Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last_values=_K_VALUES),
         ),
-        _national_number("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),
-        _national_number(
+        _national_number("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),  # Spain (DNI, NIE)
+        _national_number(  # Italy (codice fiscale)
             "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
             Check(
                 (

@@ -21,8 +21,9 @@ from dbanon.job.rules import COLUMN_OPTIONS, RULES_NOT_READ
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# Left out of requests: options that concern a single run, and options for reading files, because
-# releases of files cannot be repeated.
+# Left out of requests: options for how a single run works, and options for reading files,
+# because releases of files cannot be repeated. ``kept_columns`` names no columns: it says whether
+# retained columns are copied by the server or pass through the client.
 _RUN_OPTIONS = {
     "chunk_rows",
     "if_exists",
@@ -78,6 +79,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
             if name not in omitted_fields
         }
         request["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
+    # ``job.roles`` are the names of all columns that have a role.
     if job.roles is not None and not job.declared:
         request |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
     return request | ({"lacks": unstored_options} if unstored_options else {})

@@ -93,7 +93,10 @@ class ColumnSet:
         return {"columns": list(self.columns), "k": self.k}
 
     def describe(self, unit: str) -> str:
-        """Describe the set, to follow the words "every combination".
+        """Describe the set, to follow the words "every combination" in a sentence without a verb.
+
+        Example: "every combination of (age, city) by at least 20 rows, too", where the verb of the
+        sentence before it, "is shared", is understood.
 
         Parameters
         ----------

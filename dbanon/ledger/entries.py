@@ -192,7 +192,7 @@ def record(
         name of the source column.
     request : the options from which the release can be repeated; None if it cannot be repeated.
     identity : values of the ledger columns that identify the source relation, and the salt of the
-        recorded persons.
+        hashes under which the ledger records the persons of the release.
     internal : exact figures that only the publisher may read; None if the originals are not in the
         ledger's database.
     """

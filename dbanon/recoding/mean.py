@@ -167,6 +167,8 @@ def round_means(
 ) -> NDArray[np.int64] | NDArray[np.float64]:
     """Round class means to the column's type, (n_classes,), in the units of ``ReleasedColumn``.
 
+    Decimals are integers in units of the last digit, and timestamps integers in microseconds.
+
     Parameters
     ----------
     values : float64 (n,), the value of each record.

@@ -464,7 +464,8 @@ def _build_anonymize_arguments(
         "k": point.k,
         "method": point.method,
     }
-    # The records that remain after this treatment of NULLs; they know how many are withheld.
+    # The records that remain after the treatment of NULLs that ``policy`` prescribes. The microdata
+    # also hold the number of records that are withheld.
     remaining_records = records_to_release(microdata, policy.nulls, point.k)
     optional_arguments = {
         "entity": planned.job.entity,

@@ -104,9 +104,10 @@ def level_space(
     standardize, weights, hierarchies : as chosen by the caller; see ``mixed_space``.
     level_steps : widths of the finest cells by column, as chosen by the caller. Invalid ones are
         ignored here, since the recoding refuses them.
-    level_statistics : the column statistics of the released records, if a record of ``microdata``
-        is a unit, which represents all records of a person that are clustered together. None to use
-        ``column_statistics``.
+    level_statistics : the column statistics from which levels are built; None to use
+        ``column_statistics``. Needed if each record of ``microdata`` stands for several records of
+        a person that are clustered together: these are the statistics of the single records, which
+        are released.
 
     Raises
     ------

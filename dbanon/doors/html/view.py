@@ -51,8 +51,12 @@ def describe_report(
         "k_unit": guarantee.unit,
         "cautions": [(caution.title, caution.reason) for caution in report.cautions],
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
+        # Texts on released columns that have one label in all rows, so that all detail is lost.
         "lost_columns": report.describe_lost_columns(),
+        # Warnings: sensitive columns with homogeneous classes that no privacy model protects. A
+        # class is homogeneous if all its rows have the same sensitive value.
         "homogeneous": report.homogeneous,
+        # A table: the counts of homogeneous classes and their rows, by sensitive column.
         "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
         "caveats": guarantee.caveats(report.earlier_releases, has_models=bool(report.models)),
         "count_queries": inspection.recount_queries if inspection else (),
@@ -65,6 +69,7 @@ def describe_report(
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "class_sizes": _describe_class_sizes(report, picture_numbers),
+        # What the clustering method counted of its own work, such as its swaps.
         "method_counts": "; ".join(
             text for _, text in describe_method_counts(report.method_counts)
         ),

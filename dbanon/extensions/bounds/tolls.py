@@ -1,14 +1,19 @@
 """Tolls: dual values of subset-row cuts, paid by classes with two or three records of a triple.
 
-A partition has at most one class with two or more records of a triple, so each toll is paid at most
-once, and the total cost of the classes is at least the sum of prices minus that of tolls. This
-allows higher prices. These are the subset-row cuts of M. Jepsen, B. Petersen, S. Spoorendonk and D.
-Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with time windows",
-Operations Research 56 (2008).
+Every record has a price, and the prices of a class's records add up to at most its cost, its SSE
+(see ``certificate.py``). Tolls relax this: a class may cost less than its prices, by the tolls that
+it pays. A partition has at most one class with two or more records of a triple, so each toll is
+paid at most once, and the total cost of the classes is at least the sum of all prices minus that of
+all tolls. Thus prices may be higher, and the bound, their sum minus the tolls, is often better.
+These are the subset-row cuts of M. Jepsen, B. Petersen, S. Spoorendonk and D. Pisinger, "Subset-row
+inequalities applied to the vehicle-routing problem with time windows", Operations Research 56
+(2008).
 
-The extension to larger classes (``certificate.py``) needs care. Let m be the size of a class S, and
-y(S) the sum of its prices. If two records of a triple are in S, they are both in m - 2 of the m
-subclasses that lack one record, so
+In general, the search for cheaper classes covers only those of exactly k records. Without tolls,
+``certificate.py`` extends the inequality to larger classes by induction: it adds up the
+inequalities of the subclasses that lack one record. With tolls, this needs care. Let m be the size
+of a class S, and y(S) the sum of its prices. If two records of a triple are in S, they are both in
+m - 2 of the m subclasses, so
 
     (m - 1) (y(S) - f(S)) <= m (m - 2)/(m - 1) SSE(S) - f(S) <= (m - 1) SSE(S)
 
@@ -37,7 +42,8 @@ K_WITH_TOLLS = 3
 _TOLERANCE = 0.03
 # The most new cuts in a round, and those of them that share a record.
 _TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 300, 5
-# The most distances between triples and records that are cached.
+# The most distances between triples and records that are cached. At this number, ``classes.py``
+# stops adding triples, so the cache of ``TripleSearch`` needs no limit of its own.
 MAX_CACHED_DISTANCES = 2**24
 # Smaller shares of a class in the solution are ignored.
 _MIN_USE = 1e-9
@@ -122,22 +128,25 @@ def find_violated_triples(
 ) -> list[tuple[int, ...]]:
     """Find the triples whose subset-row cut the solution violates, the most violated first.
 
+    The solution is that of the linear program in ``classes.py``, which covers each record once with
+    fractions of classes.
+
     Parameters
     ----------
-    classes : the records of each class in the program, in ascending order.
-    uses : float64, how often the solution uses each class.
+    classes : the records of each class in the linear program, in ascending order.
+    uses : float64, the fraction of each class in the solution.
     existing_triples : triples that already have a cut.
     """
     # How often the solution uses classes that contain a pair. For a triple, the correction of the
     # sum over its pairs: a class with all three records has three pairs, but counts once.
     shared_use: defaultdict[tuple[int, ...], float] = defaultdict(float)
     later_partners: dict[int, set[int]] = defaultdict(set)
-    for column in np.flatnonzero(uses > _MIN_USE):
-        share = float(uses[column])
-        for pair in combinations(classes[column], 2):
+    for class_index in np.flatnonzero(uses > _MIN_USE):
+        share = float(uses[class_index])
+        for pair in combinations(classes[class_index], 2):
             shared_use[pair] += share
             later_partners[pair[0]].add(pair[1])
-        for triple in combinations(classes[column], 3):
+        for triple in combinations(classes[class_index], 3):
             shared_use[triple] -= 2 * share
     violated_triples: list[tuple[float, tuple[int, ...]]] = []
     for first, partners in later_partners.items():
@@ -178,7 +187,9 @@ class TripleSearch:
     def find_violations(
         self, prices: Floats, tolls: SubsetRowDuals, error: float
     ) -> tuple[Floats, list[tuple[int, ...]]]:
-        """Find classes with a reduced cost below 0, and the least reduced cost of each seed.
+        """Find classes with a reduced cost below 0, and the least reduced cost by seed.
+
+        The seed of a class is its record with the highest price.
 
         Parameters
         ----------
@@ -188,7 +199,8 @@ class TripleSearch:
 
         Returns
         -------
-        Reduced costs, at most 0, float64 (n,), and the classes.
+        For each record, the least reduced cost of the classes whose seed it is, at most 0, float64
+        (n,), and the classes.
         """
         n = len(prices)
         positive_tolls = tolls.select_positive()

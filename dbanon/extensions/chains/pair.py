@@ -27,8 +27,8 @@ def require_no_other_chain(
 ) -> None:
     """Check that no other chain reads the tables of a new chain, except those that it follows.
 
-    Chains over the same table have the same persons. ``other_publications`` describes chains over
-    other tables with some of the persons.
+    Chains over the same table have the same persons. Chains over other tables may have some of
+    them. These are not checked here; the module ``other_publications`` describes them.
 
     Raises
     ------

@@ -216,6 +216,8 @@ def _count_rows_per_person(state: ChainState) -> Sequence[tuple[int, int]]:
 def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
     """Describe, in a sentence, the number of rows that 99 % of persons do not exceed.
 
+    The sentence follows a message about rows per person, so it omits the word "rows".
+
     Parameters
     ----------
     row_counts : pairs from ``_count_rows_per_person``: a number of rows, and how many persons have

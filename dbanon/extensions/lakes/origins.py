@@ -138,6 +138,7 @@ class IcebergOrigin:
         """
         name = parse_relation(table)
         missing_table_error = import_iceberg("exceptions").NoSuchTableError
+        # The client of the catalog must stay open while rows are read. Delta has no catalog.
         with keep_clients_open():
             with translate_failures("The catalog cannot be read."):
                 catalog = get_catalog(self._catalog)

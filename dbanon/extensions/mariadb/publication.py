@@ -88,10 +88,14 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
 def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) -> None:
     """Publish a counted release under the output's name, and write its ledger entry.
 
+    The comment on a released table, its *mark*, names the release.
+
     Raises
     ------
     OutputBusy : readers used the output until the timeout.
-    SourceChanged, OutputExists : another session has created or replaced a table of this name.
+    SourceChanged : another session has replaced the output just before the swap. This error invites
+        another attempt, unlike ``OutputChanged``, after which users must change something first.
+    OutputExists : another session has created or replaced a table of this name.
     """
     output, publications = unpublished_release.output, session.ledger_name(PUBLICATION_TABLE)
     session.run(
@@ -110,7 +114,8 @@ def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) ->
         None if existing is None else session.find_existing(unpublished_release.replaced_name)
     )
     if replaced_table is not None and replaced_table.mark != (existing and existing.mark):
-        # Another session replaced the table just before the swap, so undo the swap.
+        # The mark names another release, so another session replaced the table just before the
+        # swap. Undo the swap.
         reverse_renames = [
             (output.name, output.staging_name),
             (unpublished_release.replaced_name, output.name),
@@ -233,7 +238,10 @@ def record_published(
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Record that a planned release was not published; remove its table and exact figures."""
+    """Record that a planned release was not published, and remove its staged table.
+
+    This also removes its exact figures (``INTERNAL_TABLE``), which only the publisher may read.
+    """
     _set_state(session, release_id, REFUSED)
     figures_table = session.ledger_name(INTERNAL_TABLE).quoted
     session.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))

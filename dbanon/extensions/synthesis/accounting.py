@@ -2,9 +2,12 @@
 
 Every draw has a price in epsilon or rho, computed by the noise source, and prices add up. Replacing
 one row lowers one count by 1 and raises another one by 1. The counts of a table thus move by 2 in
-the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise). Sums of
-consecutive values in sorted order all move in the same direction, in total by at most the range, so
-the range bounds both norms.
+the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise).
+
+The quantiles of a column are estimated from sums: the values are sorted, and each sum adds up those
+of several consecutive ranks. If a row is replaced by one with a larger value, no sum falls, and
+together the sums rise by at most the range of the column. The same holds, in the other direction,
+for a smaller value. So the range bounds both norms of the sums.
 
 Choosing by the exponential mechanism with scores of sensitivity s costs epsilon = 2 s / scale, and
 rho = epsilon^2 / 8.

@@ -192,7 +192,11 @@ def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
 
 
 def list_tree_kinds(bench: Workbench, name: str) -> tuple[str, ...]:
-    """List the kinds of tree that a column may have."""
+    """List the kinds of tree that a column may have.
+
+    ``suggest`` stands for a tree that is derived from the values of the column and saved as a file,
+    ``name`` for a hierarchy stored in the database, and ``file`` for an existing file.
+    """
     if bench.role_proposals is None:
         return ()
     kind = bench.role_proposals.profile.column(name).attribute.kind
@@ -261,7 +265,8 @@ def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -
     if kind in existing_names and choice.argument not in existing_names[kind]:
         raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
     try:
-        # Raises one of these errors if a width is not a number.
+        # Raises one of these errors if a width is not a number. The result is not used, so a
+        # suggested tree needs no file name.
         choice.to_job_file(suggested_file="")
     except (ValueError, OverflowError):
         raise InvalidParameter(

@@ -178,7 +178,8 @@ class StreamStore(DuckdbStore):
     def _create_table(self, stream: RowStream) -> None:
         """Create the table; columns that were not copied are NULL, because a job may name them."""
         with translate_errors("The rows of the source could not be copied."):
-            # Text columns that hold numbers get the type of the numbers.
+            # Text columns that hold numbers get the type of the numbers. A program wrote the texts,
+            # so only the usual formats are tried.
             numeric_texts = [name for name in self._copied_columns if name in stream.numeric_texts]
             inferred_types = TypeInference(
                 self._connection, _RAW_TABLE, is_machine_written=True
@@ -196,6 +197,7 @@ class StreamStore(DuckdbStore):
                 else f"{quote(name)} VARCHAR GENERATED ALWAYS AS (CAST(NULL AS VARCHAR)) VIRTUAL"
                 for name in stream.columns
             ]
+            # The SQL of each value; ``InferredType.value`` is the expression that converts a text.
             values = [
                 types_of_numeric_texts[name].value
                 if name in types_of_numeric_texts

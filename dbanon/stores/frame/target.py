@@ -242,6 +242,8 @@ class FrameTarget:
         column_set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
         if not (requests.entity_columns or requests.sensitive):
             return Counts(rows, further_sets=column_set_counts)
+        # Values that are displayed differently but equal in Python, such as 1 and 1.0, are in
+        # different groups, since readers of the release can distinguish them.
         classes = group_by_display(frame, requests.columns).ngroup().to_numpy(np.int64)
         entities = staged_release.draft.microdata.entities
         # ``ClassValueCounts`` may count a pair of class and value in several entries. So make each

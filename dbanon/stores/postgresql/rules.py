@@ -21,6 +21,8 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 # JSON is cast to text, since SQL functions would otherwise get its values in another form.
+# ``is_trusted`` says whether the role that declared the rule could do so now, and ``is_same``
+# whether the table is the one that the rule was declared for, not another one of the same name.
 _SELECT_RULES = """
 SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.relation_oid,
        j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
