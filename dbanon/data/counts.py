@@ -129,7 +129,8 @@ class EntityCount:
     ----------
     persons : number of persons.
     smallest : number of persons in the smallest class; 0 without classes.
-    histogram : number of classes by size in rows.
+    histogram : number of classes by size. The size is in rows, not in persons, so that it can be
+        compared with the recount of the written rows.
     persons_per_class : int64 (m,), the number of persons in each class, by the class numbers that
         ``value_counts`` uses.
     value_counts : by sensitive column, the number of rows and persons with each value in each

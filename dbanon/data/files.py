@@ -39,16 +39,18 @@ _OWNER_HINT = (
 
 @contextmanager
 def open_regular_file(
-    path: Path, root: Path | None = None, foreign_files: str = REFUSE
+    path: Path, named_folder: Path | None = None, foreign_files: str = REFUSE
 ) -> Iterator[BinaryIO]:
     """Open the regular file with this name for reading.
 
-    Links in the path that the user named are followed only if this account or root owns them.
+    Links in the path that the user named are followed only if they belong to this account or to
+    the account root.
 
     Parameters
     ----------
-    root : the folder that the user named, which contains the file; None if the user named the file
-        itself. Below the folder, links are not followed, and files of other accounts are refused.
+    named_folder : the folder that the user named, which contains the file; None if the user named
+        the file itself. Below the folder, links are not followed, and files of other accounts are
+        refused.
     foreign_files : ``refuse`` for these rules; ``allow`` to permit files of other accounts below
         the folder; ``links`` to follow links there, too.
 
@@ -57,22 +59,22 @@ def open_regular_file(
     ForeignFile : the path has a link, or the file belongs to another account.
     FileNotFoundError, PermissionError, OSError : the file cannot be opened.
     """
-    named_path = path if root is None else root
-    components_below = () if root is None else _components_below(root, path)
+    named_path = path if named_folder is None else named_folder
+    components_below = () if named_folder is None else _components_below(named_folder, path)
     descriptor = _open_step_by_step(named_path, components_below, foreign_files, path)
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
 
-def _components_below(root: Path, path: Path) -> tuple[str, ...]:
+def _components_below(folder: Path, path: Path) -> tuple[str, ...]:
     """Return the path components from a folder to a file below it; otherwise raise ForeignFile."""
-    if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
-        raise ForeignFile(f"{path} is not below {root}.", hint=_LINK_HINT)
-    return path.relative_to(root).parts
+    if not path.is_relative_to(folder) or ".." in path.relative_to(folder).parts:
+        raise ForeignFile(f"{path} is not below {folder}.", hint=_LINK_HINT)
+    return path.relative_to(folder).parts
 
 
 def is_trusted(status: os.stat_result) -> bool:
-    """Whether a file belongs to the account of this process, or to root."""
+    """Whether a file belongs to the account of this process, or to the account root."""
     return status.st_uid in (os.geteuid(), 0)
 
 
@@ -110,14 +112,14 @@ def _open_step_by_step(
                 _require_link_may_be_followed(status, path, is_below, foreign_files)
                 components.extendleft((name, is_below) for name in reversed(Path(target).parts))
                 if target.startswith("/"):
-                    # The link leads back to the root: remove its first component, which is "/".
+                    # The link is absolute: remove its first component, and go on from "/".
                     components.popleft()
                     directory = _change_directory(directory, "/")
             elif components:
                 directory = _change_directory(directory, name)
             else:
                 return _open_file(directory, name, path, is_below, foreign_files)
-        # Nothing is left to open: the path, or the link at its end, is the root itself.
+        # Nothing is left to open: the path, or the link at its end, is "/" itself.
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     finally:
         os.close(directory)

@@ -306,7 +306,8 @@ class EntitySpellingsRefused(DbanonError):
 class TraceTooSmall(PrivacyRefusal):
     """Fewer than k persons would share a history over the releases of a chain.
 
-    This is the last check of a chain that guarantees k for histories. It should never fail.
+    A history, or trace, is the sequence of a person's released values over these releases. This is
+    the last check of a chain that guarantees k for histories. It should never fail.
     """
 
     code = "trace_too_small"

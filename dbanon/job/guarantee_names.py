@@ -1,4 +1,8 @@
-"""Build guarantees from options or from ledger entries; define the guarantee per attribute."""
+"""Build guarantees from their names in options and ledger entries; define the one per attribute.
+
+The *caveats* of a guarantee are sentences about its limits. A *caution* is a warning about one
+release, with counts if there are any; the verdict on the release contains it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class PerAttributeGuarantee(Guarantee):
         return False
 
     def _unit_warnings(self) -> tuple[str, ...]:
-        """The limits that follow from what k counts; see ``caveats``."""
+        """The caveats that follow from what k counts, as sentences; see ``Guarantee.caveats``."""
         return ("Rows are not k-anonymous: nothing is guaranteed for combinations of columns.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
@@ -75,7 +79,14 @@ class PerAttributeGuarantee(Guarantee):
             )
 
     def check_method(self, method: Method) -> None:
-        """Check that k counts rows, not persons; raises InvalidParameter."""
+        """Check that k counts rows, not persons.
+
+        This replaces the check for guarantees of rows. ``check_policy`` has checked the method.
+
+        Raises
+        ------
+        InvalidParameter : there is an entity column.
+        """
         if self.entity_columns:
             raise InvalidParameter(
                 "With guarantee=per_attribute rows are counted, not persons.",
@@ -124,6 +135,8 @@ class PerAttributeGuarantee(Guarantee):
         )
         return Verdict(
             k=counts.rows.smallest,
+            # Readers can combine all columns, so the rarest combination is one of whole rows. Only
+            # this guarantee also sets ``k_rows``, because its ``k`` counts single attributes.
             rarest_combination_size=k_rows,
             models=counted_models,
             k_rows=k_rows,

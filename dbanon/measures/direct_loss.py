@@ -40,5 +40,6 @@ MEASURE = Measure(
     symbol="ZIL/(np)",
     run=direct_loss,
     summary="Mean distance of a released value from the original",
+    # A released value outside the range of its column can have a distance above 1.
     range="0 to 1 inside the columns' ranges",
 )

@@ -127,7 +127,7 @@ class Model:
     def reached_level(
         self, counts: Counts, table_shares: Values, persons: PersonCounts | None = None
     ) -> float:
-        """Return the best level that all of one or more classes reach.
+        """Return the strictest level that all classes reach; there must be at least one class.
 
         Parameters
         ----------

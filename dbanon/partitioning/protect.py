@@ -268,7 +268,8 @@ def _codes_and_shares(
         recounted_codes, table_shares[name] = _codes_as_recounted(
             models, name, codes[name], is_released, table_frequencies[name]
         )
-        # Only ``codes_counted_once`` may set -1, which the kernels do not count.
+        # The kernels do not count -1. ``codes_counted_once`` sets it in all but the first record of
+        # each person and value, and -1 may not have any other meaning.
         counted_codes[name] = persons.codes_counted_once(name, np.maximum(recounted_codes, 0))
     return counted_codes, table_shares
 

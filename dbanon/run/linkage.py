@@ -69,7 +69,10 @@ class RetainedColumnCounts(Protocol):
 
 
 class WrittenReleaseCounts(Generic[W]):
-    """Counts of a release that a store has written; caches the groups."""
+    """Counts of a release that a store has written; caches the groups.
+
+    The type variable ``W`` is the store's class of staged releases: written, but not published.
+    """
 
     def __init__(
         self, draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
@@ -194,8 +197,8 @@ def may_be_group_identifier(job: Job, relation: Relation, name: str) -> bool:
     return name in job.keep and relation.attribute(name).kind not in _MEASURED_KINDS
 
 
-class CountedColumns(Protocol):
-    """The columns that are released unchanged, with their counts.
+class LinkingColumnFinder(Protocol):
+    """Finds columns that link rows among those that are released unchanged.
 
     Implemented by ``RetainedColumns``, and by another class for chains.
     """
@@ -222,7 +225,7 @@ class CountedColumns(Protocol):
 
 
 def find_linking_columns(
-    columns: CountedColumns, disclosive_columns: Collection[DisclosiveColumn]
+    columns: LinkingColumnFinder, disclosive_columns: Collection[DisclosiveColumn]
 ) -> tuple[LinkingColumn, ...]:
     """Find columns that are released unchanged and single out rows within classes.
 

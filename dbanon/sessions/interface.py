@@ -202,9 +202,10 @@ class SessionInterface(ABC):
     def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
         """SQL for a number, boolean, date or timestamp as a double, over the alias s.
 
-        The SQL never fails: values that cannot be converted are clipped to the bounds first.
-        Other values may lie outside the bounds. It is NULL for NULL, NaN and values that do not
-        match the column's type. Dates are days and timestamps microseconds since 1970.
+        The SQL never fails: if a conversion could fail, values beyond a bound are first replaced by
+        that bound. Otherwise, values are not clipped, and may lie outside the bounds. The SQL is
+        NULL for NULL, NaN and values that do not match the column's type. Dates are days and
+        timestamps microseconds since 1970.
 
         Parameters
         ----------
@@ -314,7 +315,10 @@ class SessionInterface(ABC):
         return self.dialect.released_expression(position, column)
 
     def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
-        """SQL for quotient and remainder of a value divided by its class size, ``n.size``.
+        """SQL for quotient and remainder of a value divided by the number of rows in its class.
+
+        This number is ``n.size``; n is the alias of the relation of classes. The sums of quotients
+        and of remainders give the exact total of a class, and do not overflow.
 
         The value is an integer: a decimal without its point, or a timestamp in its smallest unit.
         """
@@ -526,6 +530,7 @@ class SessionInterface(ABC):
         ]
         if unsupported_names:
             first_name = unsupported_names[0]
+            # The rows are chosen by the job's option ``where``. SQLite would rename the column.
             raise InvalidName(
                 "This database cannot have a view, or a query of chosen rows, with a column of"
                 f" this name: {', '.join(unsupported_names)}. It would name it column1, column2 ….",

@@ -44,7 +44,11 @@ from dbanon.sessions.thread_connections import thread_connections
 
 # The exit code after an unexpected error.
 UNEXPECTED = 1
-# Warnings that do not stop a command: each is printed as a line, every time.
+# Warnings that do not stop a command: each is printed as a line, every time. They include:
+# - ``CommitConfirmed``: the connection or the run was interrupted at COMMIT, which took effect;
+# - ``NotTold``: a notification was not sent, or a file for monitoring was not written;
+# - ``ReleaseNotNoted``: a chain's last release was not recorded next to the chain's key;
+# - ``RulesOfAnotherTable``: rules apply that were declared for an earlier table of this name.
 _PRINTED_WARNINGS = (
     ColumnsRenamed,
     CommitConfirmed,
@@ -127,7 +131,10 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 
 
 class ShortNames(Names):
-    """Names separated by commas. A single name is used verbatim, including blanks."""
+    """The type of short options, such as ``-q``, for names separated by commas.
+
+    A single name is used verbatim, including blanks.
+    """
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -146,7 +153,8 @@ def short_names(short_flag: str, parameter_name: str, label: str) -> Callable[..
     Parameters
     ----------
     short_flag : the option, such as ``-q``.
-    parameter_name : the command's keyword argument that takes the names, such as ``single_q``.
+    parameter_name : the command's keyword argument that takes the names, such as ``single_q`` for
+        the option ``-q``.
     label : what the names are, as in "Quasi-identifiers", for the help text.
     """
 

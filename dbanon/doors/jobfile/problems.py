@@ -152,7 +152,7 @@ def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any
         suggestion = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
         return "unknown key" + (f"; {suggestion[0].lower()}{suggestion[1:]}" if suggestion else "")
     if error_type == "refused":
-        # Raised by dbanon's own checks, as a ``validation_error``.
+        # dbanon's own checks raise a ``field_types.validation_error``, which has this type.
         return str(context["text"])
     if error_type == "literal_error":
         return f"must be {context['expected']}"

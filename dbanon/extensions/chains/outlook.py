@@ -1,7 +1,11 @@
 """Preview the next release of a chain: arrivals, departures and the states of classes.
 
-The states are those of ``membership.CELL_STATES``. *Members* are the persons whom an earlier
-release has admitted to a class of the chain.
+A *cell* is a class of a chain. *Members* are the persons whom an earlier release has admitted to a
+cell. *Displayed* persons are those in the last release.
+
+The states of cells are those of ``membership.CELL_STATES``: live, held, gone and withdrawn. A held
+cell is *frozen*: it keeps the rows of the last release, whatever changes in the source. A cell is
+*sealed* if no group of members may leave it, because a member was absent and has returned.
 
 Only temporary tables are written. Small counts are not hidden, because the caller can read the
 source anyway.
@@ -47,14 +51,14 @@ class NextRelease:
     ----------
     sequence : the number of the release.
     came : number of persons in the source who are not members yet.
-    left : number of displayed persons who are no longer in the source.
+    left : number of persons in the last release who are no longer in the source.
     returned : number of persons who came back after a release without them; they are not released
         again.
     waited : number of releases for which the longest-waiting newcomer has waited; 0 if none waits.
     due : True if this release may admit newcomers.
     cells : number of classes by their next state. Rows that have changed since the last release are
-        not taken into account: they may freeze further classes. Empty before the first release and
-        in mode ``measure``.
+        not taken into account, although the release may hold further classes because of them. Empty
+        before the first release and in mode ``measure``.
     """
 
     sequence: int
@@ -115,7 +119,8 @@ def open_chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlS
     assert job.chain is not None
     # A session on files is not persistent: it holds copies of their rows for this run only.
     if not job_source.session.is_persistent:
-        # The session on the file stays open here, so it can also try conditions.
+        # The check of the job's option ``where`` needs a session on the file. The session of
+        # ``job_source`` is still open, so use it, and leave it open.
         stage_job_rows(session, job_source, job, lambda: nullcontext(job_source.session))
     else:
         session = job_source.session
@@ -148,7 +153,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
             chain, definition.describe_job(job, planned) | describe_tables(chain_tables)
         )
     summary = summarize_chain(chain, chain_state.list_releases(session, chain))
-    # ``asdict`` would also convert the forecast, which is a dataclass.
+    # ``asdict`` would also convert the field ``forecast`` to a dict, because it is a dataclass.
     summary_fields: dict[str, Any] = {
         chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
@@ -169,6 +174,7 @@ def _count_next_release(
     """Tag the persons in the source and count what the next release would change."""
     assert job.chain is not None
     state = ChainState(session, chain, chain.n_releases + 1, int(job.policy.k))
+    # Key material: the bytes that the inner and the outer hash of a tag cover before their input.
     hash_prefixes = chain.hash_prefixes(key)
     # Rows are not compared for a preview, so they are not staged.
     presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
@@ -178,6 +184,9 @@ def _count_next_release(
         )
     # A chain that only measures has no lasting classes, so each release admits everyone.
     only_measures = chain.rules.mode == MEASURE
+    # With privacy models, groups of members may not leave a cell in which others stay: the values
+    # of those who left are gone from the source, so the models could not be checked.
+    groups_may_leave = not planned.policy.models
     return NextRelease(
         sequence=state.release_number,
         came=presence.n_newcomers,
@@ -188,6 +197,6 @@ def _count_next_release(
         cells={}
         if only_measures
         else state.count_decided_states(
-            build_sealed_cells_query(state), groups_may_leave=not planned.policy.models
+            build_sealed_cells_query(state), groups_may_leave=groups_may_leave
         ),
     )

@@ -1,8 +1,9 @@
 """Advance a chain by one release: arrivals, departures, new cell states and displayed rows.
 
 A *cell* is a class of a chain (see ``membership``). *Newcomers* are persons in the source who are
-in no cell yet. *Displayed* rows are those of the current release. Everything happens in one
-transaction on the chain's database. The release is written later, by ``publish``.
+in no cell yet. *Displayed* rows are those of the current release. A *frozen* cell (state ``held``)
+keeps its displayed rows. A cell is *sealed* if no group of members may leave it. Everything happens
+in one transaction on the chain's database. The release is written later, by ``publish``.
 """
 
 from __future__ import annotations
@@ -243,6 +244,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             typical_class_loss=newcomers.typical_class_loss,
         )
         n_waiting = presence.n_newcomers - len(microdata.keys) - len(newcomers.excluded_keys)
+        # The longest wait of a newcomer, in releases.
         counts["longest"] = record_waiting(state, n_waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
@@ -270,7 +272,7 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         linking_findings = _find_linking_columns(
             pending, planned, microdata, release, columns, disclosive_columns
         )
-    # Newcomers were clustered with the class size as k; the report names the k of the chain.
+    # Newcomers were clustered with the rule ``class_size`` (k or more) as k; report the chain's k.
     planned = replace(planned, policy=replace(policy, k=state.k))
     # The first table has the number 0.
     first_disclosive_columns = disclosive_columns.pop(0, ())
@@ -432,8 +434,9 @@ def _release_without_newcomers(
     columns: list[ReleasedColumn] = []
     if stored_definition:
         types = dict(session.columns_of(chain.table_name(session, "value")))
-        # The released columns of quasi-identifiers, in the order v0, v1, … of the value table. This
-        # table also has the columns of strata (``by``). Retained columns, k0, k1, …, are left out.
+        # The released columns of quasi-identifiers, in the order v0, v1, … of the value table,
+        # whose values all rows of a cell share (``is_shared``). This table also has the columns of
+        # strata (``by``). Retained columns, k0, k1, …, are left out.
         columns = [
             ReleasedColumn(
                 Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
@@ -515,12 +518,14 @@ def _write_state(
     models = planned.policy.models
     # With several rows per person, the only compared column is a digest of a person's rows.
     n_compared = 1 if state.has_several_rows_per_person else len(retained)
+    # With ``freeze``, displayed rows never change, so no columns were staged to compare rows.
     n_staged_columns = 0 if chain.rules.changes == FREEZE else n_compared
     state.decide_cell_states(
         build_sealed_cells_query(state),
         groups_may_leave=not models,
         n_staged_columns=n_staged_columns,
     )
+    # Some models compare classes with the frequencies of values in the first release.
     references = reference.references_from_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.freeze_changed_cells(state, retained, models, references)
     # Absences are recorded for cells with their states before this release, so before these are
@@ -566,6 +571,7 @@ def _recount_state(
     counts["refused"] = n_refused
     recount.stage_histories(state)
     n_displayed, n_absent = recount.count_displayed_persons(state)
+    # Persons in frozen cells count as stale: their rows are not updated from the source.
     counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
     history_counts = recount.count_histories(state, histories_are_staged=True)
     return ChainCounts(

@@ -26,12 +26,13 @@ MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35
 # Limits of the noise on the mean of a quarter of the rows, as a share of the range: for any
 # release, and for a release of the dependence.
 MAX_MEAN_NOISE, _MAX_MEAN_NOISE_WITH_DEPENDENCE = 0.05, 0.02
-# A margin consists of means, each of a group of consecutive values. The noise on such a mean is at
-# most a fiftieth of the range.
+# A margin consists of means, each of a group of v consecutive values. The noise on such a mean is
+# 1 / (epsilon v) of the range, where epsilon is that of the sums. It is at most a fiftieth.
 RANGE_TO_MEAN_NOISE = 50
-# That noise, as a share of the range, is also at most this many times the group's share of the
-# rows. Without this limit a large epsilon would not reduce the noise when most values lie in a
-# small part of the range.
+# The noise also has a limit in proportion to the group's share of the n rows:
+# 1 / (epsilon v) <= (1/2) v / n. With the fiftieth as the only limit, a larger epsilon would make
+# groups smaller at the same noise, which is too large if most values lie in a small part of the
+# range.
 _MEAN_NOISE_TO_ROW_SHARE = 1 / 2
 # If margins include quantiles, the shares of a column's epsilon for sums of order statistics, for
 # the edges of intervals, and for the counts between edges. Tuned on MAGIC and Census; privacy does
@@ -126,10 +127,12 @@ class EpsilonShares:
 
     @property
     def uses_own_margins(self) -> bool:
-        """Whether to score pairs by their own margins, as is needed if only some are counted.
+        """Whether to score a pair of columns by the margins of the pair's own counts.
 
-        The bins of a numeric column have only roughly equal shares. Scoring by nominal shares would
-        prefer any pair with a numeric column to pairs of columns with listed values.
+        Otherwise, pairs are scored by the expected share of each bin. Own margins are needed if
+        ``has_counts`` differs between columns. The bins of a numeric column have only roughly the
+        expected shares, so scores by expected shares would prefer any pair with a numeric column to
+        pairs of columns with listed values.
         """
         return len(set(self.has_counts)) > 1
 

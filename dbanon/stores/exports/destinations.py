@@ -411,7 +411,8 @@ class PendingObject:
         close(self.file)
         if self.is_uploaded:
             # An interrupted run must not wait for a stalled store, so delete within the time limit
-            # for connecting. The deletion takes the place of a connection, which needs no closing.
+            # for connecting. ``connect_in_time`` limits the time of any call. Here the call is the
+            # deletion, which leaves nothing to close.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
                     lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None
