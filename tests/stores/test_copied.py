@@ -25,7 +25,7 @@ def connection(
     request: pytest.FixtureRequest, pg_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[psycopg.Connection]:
     if request.param == "python":
-        monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
+        monkeypatch.setattr(copy_stream, "_libpq_addresses", lambda _: None)
     with psycopg.connect(conninfo(pg_url)) as open_connection:
         by_core = request.param == "core" and psycopg.pq.__impl__ != "python"
         # Otherwise a slow reader would go unnoticed.
@@ -105,7 +105,7 @@ def test_a_server_that_vanishes(
 ) -> None:
     """Like a killed server: no error arrives, and its socket is closed on both sides."""
     if implementation == "python":
-        monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
+        monkeypatch.setattr(copy_stream, "_libpq_addresses", lambda _: None)
     query = "SELECT g, repeat('x', 200) FROM generate_series(1, 100000) AS g"
 
     def hangs(number: int, frame: Any) -> None:
