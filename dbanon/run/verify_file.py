@@ -65,8 +65,7 @@ def verify_file(
     arguments: Mapping[str, Any] = {}
     if not user_names:
         names, k_requested, arguments = _read_release_metadata(path, metadata)
-        # The result quotes the guarantee of the release, so a smaller k is not enough.
-        k = k_requested if k is None or 2 <= k < k_requested else k
+        k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
     with open_file_session(path, PARQUET) as (session, relation):

@@ -100,9 +100,6 @@ def test_a_file_is_verified_by_what_it_says(database: Database, tmp_path: Path) 
     assert verification["k_achieved"] == report.k_achieved
     assert "SHA-256" in call("verify", path).stdout
     assert call("verify", path, "--k", "30").exit_code == 3
-    # A smaller k than the release's does not weaken the check.
-    done = call("verify", path, "--k", "2", "--format", "json")
-    assert json.loads(done.stdout)["k_requested"] == report.k_requested > 2
     assert call("verify", tmp_path / "no.parquet").exit_code == 2
     # Someone else's file, and one that was changed.
     table = parquet.read_table(path)

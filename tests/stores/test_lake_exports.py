@@ -158,7 +158,7 @@ def test_a_refused_release_leaves_an_older_one_as_it_was(
     released(warehouse, keep=[])
     before = files(warehouse)
     assert files_with_kept_values(warehouse) == []
-    real = exporting.batches
+    real = exporting.regroup_batches
 
     def fewer(*args: Any) -> Any:
         for batch in real(*args):
@@ -166,7 +166,7 @@ def test_a_refused_release_leaves_an_older_one_as_it_was(
 
     uploads: list[Any] = []
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "batches", fewer)
+        patch.setattr(exporting, "regroup_batches", fewer)
         patch.setattr(iceberg_table.TableFile, "put", lambda *args: uploads.append(args))
         with pytest.raises(RecountFailed, match="class sizes"):
             released(warehouse, if_exists="replace")
