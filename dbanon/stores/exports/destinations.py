@@ -35,7 +35,7 @@ from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 
-class TableFile(Protocol):
+class UncommittedFile(Protocol):
     """A data file of a ``TableDestination``, which readers see once it is committed.
 
     All methods raise OSError.
@@ -105,11 +105,11 @@ class TableDestination(Protocol):
         """Return an Arrow schema with the metadata that the table's files need."""
         ...
 
-    def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
+    def staging_file(self, tag: str, release_id: str, export_number: int) -> UncommittedFile:
         """Return a data file that is still to be written; see ``begin`` for the parameters."""
         ...
 
-    def leftover_files(self, tag: str) -> Iterable[tuple[TableFile, str, int]]:
+    def leftover_files(self, tag: str) -> Iterable[tuple[UncommittedFile, str, int]]:
         """List the unpublished files of an output, each with release id and number of the export.
 
         Parameters
@@ -152,7 +152,7 @@ class TableDestination(Protocol):
 RemoteDestination: TypeAlias = "ObjectPath | TableDestination"
 Destination: TypeAlias = "Path | RemoteDestination"
 # A file before it is moved to its destination.
-StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
+StagedFile: TypeAlias = "Path | ObjectPath | UncommittedFile"
 FileStatus: TypeAlias = "os.stat_result | ObjectStat | None"
 
 # The number is the index of the export among those of the job.
@@ -360,7 +360,7 @@ class PendingObject:
 
     file: BinaryIO
     path: Path
-    staged_file: ObjectPath | TableFile
+    staged_file: ObjectPath | UncommittedFile
     destination: RemoteDestination
     is_uploaded: bool = False
 
