@@ -1,13 +1,7 @@
--- The ledger's revision in the history of migrations/, and what later versions added to a ledger that
--- is there already. The tables of a new ledger come before; dbanon/ledger/tables.py has them. A test
--- compares the outcome with that of migrations/, as clients and this script share ledgers.
+-- What later versions added to a ledger that is there already. The tables of a new ledger come before:
+-- dbanon/ledger/tables.py has them. A test compares the outcome with that of migrations/, as clients and
+-- this script share ledgers.
 
-CREATE TABLE dbanon.alembic_version (
-    version_num character varying(32) NOT NULL,
-    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
-);
-
--- What later versions added to a ledger that is there already.
 ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS relation_oid bigint,
     ADD COLUMN IF NOT EXISTS output_oid bigint,

@@ -18,6 +18,8 @@ from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
 BUILT_IN = ("attacks", "bounds", "chains", "lakes", "mariadb", "spark", "synthesis", "workbench")
+# The schemes of URLs of databases and files that dbanon opens without an extension.
+CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 # Other packages name their records by this group of entry points.
 ENTRY_POINTS = "dbanon.extensions"
 
@@ -184,6 +186,8 @@ def all_extensions() -> Iterator[Extension]:
 
 def find_database(url_name: str) -> Database | None:
     """Find the kind of database for a SQLAlchemy dialect name; None if no extension has it."""
+    if url_name in CORE_URL_NAMES:
+        return None
     for extension in all_extensions():
         for database in extension.databases:
             if url_name in database.url_names:
@@ -199,13 +203,13 @@ def find_table_format(location: str, *, writable_only: bool = False) -> TableFor
     location : a path, a URL, or a prefix followed by the name of a table.
     writable_only : True to find only kinds of tables that exports can write.
     """
-    prefix, colon, name = location.partition(":")
+    url_name, colon, name = location.partition(":")
     # In a URL, such as s3://bucket/file, the scheme is not the prefix of a table.
-    if not colon or name.startswith("//"):
+    if not colon or name.startswith("//") or url_name in CORE_URL_NAMES:
         return None
     for extension in all_extensions():
         for table_format in extension.table_formats:
-            if table_format.prefix == prefix + colon:
+            if table_format.prefix == url_name + colon:
                 is_writable = bool(table_format.parse_destination)
                 return table_format if is_writable or not writable_only else None
     return None

@@ -33,6 +33,7 @@ from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import driver_arguments, unreachable_error, unwatch, watch
+from dbanon.stores.postgresql.dialect import to_psycopg
 from dbanon.stores.postgresql.errors import (
     translate_driver_error,
     translate_errors,
@@ -439,7 +440,9 @@ class _Transaction:
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
         with translate_errors():
-            return self._connection.execute(sql.replace("?", "%s"), parameters or None)
+            return self._connection.execute(
+                to_psycopg(sql) if parameters else sql, parameters or None
+            )
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:

@@ -36,7 +36,14 @@ from dbanon.ledger.postgresql_releases import (
     existing_tables,
 )
 from dbanon.ledger.postgresql_rules import build_rule_oids_update, may_act_as, rules_with_state
-from dbanon.ledger.tables import LEDGER_REVISION, LEDGER_SCHEMA, TABLES, ledger_ddl
+from dbanon.ledger.tables import (
+    LEDGER_REVISION,
+    LEDGER_SCHEMA,
+    TABLES,
+    VERSION_TABLE,
+    create_version_table,
+    ledger_ddl,
+)
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.sessions.names import RelationName, literal
@@ -280,13 +287,16 @@ def ledger_script(*, extension: bool = False) -> str:
         a client may have created, to the extension.
     """
     sql = share_path("sql")
-    statements = ledger_ddl(LEDGER_TYPES, partial(RelationName, LEDGER_SCHEMA), {})
-    tables = ";\n".join([*statements, (sql / "ledger.sql").read_text()])
-    create_table = re.compile(r'CREATE TABLE "?dbanon"?\."?(\w+)"? \(.*?\n\);', re.S)
-    tables = create_table.sub(_adopt_table if extension else _create_if_missing, tables)
+    name_table = partial(RelationName, LEDGER_SCHEMA)
+    statements = [
+        *ledger_ddl(LEDGER_TYPES, name_table, {}),
+        create_version_table(name_table(VERSION_TABLE)),
+    ]
+    create = _adopt_table if extension else _create_if_missing
     scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
     scripts += [
-        tables,
+        *map(create, (*TABLES, VERSION_TABLE), statements),
+        (sql / "ledger.sql").read_text(),
         record_oids_script(),
         f"INSERT INTO dbanon.alembic_version SELECT '{LEDGER_REVISION}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
@@ -303,7 +313,7 @@ def record_oids_script() -> str:
 
 def _fill_marks(text: str) -> str:
     """Replace the remaining marks, such as ``@TABLES@``, by SQL."""
-    table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    table_names = ", ".join(f"'{name}'" for name in (*TABLES, VERSION_TABLE))
     for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
     # Objects in the ledger's schema that dbanon did not create, such as triggers.
@@ -340,22 +350,17 @@ def _build_query(build_sql: Callable[..., str], mark: re.Match[str]) -> str:
     return build_sql(*mark[1].split(", "))
 
 
-def _create_if_missing(match: re.Match[str]) -> str:
-    """Build the SQL that creates a table unless it exists, from its CREATE TABLE statement."""
-    return match[0].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+def _create_if_missing(table: str, create_table: str) -> str:
+    """Turn the CREATE TABLE statement of a table into SQL that does nothing if it exists."""
+    return f"{create_table.replace('CREATE TABLE', 'CREATE TABLE IF NOT EXISTS', 1)};"
 
 
-def _adopt_table(match: re.Match[str]) -> str:
+def _adopt_table(table: str, create_table: str) -> str:
     """Build the SQL that creates a table in an extension, or adds an existing table to it.
 
     The table's rows are included in dumps, except the ledger's revision (``alembic_version``),
     which CREATE EXTENSION writes, also when a dump is restored.
-
-    Parameters
-    ----------
-    match : the CREATE TABLE statement, with the table's name as its group.
     """
-    table, create_table = match[1], match[0]
     dump_config = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
     is_member = (
         "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"
@@ -364,13 +369,13 @@ def _adopt_table(match: re.Match[str]) -> str:
         f" AND d.objid = 'dbanon.{table}'::regclass)"
     )
     return (
-        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create_table}\nELSE\n"
+        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create_table};\nELSE\n"
         # In version 0.1.0, dropping the extension dropped the ledger.
         f"IF {is_member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
         " END IF;\n"
         f"IF NOT {is_member.format(LEDGER_EXTENSION)} THEN"
         f" ALTER EXTENSION {LEDGER_EXTENSION} ADD TABLE dbanon.{table}; END IF;\n"
-        "END IF; END $adopt$;\n" + ("" if table == "alembic_version" else dump_config)
+        "END IF; END $adopt$;\n" + ("" if table == VERSION_TABLE else dump_config)
     )
 
 

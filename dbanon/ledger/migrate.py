@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dbanon.ledger.tables import LEDGER_REVISION, VERSION_TABLE, ledger_ddl
+from dbanon.ledger.tables import (
+    LEDGER_REVISION,
+    VERSION_TABLE,
+    create_version_table,
+    ledger_ddl,
+)
 from dbanon.version import share_path
 
 if TYPE_CHECKING:
@@ -33,8 +38,7 @@ def create_or_migrate(
     session.make_schema(version)
     statements = [
         *ledger_ddl(session.ledger_types, session.ledger_name, existing={}),
-        f"CREATE TABLE {version.quoted} (version_num VARCHAR(32) NOT NULL,"
-        f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
+        create_version_table(version),
         f"INSERT INTO {version.quoted} VALUES ('{LEDGER_REVISION}')",
     ]
     for statement in (*statements, *revoke_statements):

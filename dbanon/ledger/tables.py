@@ -293,6 +293,14 @@ def ledger_ddl(
     return statements
 
 
+def create_version_table(name: RelationName) -> str:
+    """Return the statement that creates Alembic's table of the ledger's revision."""
+    return (
+        f"CREATE TABLE {name.quoted} (version_num VARCHAR(32) NOT NULL,"
+        f" CONSTRAINT {name.name}_pkc PRIMARY KEY (version_num))"
+    )
+
+
 def _type_of(types: Mapping[str, str], kind: str, is_key: bool) -> str:
     """Return the SQL type of a column; key columns may need another one, with a length."""
     return types.get(f"{kind} key", types[kind]) if is_key else types[kind]

@@ -40,8 +40,6 @@ _CLIENT_HINT = (
     ' database. To allow it: `kept_columns="client"`, with that database as target.'
     " docs/warehouse.md explains it."
 )
-# The schemes of URLs of databases and files that dbanon opens without an extension.
-_CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # Objects of these packages cannot be opened: message and hint, by package.
@@ -259,7 +257,11 @@ def open_store(
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
 
-    url = database.url if isinstance(database, Engine) else read_url(database)
+    try:
+        url = database.url if isinstance(database, Engine) else read_url(database)
+    except InvalidParameter as error:
+        error.message = _name_broken_extensions(error.message)
+        raise
     backend = url.get_backend_name()
     if backend == "postgresql":
         return open_postgresql_store(database if isinstance(database, Engine) else url, on_sql)
@@ -280,13 +282,16 @@ def open_store(
             database if isinstance(database, Engine) else url, on_sql
         )
         return store
-    # An extension that failed to load may have the missing store, so name its error.
-    broken_extensions = [error.message for error in installed_extensions().errors]
     raise _NoStore(
-        " ".join([f"There is no store for {backend}.", *broken_extensions]),
+        _name_broken_extensions(f"There is no store for {backend}."),
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
         " docs/warehouse.md.",
     )
+
+
+def _name_broken_extensions(message: str) -> str:
+    """Add the errors of extensions that failed to load, one of which may open the database."""
+    return " ".join([message, *(error.message for error in installed_extensions().errors)])
 
 
 def open_postgresql_store(database: Engine | URL, on_sql: OnSql | None = None) -> PostgresqlStore:
@@ -322,8 +327,7 @@ def _find_kind(url: str) -> Database | None:
 
     None for kinds of database that dbanon opens without an extension, and for unknown ones.
     """
-    name = url.partition(":")[0].partition("+")[0]
-    return None if name in _CORE_URL_NAMES else find_database(name)
+    return find_database(url.partition(":")[0].partition("+")[0])
 
 
 def _require_sqlalchemy(url: str) -> None:

@@ -85,6 +85,8 @@ class SessionInterface(ABC):
     def require_typed(self, columns: Iterable[str]) -> None:  # noqa: B027
         """Check that the types of a file's columns could be inferred from their values.
 
+        Does nothing if the source declares types.
+
         Raises
         ------
         AmbiguousValues : a column can be read in several ways.

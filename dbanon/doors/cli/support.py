@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -230,6 +230,16 @@ def show(output_format: str, document: Any, build_table: Callable[[], Any]) -> N
 
     _escape_unencodable()
     print_results(build_table())
+
+
+def show_entries(
+    output_format: str, title: str, header: Sequence[str], entries: Sequence[Mapping[str, Any]]
+) -> None:
+    """Print entries on stdout: as JSON, or as a list with the fields of ``header``."""
+    from dbanon.doors.cli.render import EntryList
+
+    rows = [["" if entry[key] is None else entry[key] for key in header] for entry in entries]
+    show(output_format, entries, lambda: EntryList(title, header, rows))
 
 
 def show_checks(checks: Sequence[tuple[str, str]]) -> None:

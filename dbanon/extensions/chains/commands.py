@@ -21,6 +21,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_entries,
     sql_printer,
     with_common_options,
 )
@@ -129,14 +130,12 @@ def create(url: str, name: str, **arguments: Any) -> None:
 def list_chains(url: str, output_format: str, print_sql: bool) -> None:
     """List the chains of a database."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import EntryList
         from dbanon.extensions.chains import interface as api
 
         chains = [entry.to_dict() for entry in api.chains(url, on_sql=sql_printer(print_sql))]
         # ``sequence`` is the number of the chain's last release.
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
-        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in chains]
-        show(output_format, chains, lambda: EntryList("Chains", header, rows))
+        show_entries(output_format, "Chains", header, chains)
 
 
 @chain.command("show", epilog=URL_HELP)

@@ -9,18 +9,13 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.extensions.chains.key import key_exists
 from dbanon.extensions.chains.manage import create, list_chains
-from dbanon.extensions.chains.outlook import PlannedChain, open_chain_source, plan_next_release
+from dbanon.extensions.chains.outlook import plan_next_release
 from dbanon.extensions.chains.run import run_chained
 from dbanon.extensions.chains.staging import find_chain_stores
 from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
-from dbanon.release.report import Report
 from dbanon.run.key import key_path
-from dbanon.run.plan import Plan
-from dbanon.run.run import PhaseProgress
-from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True)
@@ -39,19 +34,9 @@ class ChainToCreate:
 class ChainRunner:
     """Makes the next release of a job's chain; see ``dbanon.run.job_runner.JobRunner``."""
 
-    def run(
-        self, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-    ) -> Report:
-        """Run a job that is the next release of a chain; see ``run_chained``."""
-        return run_chained(job, source, target, progress)
-
-    def open_source(self, job: Job, job_source: SqlSource, session: Session) -> SqlSource:
-        """Return the source that the next release reads; see ``open_chain_source``."""
-        return open_chain_source(job, job_source, session)
-
-    def plan_release(self, job: Job, planned: Plan, session: Session) -> PlannedChain:
-        """Preview the next release; see ``plan_next_release``."""
-        return plan_next_release(job, planned, session)
+    run = staticmethod(run_chained)
+    open_source = staticmethod(chain_source)
+    plan_release = staticmethod(plan_next_release)
 
     def plan_preparation(
         self, job: Job, source: Store, target: Store | None

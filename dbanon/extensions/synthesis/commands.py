@@ -15,6 +15,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_entries,
     sql_printer,
     with_common_options,
 )
@@ -66,15 +67,13 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
 def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
     """List the budgets of a database."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import EntryList
         from dbanon.extensions.synthesis import interface as synthesis
 
         budgets = [
             entry.to_dict() for entry in synthesis.budgets(url, on_sql=sql_printer(print_sql))
         ]
         header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
-        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in budgets]
-        show(output_format, budgets, lambda: EntryList("Budgets", header, rows))
+        show_entries(output_format, "Budgets", header, budgets)
 
 
 @budget.command("show", epilog=URL_HELP)

@@ -6,21 +6,15 @@ from dataclasses import replace
 
 from dbanon.extensions.synthesis.run import run_private
 from dbanon.extensions.synthesis.synthetic_rows import ColumnDomain, recount
-from dbanon.job.private import PrivateJob
 from dbanon.ledger.tables import LedgerEntry
-from dbanon.release.private_report import PrivateReport
-from dbanon.run.run import PhaseProgress
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
-from dbanon.sessions.store import Store
 
 
 class PrivateReleases:
-    """Runs and recounts private jobs for the core, which finds it by name (``PrivateRunner``)."""
+    """Makes and recounts releases; see ``dbanon.run.job_runner.PrivateRunner``."""
 
-    def run(self, job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
-        """Run a job from a client; see ``run_private``."""
-        return run_private(job, store, progress)
+    run = staticmethod(run_private)
 
     def recount(self, session: Session, relation: Relation, entry: LedgerEntry) -> tuple[int, int]:
         """Count the rows of a release, and those with a NULL or a value outside its domain."""

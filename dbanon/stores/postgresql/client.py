@@ -6,7 +6,6 @@ The *locator* of a source has the SQL and types of the key that identifies its r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -48,17 +47,6 @@ if TYPE_CHECKING:
 BACKEND_KEY = "dbanon_backend"
 # Number of rows per read of a COPY.
 _ROWS_PER_READ = 65_536
-
-
-# A quoted name or text, either of which may contain question marks, or a parameter.
-_QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|\?')
-
-
-def _to_psycopg(sql: str) -> str:
-    """Return a statement with psycopg's marks for parameters in place of question marks."""
-    return _QUOTED_OR_PARAMETER.sub(
-        lambda match: "%s" if match[0] == "?" else match[0], sql.replace("%", "%%")
-    )
 
 
 class PsycopgSession(PassthroughSession):
@@ -110,7 +98,7 @@ class PsycopgSession(PassthroughSession):
         self.report_sql(sql)
         with translate_errors(), self._driver.cursor(**cursor_options) as cursor:
             if parameters:
-                cursor.execute(_to_psycopg(sql), parameters)
+                cursor.execute(postgresql_dialect.to_psycopg(sql), parameters)
             else:
                 cursor.execute(sql)
             yield cursor

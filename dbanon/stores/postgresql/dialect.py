@@ -6,6 +6,7 @@ columns that are named by their position.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -233,3 +234,14 @@ def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, ND
         if column.missing is not None:
             staging_columns.append((f"{name}_null", "boolean", column.missing))
     return staging_columns
+
+
+# A quoted name or text, either of which may contain question marks, or a parameter.
+_QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|\?')
+
+
+def to_psycopg(sql: str) -> str:
+    """Return a statement with psycopg's marks for parameters in place of question marks."""
+    return _QUOTED_OR_PARAMETER.sub(
+        lambda match: "%s" if match[0] == "?" else match[0], sql.replace("%", "%%")
+    )

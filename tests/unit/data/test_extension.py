@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.data import extension
-from dbanon.data.extension import Command, Database, Extension
+from dbanon.data.extension import Command, Database, Extension, TableFormat
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.run.open import supports_chains, supports_view_releases
@@ -154,6 +154,31 @@ def test_every_location_in_the_records_leads_to_a_function() -> None:
     for location in locations:
         with suppress(MissingDependency):
             assert extension.load(location) is not None
+
+
+def test_a_prefix_of_the_core_is_nobody_elses(toy: ModuleType, tmp_path: Path) -> None:
+    """And packages are not even loaded to look for it."""
+    toy.EXTENSION = Extension(
+        "toy",
+        databases=(Database(("duckdb",), f"{MODULE}:none", label="Toy"),),
+        table_formats=(TableFormat("file:", "Toy", f"{MODULE}:none"),),
+    )
+    (tmp_path / "people.csv").write_text("age\n" + "30\n" * 9)
+    plan = dbanon.plan(
+        f"file:{tmp_path / 'people.csv'}",
+        table="people",
+        quasi_identifiers=["age"],
+        k=3,
+        output="released",
+        target=f"duckdb:///{tmp_path / 'released.duckdb'}",
+    )
+    assert plan.rows == 9
+    assert not extension.installed_extensions.cache_info().currsize
+
+
+def test_a_source_of_a_package_that_cannot_be_imported_names_it(toy: ModuleType) -> None:
+    with pytest.raises(InvalidParameter, match="The extension toy cannot be loaded"):
+        dbanon.verify("lines:people.jsonl", "release.people")
 
 
 def test_importing_the_records_imports_no_driver() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbanon.stores.postgresql.client import _to_psycopg
+from dbanon.stores.postgresql.dialect import to_psycopg
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from dbanon.stores.postgresql.client import _to_psycopg
     ],
 )
 def test_only_parameters_are_replaced(sql: str, sent: str) -> None:
-    assert _to_psycopg(sql) == sent
+    assert to_psycopg(sql) == sent
