@@ -9,11 +9,12 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.extensions.chains.key import key_exists
 from dbanon.extensions.chains.manage import create, list_chains
-from dbanon.extensions.chains.outlook import plan_next_release
+from dbanon.extensions.chains.outlook import open_chain_source, plan_next_release
 from dbanon.extensions.chains.run import run_chained
 from dbanon.extensions.chains.staging import find_chain_stores
 from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
+from dbanon.run.job_runner import JobRunner
 from dbanon.run.key import key_path
 from dbanon.sessions.store import Store
 
@@ -35,7 +36,7 @@ class ChainRunner:
     """Makes the next release of a job's chain; see ``dbanon.run.job_runner.JobRunner``."""
 
     run = staticmethod(run_chained)
-    open_source = staticmethod(chain_source)
+    open_source = staticmethod(open_chain_source)
     plan_release = staticmethod(plan_next_release)
 
     def plan_preparation(
@@ -76,4 +77,4 @@ class ChainRunner:
         create(database, job.chain.name, job.table, job.entity, rules, key, file_store=file_store)
 
 
-RUNNER = ChainRunner()
+RUNNER: JobRunner = ChainRunner()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dbanon.extensions.synthesis.run import run_private
 from dbanon.extensions.synthesis.synthetic_rows import ColumnDomain, recount
 from dbanon.ledger.tables import LedgerEntry
+from dbanon.run.job_runner import PrivateRunner
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 
@@ -34,4 +35,4 @@ class PrivateReleases:
         return recount(session, relation.name, domains)
 
 
-RUNNER = PrivateReleases()
+RUNNER: PrivateRunner = PrivateReleases()
