@@ -32,6 +32,7 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.extensions.lakes import commits
 from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.exports.destinations import TableDestination
 from dbanon.stores.exports.problems import unknown_outcome
 from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
@@ -332,7 +333,7 @@ class IcebergTable:
         return get_catalog(self.catalog)
 
 
-def parse_iceberg_table(path: str) -> IcebergTable:
+def parse_iceberg_table(path: str) -> TableDestination:
     """Parse ``CATALOG/namespace.table``; raises InvalidParameter."""
     catalog, _, table = path.partition("/")
     name = parse_relation(table) if table.strip() else None
