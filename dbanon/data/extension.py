@@ -203,13 +203,18 @@ def find_table_format(location: str, *, writable_only: bool = False) -> TableFor
     location : a path, a URL, or a prefix followed by the name of a table.
     writable_only : True to find only kinds of tables that exports can write.
     """
-    url_name, colon, name = location.partition(":")
-    # In a URL, such as s3://bucket/file, the scheme is not the prefix of a table.
-    if not colon or name.startswith("//") or url_name in CORE_URL_NAMES:
-        return None
-    for extension in all_extensions():
+    scheme, colon, name = location.partition(":")
+    # Other packages may not take the core's schemes, nor those of URLs, such as s3://bucket/file.
+    # A colon within a path makes no prefix.
+    may_be_of_other_package = (
+        bool(colon)
+        and not name.startswith("//")
+        and "/" not in scheme
+        and scheme not in CORE_URL_NAMES
+    )
+    for extension in all_extensions() if may_be_of_other_package else built_in_extensions():
         for table_format in extension.table_formats:
-            if table_format.prefix == url_name + colon:
+            if location.startswith(table_format.prefix):
                 is_writable = bool(table_format.parse_destination)
                 return table_format if is_writable or not writable_only else None
     return None

@@ -40,7 +40,7 @@ class MemoryLimit(DbanonError):
             "The process has run out of memory. An unfinished run is rolled back.",
             hint=(
                 "Give it more memory, or anonymize in blocks. If you set `memory_limit`, a run that"
-                " needs more is refused before it begins."
+                " is estimated to need more is refused."
             ),
         )
 

@@ -176,6 +176,27 @@ def test_a_prefix_of_the_core_is_nobody_elses(toy: ModuleType, tmp_path: Path) -
     assert not extension.installed_extensions.cache_info().currsize
 
 
+@pytest.mark.parametrize(
+    ("location", "label"),
+    [
+        ("delta:///srv/people", "Delta"),
+        ("delta:people", "Delta"),
+        ("iceberg:here/clinic.people", "Iceberg"),
+        ("s3://bucket/people.parquet", None),
+        ("duckdb:///people.duckdb", None),
+        ("file:people.csv", None),
+        ("out/a:b.parquet", None),
+        ("people.csv", None),
+    ],
+)
+def test_a_prefix_names_a_kind_of_table(toy: ModuleType, location: str, label: str | None) -> None:
+    toy.EXTENSION = Extension("toy")
+    table_format = extension.find_table_format(location)
+    assert (table_format and table_format.label) == label
+    # None of these needs a look at other packages.
+    assert not extension.installed_extensions.cache_info().currsize
+
+
 def test_a_source_of_a_package_that_cannot_be_imported_names_it(toy: ModuleType) -> None:
     with pytest.raises(InvalidParameter, match="The extension toy cannot be loaded"):
         dbanon.verify("lines:people.jsonl", "release.people")
