@@ -115,8 +115,8 @@ def advise(
 
     request = build_options(AdviceRequest, request_options)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
-    # A planning session changes nothing. ``staging`` still allows temporary tables, to which some
-    # databases copy the source.
+    # A planning session changes nothing. ``staging`` still allows the temporary tables that reading
+    # needs.
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
     # ``anonymize`` must read the file as advice did.

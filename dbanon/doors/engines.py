@@ -54,8 +54,7 @@ class Engine:
         """
         # Load it first: if a package is missing, no database is read.
         run_job = load(_RUN_FUNCTIONS[self.name])
-        # The job takes its column roles from rules that the table's owner stored in the database,
-        # and the rules have not been read yet.
+        # Such a job takes its column roles from rules in the database, which are still to be read.
         if job.declared == RULES_NOT_READ:
             from dbanon.run.open import open_store
             from dbanon.run.rules import apply_table_rules

@@ -374,7 +374,7 @@ class ReleasedValues:
             return cls(Attribute(name, Kind.FLOAT), np.zeros(len(series)), missing)
         if is_number and has_same_kind:
             numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
-            # Dates and timestamps keep their kind, so that their values are displayed as such.
+            # Dates and timestamps keep their kind. All other numbers become floats.
             kind = attribute.kind if attribute.kind not in _NUMBER_KINDS else Kind.FLOAT
             return cls(
                 Attribute(name, kind, has_time_zone=attribute.has_time_zone),

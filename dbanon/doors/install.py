@@ -222,7 +222,6 @@ def _upgrade_functions(
     paths = _choose_import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
         require_python(connection, paths, trusted_owners)
-    # Keep the locks until the end of the transaction.
     lock_ledger(connection, lock_timeout)
     if _has_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))

@@ -1,8 +1,8 @@
 """Results in a notebook: HTML cards and matplotlib plots.
 
 A ``Point`` is a trial release, drawn at its risk and loss. A curve has the points of one method
-with its refinement, if any. The frontier has the points that no other point beats in both risk and
-loss.
+with its refinement, if any. The frontier has the Pareto-optimal points: every point with less loss
+has more risk, and every point with less risk has more loss.
 """
 
 from __future__ import annotations

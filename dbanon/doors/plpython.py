@@ -286,7 +286,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
-        # Rules may have been declared for an earlier table of this name, which was dropped.
+        # Rules may have been declared for another table that had this name, or before a restore.
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", RulesOfAnotherTable)
             job = apply_rules_in_session(session, job)

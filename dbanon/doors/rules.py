@@ -1,8 +1,8 @@
 """The Python API for rules of tables, and for repeating releases from their ledger entries.
 
 A rule declares the role of a column, and settings such as its hierarchy. A ``Declared`` is a rule
-as the database stores it. Its state is ``current`` if the rule applies, or else says why not, such
-as ``no table``.
+as the database stores it, or a column without a rule. Its state is ``current``; ``no rule`` for
+such a column; or a problem of the rule, such as ``no table``.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def spell_cli_option(name: str, value: Any) -> str:
             f"{flag(parameter)} {shlex.quote(f'{column}={item}')}" for column, item in value.items()
         )
     if value is None:
-        # An option with its own flag takes a value of this form, and can be repeated.
+        # An option whose flag differs from its name shows the form of its value.
         placeholder = parameter.option.form if parameter.option.flag else ""
         return f"{flag(parameter)} {placeholder}".rstrip()
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -138,7 +138,7 @@ def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS)
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
-        # Rules that another role declared have the state "not trusted".
+        # A rule is "not trusted" if the role that declared it could not declare it now.
         table = _text_literal(parse_relation(value).quoted)
         return (
             f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"

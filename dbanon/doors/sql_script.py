@@ -74,15 +74,15 @@ RULE_QUERIES: dict[str, Callable[..., str]] = {
     "RULES_WITH_STATE": rules_with_state,
     # Updates the OIDs and names of tables in rules, after a dump was restored or a table renamed.
     "TIE_RULES": build_rule_oids_update,
-    # The condition that one role has the rights of another.
+    # The condition that one role has the rights of another, or may take them with SET ROLE.
     "MAY_ACT_AS": may_act_as,
 }
 
 # Builders of SQL about releases, by mark.
 RELEASE_QUERIES: dict[str, Callable[..., str]] = {
-    # The ledger entry of the output with an OID.
+    # The ledger entry of an output, found by the OID of the output.
     "RELEASE_OF": entry_of_output,
-    # The ledger entry of a released table with an OID, even if a newer release has replaced it.
+    # The ledger entry of a released table, found by its OID, even if a newer release replaced it.
     "RELEASE_OF_TABLE": entry_of_table,
 }
 
@@ -162,7 +162,8 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_ARGUMENT_TYPES)
-    # SET clauses of functions: those of functions written in Python, and those of all others.
+    # SET clauses of functions: those of most functions written in Python, and the fewer ones of all
+    # other functions.
     text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
     text = text.replace("@PINS@", set_clauses(PINNED_SETTINGS))
     # Functions return the error as JSON text; those that return rows, as the only row.
@@ -316,15 +317,16 @@ def _fill_marks(text: str) -> str:
     table_names = ", ".join(f"'{name}'" for name in (*TABLES, VERSION_TABLE))
     for mark, statement in _build_digest_marks().items():
         text = text.replace(mark, statement)
-    # Objects in the ledger's schema that dbanon did not create, such as triggers.
+    # Objects of the ledger that are not trusted, because of their owner or of code that dbanon did
+    # not write, such as triggers.
     text = text.replace("@UNTRUSTED@", UNTRUSTED_OBJECTS).replace("@TABLES@", table_names)
-    # Only the ledger's owner has rights to the table of exact figures.
+    # Revokes all rights to the table of exact figures from everyone but the ledger's owner.
     text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
     # The state of each ledger entry, and the released tables that still exist.
     text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
     # Counts the persons by their histories over several releases together.
     text = text.replace("@JOINT_HISTORIES@", build_joint_histories_plpgsql())
-    # The relations that a repair may attach to entries, and the statement that attaches one.
+    # The relations that a repair examines, and the statement that attaches one to its entry.
     text = text.replace("@CANDIDATES@", REPAIR_CANDIDATES).replace(
         "@ATTACH@", _build_attach_statement()
     )

@@ -154,10 +154,7 @@ class DataFrameSource:
         return tuple(attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Refuse a hierarchy that is stored in a database; raises InvalidParameter.
-
-        ``pulse`` is called regularly during long work, so that a caller can interrupt it.
-        """
+        """Refuse a hierarchy that is stored in a database; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:

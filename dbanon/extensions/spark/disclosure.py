@@ -181,7 +181,7 @@ class ReleasedRows:
 class SparkCounts:
     """Counts groups of rows with the same value in a column, by the hashes of the values.
 
-    Its methods are the interfaces that ``find_disclosive_columns`` and ``RetainedColumns`` need.
+    It has the methods that ``find_disclosive_columns`` and ``RetainedColumns`` call.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class SparkCounts:
         counts = [count(name) for name in columns for count in (sql.count, sql.count_distinct)]
         [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
         pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
-        # A finding is None if two sampled rows share a value, so that nothing is proven.
+        # A finding is None if the sample proves nothing, as when two of its rows share a value.
         findings = {
             column: prove_nearly_unique(column, self.n_rows, n_sampled, n_values, n_distinct)
             for column, (n_values, n_distinct) in zip(columns, pairs, strict=True)

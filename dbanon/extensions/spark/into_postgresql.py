@@ -79,8 +79,8 @@ class PostgresqlTarget:
                 require_types(job, relation, last_types)
             self._plan_output(session)
             if relation is not None:
-                # Earlier releases are refused only if k counts persons and the job does not allow
-                # independent releases.
+                # Raises SecondRelease if k counts persons who were released before, and the job
+                # does not allow independent releases.
                 require_first_release(
                     job, relation.name, self._source_history(session, str(relation.name))
                 )
@@ -169,8 +169,8 @@ class PostgresqlTarget:
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
-        # The second argument names the columns in which to count NULLs. ``session.recount`` ignores
-        # such names: it counts the rows with a NULL in any of the columns.
+        # The second argument, which names the columns in which to count NULLs, is ignored:
+        # ``session.recount`` counts the rows with a NULL in any of the columns.
         recount = require_staged_counts(
             job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )
@@ -178,7 +178,8 @@ class PostgresqlTarget:
         history = self._source_history(session, report.source)
         caution = caution_about_history(job, report.source, history)
         warn_of_history(caution)
-        # Says that histories of persons over these releases are not counted; empty without persons.
+        # Says that histories of persons over these releases are not counted. Empty if k counts
+        # rows, or there are no earlier releases.
         history_entry = describe_unmeasured_histories(job, history)
         report = report.with_earlier_releases(len(history.releases), caution, history_entry)
         report = report.with_arguments(**history_entry)

@@ -51,7 +51,7 @@ _LOCAL_DIR = "spark.local.dir"
 # is replaced by a number that fits the rows; any other value is the caller's choice.
 SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _ROWS_PER_PARTITION = 500_000
-# Settings that encrypt records on disks and networks, and restrict access to them.
+# Settings that encrypt Spark's temporary files and traffic, and authenticate its processes.
 PRIVACY_SETTINGS = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",

@@ -54,10 +54,10 @@ class PinnedSource:
     Parameters
     ----------
     name : the name in the report.
-    frame : the rows, with the columns of the job and the key; each action of Spark reads the source
-        again.
+    frame : the rows, with the columns of the job and the key, and possibly others; each action of
+        Spark reads the source again.
     key : columns that identify each row; empty if unknown.
-    attributes : all columns of ``frame``, with their types in the database or the files.
+    attributes : all columns of the source, with their types in the database or the files.
     relation : the table of a database; None for files.
     require_unchanged : raises SourceChanged if the source changed; called before publishing.
     count_rows : counts the rows in the database or the files, to compare with the rows read.
@@ -117,7 +117,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
             )
 
         def require_unchanged() -> None:
-            # The snapshot exists as long as this connection, which the statement needs.
+            # Fails if this connection is lost. The snapshot exists only as long as the connection.
             snapshot_session.rows("SELECT 1")
 
         relation = relation.with_attributes(attributes)
@@ -136,7 +136,7 @@ def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Ite
 def _make_query_reader(
     url: str, snapshot: str, queries: Sequence[str], schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a worker function that gets rows with an index of a query each, and runs the query."""
+    """Return a worker function that runs the queries whose indices it gets as rows."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

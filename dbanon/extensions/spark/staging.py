@@ -118,7 +118,7 @@ def require_same_counts(written: Recount, expected: Recount, k: int = 1) -> None
 
     Raises
     ------
-    RecountFailed : they have not.
+    RecountFailed : they do not.
     """
     hint = (
         "An earlier release stays as it was. No other program may write to the tables or files in"

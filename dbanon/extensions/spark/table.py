@@ -138,7 +138,7 @@ def run_on_spark(
     if url is None:
         release_target = ParquetTarget(session, str(target), job, release_id)
     else:
-        # Both only raise errors: the name is malformed, or the database cannot be used.
+        # Both are called only for their errors: a malformed name, or a missing driver.
         parse_relation(job.output)
         open_postgresql_store(url)
         # Import lazily: only this target needs psycopg.

@@ -205,7 +205,7 @@ class BlockFacts:
         (such as SSE and SST), before and after released values are rounded; see ``Release.sums``.
     public_sums : for each column, the sums for the loss that readers may see.
     suppressed_columns : the quasi-identifiers that are released as the root of their hierarchy, or
-        as ``*``, in every row.
+        as ``*``, in every row of the block.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
         empty if no column is retained.
     """
@@ -438,7 +438,7 @@ class ClusterBlocks:
         assert self.released_column_indices is not None
         assert self.schema is not None
         column_indices = dict(self.released_column_indices)
-        # A column of intervals can have two parts: the lower and the upper bounds.
+        # Intervals can be written as two columns: the lower and the upper bounds.
         columns = [part for column in release.columns for part in column.written_columns]
         for schema_field in self.schema:
             if schema_field.name == FACTS:

@@ -72,7 +72,7 @@ def open_source(arguments: WorkbenchArguments) -> Iterator[SqlSource]:
         table=arguments.table,
         memory=arguments.memory_bytes,
     )
-    # ``staging`` allows temporary tables, to which some databases copy the source.
+    # ``staging`` allows the temporary tables that reading needs.
     with store.planning(staging=True) as session:
         yield SqlSource(session)
 
@@ -145,7 +145,8 @@ def _apply_decisions(bench: Workbench, file_decisions: JobDecisions, task: Backg
     }
     build_trees(bench, trees, task)
     with bench.lock:
-        # Only now, because a decision, such as that on the trees, resets these two.
+        # Only now, because the decision on the trees drops opened decisions and raises the
+        # revision.
         bench.opened_decisions = file_decisions
         bench.saved_file.decision_revision = bench.decision_revision
 

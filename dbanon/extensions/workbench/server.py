@@ -18,8 +18,7 @@ from socketserver import TCPServer
 from typing import Any
 
 HOST = "127.0.0.1"
-# A browser opens at most six connections to a server. The rest are for other programs that connect,
-# so that these do not keep the browser out.
+# A browser opens at most six connections to a server. The rest are for other programs.
 MAX_CONNECTIONS = 32
 MAX_BODY_BYTES = 64 * 1024
 # Time limits for a whole request and for a whole response.

@@ -178,7 +178,7 @@ class ColumnTree:
     reason: str = ""
 
     def is_outgrown(self, k: int) -> bool:
-        """Whether the counts are for a smaller k, so that they show labels with too few rows."""
+        """Whether the counts are for a smaller k, and may show labels with too few rows."""
         # ``bound`` is the smallest count that the tree shows. A larger k needs a larger bound.
         return self.counts.bound < least_displayed_rows(k)
 

@@ -168,7 +168,7 @@ class BackgroundTasks:
         task.state = "running"
         try:
             with warnings.catch_warnings():
-                # The pages show what these warnings say, from the report.
+                # The report of a release also says what these warnings say.
                 warnings.simplefilter("ignore", PrivacyWarning)
                 warnings.simplefilter("ignore", ColumnLost)
                 warnings.simplefilter("ignore", CodesAveraged)

@@ -1,8 +1,8 @@
 """The content of a workbench's pages, for its templates.
 
 A tree is the hierarchy of a column. A sweep makes trial releases; a ``Point`` is one of them, and
-its curve the method with its refinement. The frontier has the points that no other point beats in
-both risk and loss.
+its curve the method with its refinement. The frontier has the Pareto-optimal points: every point
+with less loss has more risk, and every point with less risk has more loss.
 
 Counts are rounded or masked as in ``dbanon advise``.
 """
