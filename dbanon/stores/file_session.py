@@ -122,8 +122,8 @@ class FileDatabase(ABC):
     kind: ClassVar[str]
     # False in subclasses whose database only holds copies of rows for one run.
     is_persistent = True
-    # Replaces "in a view" in hints such as "Cast it to text in a view", if the source cannot have
-    # views; None if it can.
+    # Replaces "in a view" in hints such as "Cast it to text in a view", if views would not help;
+    # None if they do.
     where_to_cast: ClassVar[str | None] = None
 
     @property
@@ -251,7 +251,7 @@ class FileSession(Session):
     def make_schema(self, name: RelationName) -> None:
         is_new_schema = not self.has_schema(name)
         self.create_schema(name)
-        # Warn of new schemas that hold releases; users expect that of the ledger.
+        # Warn of new schemas for releases only, not of the ledger's.
         if is_new_schema and name.schema != self.ledger_schema:
             warn_caller(schema_created(str(name.schema)))
 

@@ -345,7 +345,7 @@ def _require_no_lake(root: FileLocation) -> None:
     Raises InvalidParameter.
     """
     folder = root
-    # Go up to the root of the file system or the bucket: the table may be any folder above.
+    # Any folder above may be the table. A relative path is followed up to its first folder only.
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for metadata_name, lake in _LAKE_OF_FOLDER.items():
             metadata_folder: FileLocation = (

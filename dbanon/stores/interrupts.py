@@ -104,21 +104,21 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
     A commit cannot be undone. If a run reported "interrupted" after it, users would believe that
     nothing happened, and a scheduler would run the job again. So a signal after the call becomes a
-    warning, or is handled at the end if the block fails. Blocks that only read never call the
-    function. Only signals with a handler in Python are deferred, and only in the main thread, where
-    Python runs handlers.
+    warning. If the block fails, or its commit does not publish the release, the signal is handled
+    at the end. Blocks that only read never call the function. Only signals with a handler in Python
+    are deferred, and only in the main thread, where Python runs handlers.
 
     Raises
     ------
-    KeyboardInterrupt : the block failed, and a signal was deferred. A handler may raise another
-        exception instead.
+    KeyboardInterrupt : a signal was deferred, and the block failed or its commit did not publish
+        the release. A handler may raise another exception instead.
     """
     deferred_signals: list[_DeferredSignal] = []
     handlers: dict[int, Any] = {}
 
     def before_commit() -> None:
         _record_signals(deferred_signals, handlers)
-        # From here on, the time limit does not end the run.
+        # If the commit publishes the release, the time limit does not end the run from here on.
         thread_connections().lift_limit()
 
     try:

@@ -182,7 +182,7 @@ class ObjectPath:
         memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
             with translate_client_errors():
-                # fsspec writes to a path only; this one refers to the open file.
+                # Not all clients can write to an open file, so pass a path that refers to it.
                 self.file_system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
             memory_file.close()

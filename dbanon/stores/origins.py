@@ -265,7 +265,7 @@ def select_columns(
 
 
 def find_numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Find the columns of numbers that arrive as text, as PostgreSQL's numeric does by ADBC.
+    """Find the columns of numbers that arrive as text, as PostgreSQL's numeric does through ADBC.
 
     ADBC marks them by an extension type of Arrow.
     """

@@ -170,7 +170,7 @@ def create_locked_directory(directory: str) -> Path:
             path.mkdir(0o700)
             descriptor = os.open(path, _OPEN_DIRECTORY_FLAGS)
         except OSError as error:
-            # ``clear_abandoned_directories`` has removed the new directory before it was opened.
+            # ``clear_abandoned_directories`` may have removed it before it was opened.
             if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
             raise _creation_error(path, error) from None

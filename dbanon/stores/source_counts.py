@@ -182,7 +182,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     """
     attributes = relation.schema.attributes
     candidate_names = candidate_identifiers(attributes)
-    # Columns whose values are constant for a person, such as a date of birth.
+    # Columns whose names suggest an attribute that is constant for a person: birth date or sex.
     constant_names = find_constant_attributes(attributes)
     if not candidate_names:
         return {}
@@ -210,9 +210,8 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         unique_names=session.unique_columns(relation),
         count_distinct_sql=session.count_distinct_sql,
     )
-    # An identifier of persons has constant values of these columns in the rows of each person. The
-    # first function says how often rows agree by chance, the second how often they agree if they
-    # share a value of the candidate.
+    # All rows of a person should agree in these columns. The first function says how often rows
+    # agree by chance, the second how often they agree if they share a value of the candidate.
     return find_person_identifiers(
         constant_attributes,
         profiles,
@@ -418,11 +417,10 @@ def _require_strata(
         n_rare_rows = sum(stratum.n_rows for stratum in rare_strata)
         require_budget(policy, n_withheld + n_rare_rows, n_rows)
         return
-    # An empty table has no strata; report it as a single stratum without rows.
+    # GROUP BY gives no stratum for an empty table; report one without rows.
     first_rare_stratum = (
         rare_strata[0] if rare_strata else _Stratum(size=0, n_rows=0, key=(), is_null=())
     )
-    # The stratum that stands for an empty table has no flags, so the lengths may differ.
     null_columns = [
         a.name
         for a, is_null in zip(columns_with_nulls, first_rare_stratum.is_null, strict=False)
@@ -460,7 +458,7 @@ class _Stratum:
 
 @dataclass(frozen=True, eq=False)
 class _PatternCounts:
-    """Function that adds up the sizes of some patterns of NULLs, given by their indexes.
+    """Callable that adds up the sizes of some patterns of NULLs, given by their indexes.
 
     Parameters
     ----------

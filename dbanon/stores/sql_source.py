@@ -146,8 +146,8 @@ class SqlSource:
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
-            # A syntax error arrives as DatabaseFailure itself, and an unknown column as
-            # SourceChanged. The subclasses, such as DatabaseBusy, have other causes.
+            # Databases reject a condition by DatabaseFailure itself or, for an unknown column, by
+            # SourceChanged. Other subclasses, such as DatabaseBusy, have other causes.
             is_rejection = type(error) in (DatabaseFailure, SourceChanged)
             if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejection:
                 raise
@@ -382,7 +382,7 @@ class SqlSource:
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.entity_columns]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.grouping_sql(draft.relation.attribute(name))
-        # The result says which groups have a single original value in each quasi-identifier.
+        # Also count, for each of these, the groups in which all rows have the same original value.
         quasi_identifiers = draft.microdata.attributes
         return self._group_rows(draft, name, value, quasi_identifiers, is_rare_condition)
 

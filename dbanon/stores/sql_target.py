@@ -317,7 +317,7 @@ class SqlTarget:
 
         Parameters
         ----------
-        rows : the number of rows in each class, if it was counted already; None to count the rows.
+        rows : the recount of the classes, if it was made already; None to make it here.
         """
         session, relation = self.session, staged_release.relation
         persons = {
@@ -379,7 +379,6 @@ class SqlTarget:
         relation = staged_release.relation
         profile_expressions = self.session.columns_as_displayed(relation, columns)
         [value_expressions] = self.session.columns_as_displayed(relation, [name])
-        # Larger groups are no groups of people who know each other, and are skipped.
         query = recount_statements.unique_profiles(
             relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )

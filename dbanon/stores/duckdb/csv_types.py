@@ -80,8 +80,8 @@ class InferredType:
     selected_by : the option that selected the type, for display to users, such as ``dates: dmy``;
         empty if none did.
     kind : the name of the type in the option ``types``; empty if all values are NULL.
-    deciding_option : name and value of an option to write into a job file, so that this column gets
-        the same type in later files, whatever values it has there; None if none is needed.
+    deciding_option : name and value of an option for job files, by which numbers or dates of later
+        files are read in the same format; None if there is none.
     problem : why the column stays text; None if there is no doubt.
     """
 
@@ -442,7 +442,7 @@ class TypeInference:
                 ),
             )
         for other_format in formats[1:]:
-            # Compare only formats that differ in the order of day, month and year.
+            # Compare only formats whose argument is an order of day, month and year.
             if {first_format.argument, other_format.argument} <= {*ORDER_NAMES}:
                 [converts_differently] = self._select_row(
                     [f"coalesce(bool_or({first_format.value} <> {other_format.value}), false)"]

@@ -91,7 +91,7 @@ class FileStore(DuckdbStore):
         if kind == PARQUET:
             reading.require_no_csv_options()
         if not isinstance(path, Path):
-            # Object stores have no accounts to which a file could belong.
+            # The option is about accounts and links of this machine's file system.
             reading.require_no_foreign_files()
         self._is_loaded = False
 
@@ -194,7 +194,7 @@ class _FileSession(DuckdbSession):
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         column_readings = []
         # ``type_option`` tells users why a column has its type. ``deciding_option`` is for job
-        # files: it gives the column this type in later files, too.
+        # files.
         for name, inferred_type in self._types.items():
             column_reading = ColumnReading(
                 name,

@@ -292,7 +292,7 @@ class DuckdbSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
-        # Closing a connection drops the tables; only a caller's connection stays open.
+        # If the connection is closed, that drops the tables.
         existing_tables = (
             {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
             if self.stays_open
@@ -476,8 +476,8 @@ class DuckdbSession(FileSession):
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
-        # The salt is a random positive BIGINT. It is not kept, so hashes of different calls cannot
-        # be compared.
+        # Each call draws a new salt, a positive BIGINT, so that equal rows get different hashes in
+        # different calls.
         return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
     def random_order_key(self, alias: str) -> str:

@@ -117,7 +117,6 @@ class DuckdbStore(FileDatabase):
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
-            # A caller's connection stays open.
             session.stays_open = not isinstance(self._database, str)
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}

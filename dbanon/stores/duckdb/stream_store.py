@@ -42,7 +42,8 @@ class StreamStore(DuckdbStore):
     columns : the columns to copy; the copy has the other columns, too, but only NULL in them.
     chunk_rows : the number of rows per request.
     memory_bytes : the memory limit; None for half of the process's limit.
-    progress : called with the share of copied rows; None if no one displays progress.
+    progress : called with "draw", the phase of copying rows, and the share of copied rows; None if
+        no one displays progress.
     """
 
     is_persistent = False
@@ -172,7 +173,6 @@ class StreamStore(DuckdbStore):
             # A signal interrupts DuckDB's statements, but not the reading of a source.
             raise Cancelled
         if self._progress is not None:
-            # "draw" is the name of the phase in which rows are copied from a source.
             self._progress("draw", min(1.0, n_rows / stream.n_rows) if stream.n_rows else 0.0)
 
     def _create_table(self, stream: RowStream) -> None:

@@ -1,9 +1,8 @@
 """Write release files next to their destination, and move them there once the release is committed.
 
 A file's temporary name contains the id of its release, and a tag: a hash of the output and its
-database, by which a run finds the files of its output. (The tags of persons in chains are something
-else.) The run that writes the file locks it. After a crash, the next run finds such files and looks
-up in the ledger whether the release was committed.
+database, by which a run finds the files of its output. The run that writes the file locks it. After
+a crash, the next run finds such files and looks up in the ledger whether the release was committed.
 
 A file for an object store is first verified as an unnamed file on the local disk. It is then
 uploaded under a temporary key and, once the release is committed, copied within the store. A file
@@ -38,7 +37,7 @@ from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 class UncommittedFile(Protocol):
     """A data file of a ``TableDestination``, which readers see once it is committed.
 
-    All methods raise OSError.
+    All methods may raise OSError.
     """
 
     @property
@@ -76,7 +75,7 @@ class UncommittedFile(Protocol):
 class TableDestination(Protocol):
     """A table outside of databases, as destination: a release is one file, committed to it.
 
-    Equal tables have equal hashes. All methods raise OSError and InvalidParameter.
+    Equal tables have equal hashes. All methods may raise OSError or InvalidParameter.
     """
 
     @property
@@ -90,7 +89,7 @@ class TableDestination(Protocol):
         ...
 
     def make_parent(self) -> None:
-        """Create the namespace of the table, and check that the table can be written."""
+        """Create the namespace of the table, and check that the place of its files is known."""
         ...
 
     def lstat(self) -> ObjectStat:
@@ -163,7 +162,7 @@ _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\
 
 
 def is_table(destination: Destination | StagedFile) -> TypeGuard[TableDestination]:
-    """Return True if a destination is a table, False for a file or an object."""
+    """Return True for a table or a file of one, False for a local path or an object."""
     return not isinstance(destination, (Path, ObjectPath))
 
 
@@ -410,9 +409,8 @@ class PendingObject:
         """Delete the uploaded file if the store is reachable."""
         close(self.file)
         if self.is_uploaded:
-            # An interrupted run must not wait for a stalled store, so delete within the time limit
-            # for connecting. ``connect_in_time`` limits the time of any call. Here the call is the
-            # deletion, which leaves nothing to close.
+            # An interrupted run must not wait for a stalled store. ``connect_in_time`` also limits
+            # the time of calls that do not connect, such as this one, which has nothing to close.
             with suppress(OSError, DatabaseUnreachable):
                 thread_connections().connect_in_time(
                     lambda: self.staged_file.unlink(missing_ok=True), close=lambda result: None

@@ -87,9 +87,8 @@ def _write_parquet(
         write_statistics=columns_with_statistics,
         use_dictionary=dictionary_columns if export.compression in ("zstd", "gzip") else True,
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
-        # Arrow's own schema would hold the types before the conversion, and an index of pages the
-        # minima and maxima of each page.
         store_schema=False,
+        # The index would hold the minimum and maximum of each page.
         write_page_index=False,
     ) as writer:
         for batch in batches:
@@ -115,7 +114,7 @@ def _text_schema(schema: pa.Schema, export: Export) -> pa.Schema:
 
 
 def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """Return the batch with numbers as text, with the export's decimal mark."""
+    """Return the batch, in which numbers become text if they need another decimal mark."""
     import pyarrow.compute as pc
 
     columns = [

@@ -46,7 +46,7 @@ def access_error(message: str, error: OSError) -> DbanonError:
             hint="Make room there, or name a directory on another disk, and run it again. df -h and"
             " ulimit -f show the limits.",
         )
-    # Clients of object stores and of catalogs report an error with EIO if there is no answer.
+    # Errors of object stores and catalogs have EIO, unless they are about rights or missing files.
     if error.errno == errno.EIO:
         return DatabaseUnreachable(message, detail=error.strerror)
     is_denied = isinstance(error, PermissionError)

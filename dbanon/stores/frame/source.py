@@ -134,10 +134,7 @@ class FrameSource:
         return build(spec, (), column, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Do nothing: databases refuse timestamps as leaves, whose text differs between databases.
-
-        The text of a frame's values is always that of ``str``.
-        """
+        """Do nothing: only databases refuse timestamps, whose text differs between databases."""
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """Return the distinct non-NULL values of the releasable rows, in the column's order."""
@@ -187,7 +184,7 @@ class FrameSource:
                     attributes.append(_attribute_or_other(name, first_rows[name]))
         codes_by_name = {
             name: _encode_values(self.frame[name].iloc[:SEARCHED_ROWS])
-            # These columns are constant for a person, such as a date of birth.
+            # Columns whose names suggest an attribute that is constant for a person.
             for name in find_constant_attributes(attributes)
         }
         # The first function says how often rows agree in a column by chance, the second how often

@@ -261,7 +261,7 @@ def to_storable(value: Any) -> Any:
         if value.is_infinite():
             raise uncopyable_value_error()
         return float(value) if int(value) != value else _to_storable_integer(int(value))
-    # A timestamp or a time of day; dates have no hour.
+    # A timestamp; dates have no hour.
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
     return str(value)
