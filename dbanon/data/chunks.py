@@ -441,7 +441,7 @@ def duplicate_keys_error() -> DuplicateKeys:
 
 def non_finite_error(attribute: Attribute, n_non_finite: int, n_rows: int) -> NonFiniteValue:
     """Build the error for a column with NaN or infinity in ``n_non_finite`` of ``n_rows`` rows."""
-    # Databases have infinite dates and timestamps, but none that are NaN.
+    # Dates and timestamps can be infinite, as in PostgreSQL, but not NaN.
     value_description = (
         "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
     )

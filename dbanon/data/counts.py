@@ -217,7 +217,7 @@ class ChainCounts:
     """Counts of a chain after a release: of its persons, its classes and its stored state.
 
     A *history* is the sequence of a person's classes and absences in all releases of the chain. A
-    *cell* is a class as the chain admitted it.
+    *cell* is a class of the chain.
 
     Parameters
     ----------

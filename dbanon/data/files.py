@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from dbanon.errors import ForeignFile
 
-# Values of the option ``foreign_files``, for files below a folder that the user named: refuse files
-# of other accounts and links; allow files of other accounts; or follow links, too.
+# Values of the option ``foreign_files``: below a folder that the user named, refuse links and files
+# of other accounts; allow files of other accounts there; or also follow every link, wherever it is.
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
@@ -52,7 +52,7 @@ def open_regular_file(
         the file itself. Below the folder, links are not followed, and files of other accounts are
         refused.
     foreign_files : ``refuse`` for these rules; ``allow`` to permit files of other accounts below
-        the folder; ``links`` to follow links there, too.
+        the folder; ``links`` to also follow every link, whoever owns it.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _open_step_by_step(
                 directory = _change_directory(directory, name)
             else:
                 return _open_file(directory, name, path, is_below, foreign_files)
-        # Nothing is left to open: the path, or the link at its end, is "/" itself.
+        # Nothing is left to open: the path is "/", or ends with a link to "/" or to ".".
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     finally:
         os.close(directory)

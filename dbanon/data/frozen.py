@@ -168,7 +168,7 @@ def _make_hash(names: tuple[str, ...]) -> Callable[[Any], int]:
 
 
 def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """The values of an instance's fields with these names, for comparisons."""
+    """The values of an instance's fields with these names, to compare or hash."""
     return tuple([getattr(instance, name) for name in names])
 
 

@@ -28,7 +28,8 @@ _MAX_SPACING_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
 # Cell widths in grids of dates, in months.
 _WIDTHS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
-# Cells of several months are used for classes that overlap at least this many of them.
+# A coarser step of a grid of months is used for classes that overlap at least this many of its
+# cells.
 _MIN_MONTH_CELLS = 5
 # Pairs of a cell width, in tenths of a coarse cell, and the smallest number of coarse cells that a
 # class must overlap to use cells of this width.

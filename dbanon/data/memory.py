@@ -91,6 +91,6 @@ def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int
                 text = (directory / file).read_text().strip()
             except OSError:
                 continue
-            # Without a limit, the file holds "max".
+            # Without a limit, files of version 2 hold "max".
             if text.isdigit() and int(text) > 0:
                 yield int(text)

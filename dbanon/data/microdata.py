@@ -25,7 +25,7 @@ EXACT_INTEGER = 2.0**53
 # The names of the array fields of ``Microdata``.
 _ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
 
-# A power of ten with a larger exponent, multiplied by a value, may overflow float64.
+# Powers of ten overflow float64 from 10**309 on, and Python then raises an error.
 _MAX_DECIMAL_DIGITS = 300
 _MISSING_ROW = "A row was not present when the quasi-identifiers were read."
 
@@ -326,8 +326,8 @@ def widen_to_unrounded(
 
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
     """Mark the values that float64 may have rounded, bool (c,), such as large integers."""
+    # Values times this factor are integers before rounding.
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
-        # Multiplying values by this factor shifts their last decimal place to the ones place.
         integer_factor = 1.0
     elif attribute.kind is Kind.DECIMAL:
         if attribute.scale > _MAX_DECIMAL_DIGITS:

@@ -147,7 +147,8 @@ class LedgerQuota(InsufficientRights):
 class ForeignCode(InsufficientRights):
     """Code of another role would run with the rights of this one.
 
-    Reading a relation can run code: functions in views and indexes, casts, and types.
+    Reading a relation can run code, such as functions in views and indexes, casts, and the code of
+    types.
     """
 
     code = "foreign_code"

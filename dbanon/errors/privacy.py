@@ -1,8 +1,8 @@
 """Errors about guarantees and what they are based on.
 
 A guarantee that was not reached has exit code 3. Something that changed since an earlier release
-or declaration has exit code 6, and so has a warning that ``strict`` turns into an error. Names that
-do not exist and keys that cannot be read have exit code 2 (``UsageError``).
+or declaration has exit code 6, and so has a warning that ``strict`` turns into an error. Wrong use,
+such as a name that does not exist, has exit code 2 (``UsageError``).
 
 A *rule* says how releases treat a column of a table; the table's owner declares it. ``strict`` is
 the option that refuses releases with certain warnings.
@@ -165,7 +165,8 @@ class SecondRelease(PrivacyRefusal):
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified.
 
-    Its columns, types, rows or class sizes differ from those that were recorded.
+    Its columns, types, rows, class sizes or levels of privacy models differ from those that were
+    recorded, or no release published a file with these bytes.
     """
 
     code = "release_changed"
@@ -239,6 +240,7 @@ class TellingColumnRefused(DbanonError):
     """A column that is released unchanged reveals too much, and strict was requested.
 
     It is nearly unique, or it determines a quasi-identifier: ``KeptColumnTells`` as an error.
+    Pseudonyms are refused, too, since they show which rows share a value.
     """
 
     code = "telling_column"
@@ -250,7 +252,7 @@ class LinkingColumnRefused(DbanonError):
     """A column that is released unchanged singles out rows, and strict was requested.
 
     It is another coding of a quasi-identifier, or identifies small groups such as households:
-    ``KeptColumnLinks`` as an error.
+    ``KeptColumnLinks`` as an error, if the share of rows that it singles out is large enough.
     """
 
     code = "linking_column"
@@ -306,8 +308,8 @@ class EntitySpellingsRefused(DbanonError):
 class TraceTooSmall(PrivacyRefusal):
     """Fewer than k persons would share a history over the releases of a chain.
 
-    A history, or trace, is the sequence of a person's released values over these releases. This is
-    the last check of a chain that guarantees k for histories. It should never fail.
+    A history, or trace, is the sequence of a person's classes and absences in these releases. In a
+    chain that guarantees k for histories, this check before publication should never fail.
     """
 
     code = "trace_too_small"

@@ -16,7 +16,7 @@ _SECRET_WORDS = re.compile(
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"
 )
-# These are too short to be found within other names, so they must be the entire name.
+# These are so short that many harmless names contain them, so they must be the entire name.
 _SECRET_NAMES = frozenset(("sig", "auth", "sas"))
 # These names have secret values only in the query of a URL; elsewhere, `key="id"` names a column.
 _SECRET_ARGUMENTS = frozenset(("key", "hexkey", "textkey", "accessid", "googleaccessid"))
@@ -65,7 +65,7 @@ def _redact_authorities(text: str) -> str:
     parts = []
     redacted_end = 0
     for match in _AUTHORITY.finditer(text):
-        # The match is within a password that is redacted already.
+        # A match within a password is redacted already.
         if match.start() < redacted_end:
             continue
         password_start, password_end = _find_password(text, match.end())

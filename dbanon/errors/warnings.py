@@ -96,7 +96,7 @@ class ReleaseNotNoted(UserWarning):
 class ReleaseNotPublished(UserWarning):
     """A chain's last release counts as published, but its run ended before publishing it.
 
-    The chain's state was committed, but the release was not, for example in another database.
+    Only the chain's state was committed, or the release went to another database than this one.
     """
 
 

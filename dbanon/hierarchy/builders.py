@@ -1,7 +1,7 @@
 """Build hierarchies from values: intervals, dates, prefixes, orders, or a suggested tree.
 
-The values become the leaves. Labels of intervals are ``[low, high)``. All builders call their
-parameter ``pulse`` regularly; an exception from it cancels the work.
+The values become the leaves. Labels of intervals are ``[low, high)``. Builders with a parameter
+``pulse`` call it regularly; an exception from it cancels the work.
 
 Codes of diseases, drugs, occupations, regions and postcodes are recognized by their shape: digits
 and few letters, in parts separated by a point, dash, slash or space. The beginning of a code is

@@ -181,8 +181,8 @@ TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
     """Select records, int64 (m,), in the given order, without a trace of the other records.
 
-    The categories contain only values of these records. Only these records decide which columns are
-    ``Microdata.wide``: have a value that float64 may be unable to represent exactly.
+    The categories contain only values of these records, and only these records decide which columns
+    are in ``Microdata.wide``.
     """
     numbers = np.ascontiguousarray(microdata.numbers[records])
     codes = microdata.codes[records]

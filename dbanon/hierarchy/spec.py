@@ -230,7 +230,7 @@ def build_all(
                 hint="Give hierarchies to quasi-identifiers only.",
             )
         order = attributes[column].order
-        # The order of a column of an enumerated type consists of the type's labels.
+        # The order of an enumerated type consists of its labels, unless the caller states another.
         if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == ENUM and order:
             trees[column] = build_enum_hierarchy(hierarchy, order)
         elif isinstance(hierarchy, HierarchySpec):

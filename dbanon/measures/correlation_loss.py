@@ -61,5 +61,5 @@ MEASURE = Measure(
     summary="Mean change of the correlation of two columns",
     range="0 to 2",
     cost="n p^2",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

@@ -37,5 +37,5 @@ MEASURE = Measure(
     summary="Mean change of covariances, in deviations of the originals",
     range="0 to 1 for means",
     cost="n p^2",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

@@ -53,5 +53,5 @@ MEASURE = Measure(
     run=entropy_change,
     summary="Change of the entropy of categorical columns, in percent",
     range="0 up, percent",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

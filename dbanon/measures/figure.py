@@ -144,9 +144,8 @@ class Measure:
     range : a description of the possible values.
     symbol : the symbol in the literature; empty if it has none.
     cost : the complexity, for n records, p columns and k.
-    needs : the input: ``counts`` (class sizes), ``columns`` (the values of each column in any
-        order, which SQL can compute from source and release) or ``pairs`` (which record became
-        which row).
+    needs : the input: ``counts`` (class sizes), ``columns`` (the rows of source and release, each
+        in any order) or ``pairs`` (which record became which row).
     depends_on : measures whose figures this one uses, which precede it in the catalogue.
     lower_is_better : True if a lower figure is better.
     """

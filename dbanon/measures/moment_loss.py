@@ -82,5 +82,5 @@ MEASURE = Measure(
     run=moment_loss,
     summary="Relative change of means and variances",
     range="0 up, without limit",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

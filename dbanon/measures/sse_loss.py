@@ -31,5 +31,5 @@ MEASURE = Measure(
     run=sse_loss,
     summary="Share of the squared deviations from the mean that is lost",
     range="0 to 1 for means",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

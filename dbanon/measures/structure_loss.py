@@ -57,5 +57,5 @@ MEASURE = Measure(
     summary="Relative change of covariances and change of correlations",
     range="0 up, without limit",
     cost="n p^2",
-    needs="columns",  # the values of each column suffice, in any order
+    needs="columns",
 )

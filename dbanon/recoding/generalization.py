@@ -153,8 +153,8 @@ def _release_intervals(
     is_closed = settings.local_range or is_ordinal
     if settings.chosen_levels is not None:
         is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
-        # The search may have built its levels from the statistics of other records. Find the level
-        # of these statistics that is as coarse as the chosen one.
+        # The search may have built its levels from the statistics of other records. Find the lowest
+        # level of these statistics that is at least as coarse as the chosen one.
         levels = NumberLevels.of(attribute, scale, step)
         level = levels.level_covering(
             settings.chosen_levels.number_levels[attribute.name],

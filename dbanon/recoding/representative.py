@@ -57,7 +57,6 @@ def release_representatives(
         numbers that float64 cannot hold exactly.
     """
     trees = settings.hierarchies
-    # The microdata with only these attributes, for ``release_means``.
     numbers_without_hierarchy = microdata.select_attributes(
         [a.name for a in microdata.numeric if a.name not in trees]
     )

@@ -183,7 +183,7 @@ class Metric:
 
 
 def _compute_step_square(width: float, tree: Hierarchy) -> int:
-    """Compute the square of the distance that an ancestor of height 1 means.
+    """Compute the squared distance of two values whose lowest common ancestor has height 1.
 
     Parameters
     ----------

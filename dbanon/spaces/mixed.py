@@ -162,8 +162,8 @@ def _compute_number_costs(
     return encode_numbers(lower_borders, None, scale, root_cost), costs.reshape(-1)
 
 
-# Costs are multiples of lcm(1, ..., 16). The largest is 2**10 times that: below 2**30, so that it
-# fits into 32 bits.
+# Root costs are multiples of lcm(1, ..., 16). The largest is 2**10 times that: below 2**30, so that
+# it fits into 32 bits.
 _COST_STEP = 720720
 ROOT_COST = _COST_STEP * 1024
 

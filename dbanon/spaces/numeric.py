@@ -293,7 +293,7 @@ def _make_mixed_point_builder(
     attributes = [microdata.attributes[position] for position, _ in tree_attributes]
     valid_columns = [microdata.valid_column(attribute.name) for attribute in attributes]
 
-    # Built on first use, since most methods work on codes and never need points.
+    # Built on first use, since methods that work on codes need no points.
     @cache
     def number_space_builder() -> Callable[[NDArray[np.int64]], Space]:
         return _make_point_space_builder(

@@ -51,7 +51,7 @@ def linkage_risk(task: EvaluationTask) -> Figure:
 
 
 def _attack(task: EvaluationTask) -> Figure:
-    """Compute the figure for one attacker, who has the ``suppressed_weight`` of the pairs."""
+    """Compute the figure for the attacker whom ``Pairs.suppressed_weight`` describes."""
     pairs = task.pairs
     is_sampled = choose_sample(task)
     # The probability of a right guess, and whether the record's class is among the nearest.
