@@ -344,8 +344,8 @@ def _require_no_lake(root: FileLocation) -> None:
 
     Raises InvalidParameter.
     """
-    folder = root
-    # Any folder above may be the table. A relative path is followed up to its first folder only.
+    # Any folder above may be the table, also that of a relative path.
+    folder = Path(os.path.abspath(root)) if isinstance(root, Path) else root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for metadata_name, lake in _LAKE_OF_FOLDER.items():
             metadata_folder: FileLocation = (

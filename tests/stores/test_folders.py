@@ -180,3 +180,25 @@ def test_a_folder_is_released_into_a_folder(tmp_path: Path) -> None:
     assert len(read(tmp_path / "out")) == 160
     with open_store(f"file:{tmp_path}/in").job_lock("people"):
         assert [path.name for path in tmp_path.glob(".in.*")] == [".in.people.lock"]
+
+
+def test_a_relative_folder_of_a_lake_is_refused_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table may be the working directory, or lie above it."""
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    folder = tmp_path / "year=2025"
+    folder.mkdir()
+    (folder / "people.csv").write_text("age\n" + "30\n" * 9)
+    for directory, source in ((tmp_path, "file:year=2025/"), (folder, "file:./")):
+        monkeypatch.chdir(directory)
+        with pytest.raises(InvalidParameter, match="deleted rows"):
+            dbanon.plan(
+                source,
+                table="people",
+                quasi_identifiers=["age"],
+                k=3,
+                output="released",
+                target=f"duckdb:///{tmp_path / 'released.duckdb'}",
+            )

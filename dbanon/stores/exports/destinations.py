@@ -161,7 +161,7 @@ _NO_HARD_LINK_ERRORS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLIN
 _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
 
 
-def is_table(destination: Destination | StagedFile) -> TypeGuard[TableDestination]:
+def is_table(destination: Destination) -> TypeGuard[TableDestination]:
     """Return True for a table or a file of one, False for a local path or an object."""
     return not isinstance(destination, (Path, ObjectPath))
 

@@ -236,12 +236,13 @@ def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, ND
     return staging_columns
 
 
-# A quoted name or text, either of which may contain question marks, or a parameter.
-_QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|\?')
+# Quoted names, texts and comments, which may contain question marks that are no parameters.
+NO_PARAMETERS = r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|--[^\n]*|/\*.*?\*/'
+_NO_PARAMETERS_OR_PARAMETER = re.compile(rf"{NO_PARAMETERS}|\?", re.S)
 
 
 def to_psycopg(sql: str) -> str:
     """Return a statement with psycopg's marks for parameters in place of question marks."""
-    return _QUOTED_OR_PARAMETER.sub(
+    return _NO_PARAMETERS_OR_PARAMETER.sub(
         lambda match: "%s" if match[0] == "?" else match[0], sql.replace("%", "%%")
     )

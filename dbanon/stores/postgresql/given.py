@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from dbanon.sessions.names import literal, to_sql_text
+from dbanon.stores.postgresql.dialect import NO_PARAMETERS
 
-# A quoted identifier, which may contain question marks, or a parameter with an optional cast.
-_QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
+# What contains no parameters, or a parameter with an optional cast.
+_NO_PARAMETERS_OR_PARAMETER = re.compile(rf"{NO_PARAMETERS}|\?(?:::(\w+))?", re.S)
 
 # The texts for the running statement.
 _values: Sequence[str | None] = ()
@@ -68,7 +69,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
         texts.append(to_sql_text(value))
         return provided_text_sql(len(texts) - 1, cast)
 
-    bound_sql = _QUOTED_OR_PARAMETER.sub(replace_parameter, sql)
+    bound_sql = _NO_PARAMETERS_OR_PARAMETER.sub(replace_parameter, sql)
     # No value may be left over.
     end = object()
     assert next(values, end) is end

@@ -14,6 +14,8 @@ from dbanon.stores.postgresql.dialect import to_psycopg
         ('SELECT "a?b" FROM t WHERE n < ?', 'SELECT "a?b" FROM t WHERE n < %s'),
         ('SELECT "a""?" FROM t WHERE n < ?::int', 'SELECT "a""?" FROM t WHERE n < %s::int'),
         ("SELECT 'it''s ?' || ?", "SELECT 'it''s ?' || %s"),
+        ("SELECT 1 -- it's ?\n WHERE a = ?", "SELECT 1 -- it's ?\n WHERE a = %s"),
+        ("SELECT /* isn't ? */ ?", "SELECT /* isn't ? */ %s"),
         ('SELECT "100%" % ?', 'SELECT "100%%" %% %s'),
     ],
 )
