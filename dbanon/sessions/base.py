@@ -46,8 +46,8 @@ OnSql = Callable[[str], None]
 class Locator:
     """How to address the rows of a source, by a row key of one or more columns.
 
-    If a key is not a single integer column, a *key map* numbers its values: a staging table with
-    each value and its number. The number then serves as the row key.
+    A key of columns of the source that is not a single integer is numbered by a *key map*: a
+    staging table with each value of the key and its number. The number then serves as the row key.
 
     Parameters
     ----------
@@ -432,7 +432,6 @@ def require_years(column: ReleasedColumn, first_year: int, database: str) -> Non
     database : the name of the database system, for the message.
     """
     values = column.values if column.missing is None else column.values[~column.missing]
-    # Dates count days, and timestamps microseconds.
     units_per_day = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
     if len(values) and not (
         _FIRST_DAYS[first_year] * units_per_day <= int(values.min())

@@ -49,7 +49,7 @@ class SessionInterface(ABC):
     # and its ledger entry together; with ``swap``, a separate statement at the end of the session
     # renames the release into place, and the ledger entry follows.
     publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # With ``swap``, the seconds that this statement waits for readers of the replaced table.
+    # With ``swap``, the seconds that the renaming waits for readers of the replaced table.
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None

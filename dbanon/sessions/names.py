@@ -125,7 +125,7 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
     release_id : the UUID of the release.
     limit : maximum length in bytes; None for no limit.
     """
-    # The first twelve hexadecimal digits of the UUID are enough to make the name unique.
+    # With twelve hexadecimal digits of the UUID, two releases hardly ever get the same name.
     suffix = "_r" + release_id.replace("-", "")[:12]
     base_name = name.name
     if limit is not None:
@@ -187,7 +187,7 @@ def to_sql_text(value: Any) -> str:
     InvalidName : it contains a NUL character.
     """
     if isinstance(value, (list, tuple)):
-        # The None that is cut off keeps numpy from choosing another type than object.
+        # With the None, which is cut off, numpy makes no further dimension of inner lists.
         return array_text(np.array([*value, None], object)[:-1])
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     if "\0" in text:

@@ -89,7 +89,7 @@ DISPLAYED_PERSONS = "dbanon_displayed"
 RENEWED_PERSONS = "dbanon_renewed"
 # The same persons with their numbers in the release.
 NUMBERED_PERSONS = "dbanon_numbered"
-# All staging tables of chains, in no particular order.
+# All staging tables of chains.
 STAGING = (
     SECRET,
     TAGGED_PERSONS,
@@ -367,7 +367,7 @@ class PseudonymSession(SessionInterface):
         Parameters
         ----------
         joins : JOINs that follow the source in the FROM clause.
-        integer : SQL of the integer, which may be any value of a row.
+        integer : SQL of the integer.
         sort_key : SQL of the value by which the rows are sorted.
         """
         keys = ", ".join(self.locator_keys_as_integers(source))

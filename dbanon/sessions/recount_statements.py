@@ -187,8 +187,8 @@ def unique_profiles(
 ) -> str:
     """Count the groups of rows that share a value of a column, and those with unique profiles.
 
-    A profile is a row's combination of values in other columns; profiles are numbered. The profile
-    of a group is unique if no other group has rows with the same profiles. Two groups
+    A profile is a row's combination of values in other columns; profiles are numbered. The profiles
+    of a group are unique if no other group of 2 to ``max_rows`` rows has the same ones. Two groups
     of up to four rows agree in row count and in the sum, sum of squares, minimum and maximum of
     their profile numbers only if their profiles are the same. Larger groups may also agree by
     chance, and then do not count as unique.

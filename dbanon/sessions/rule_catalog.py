@@ -37,7 +37,7 @@ class RuleCatalog:
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         """Check that the owner of ``source`` may read ``table``, which rules of ``source`` name.
 
-        A column's rule can name a table with the column's hierarchy, whose values are released.
+        A column's rule can name a table with the column's hierarchy, whose labels are released.
         Does nothing on databases without roles.
 
         Raises
@@ -64,10 +64,13 @@ class RuleCatalog:
 
         - as declared: the name of the table, the column, the rule as JSON, the time, the author,
           and the oids of the table and of its owner;
-        - now: the name of the table with this oid, the rule's state (``current``,
-          ``another table``, ``not trusted``, ``no column`` or ``no table``), whether the rule is
-          trusted, because its author may still declare rules for the table, whether it was declared
-          for this table, and its rank among the rules of the column. Rank 1 applies.
+        - now: the name of the rule's table, the rule's state (``current``, ``another table``,
+          ``not trusted``, ``no column`` or ``no table``), whether the rule is trusted, whether it
+          was declared for this table, and its rank among the rules of the column. Only a rule that
+          is ``current``, or declared for ``another table``, can apply, and of these that of rank 1.
+
+        A rule is trusted if its author, and the owner of the table at the time, could declare it
+        now.
 
         Returns None on databases without roles, where the caller queries the ledger itself.
         """
@@ -76,7 +79,7 @@ class RuleCatalog:
     def identity_columns(self, source: RelationName) -> dict[str, Any]:
         """Return ledger columns of a new rule: the oids of the table and its owner, and the author.
 
-        Without oids, these are 0. The author is the role that declares the rule.
+        On databases without oids, the oids are 0. The author is the role that declares the rule.
         """
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self._session.current_user()}
 

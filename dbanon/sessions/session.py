@@ -295,7 +295,7 @@ class Session(PseudonymSession):
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """Return the random number of each class in staging tables, int32 (n_classes,).
 
-        Staging tables use these numbers instead of the partition's labels, whose order would reveal
+        Staging tables use these numbers instead of the partition's labels, whose order could reveal
         how the classes were found. The numbers are drawn once for each staged partition.
         """
         if self._class_numbers is None:

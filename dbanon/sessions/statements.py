@@ -3,9 +3,8 @@
 Aliases of tables: s source, m key map, l labels, c class values, r copied rows. The dictionary of
 the column at position 0 has the alias d0, and so on.
 
-A *dictionary* of a column has its distinct values, each with a code. ``VALUES``,
-``create_values``, ``values_table`` and ``join_values`` are about dictionaries. A *class value* is
-the released value of a class; ``value_column`` names the staging columns of class values.
+A *dictionary* of a column has its distinct values, each with a code. A *class value* is the
+released value of a class.
 
 In all functions, ``from_source`` is the FROM clause of the source with its key map, and
 ``key_expressions`` is the SQL of the key columns.
@@ -31,7 +30,7 @@ KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 # The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"
-# A table of arrays that the client passes to PostgreSQL, instead of the staging tables of rows.
+# The JSON arguments of a dbanon function that a client calls on PostgreSQL.
 ARRAYS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
@@ -39,8 +38,7 @@ RELEASE_PERSONS = "dbanon_release_persons"
 SALT = "dbanon_salt"
 # Rows of files, if the database keeps a chain that reads these files.
 FILE_ROWS = "dbanon_file_rows"
-# The start of the names of dictionaries: per column, its distinct values with their numbers
-# (codes).
+# The start of the names of dictionaries, one per column.
 VALUES = "dbanon_values_"
 # All of these staging tables, except the dictionaries.
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)

@@ -50,8 +50,8 @@ class _CuttableSocket:
         self._socket = socket.socket(fileno=os.dup(wire.fileno()))
         self.wire = wire
         self._lock = threading.Lock()
-        # Cuts the socket at this time of the monotonic clock.
         self._timer: threading.Timer | None = None
+        # When the timer cuts the socket, by the monotonic clock.
         self._cut_at = 0.0
         self._is_open = True
         self._shutdown_mode = socket.SHUT_RDWR

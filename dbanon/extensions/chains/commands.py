@@ -199,7 +199,7 @@ def measure(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
-        # Only chains have keys, so a key means that the name is that of a chain.
+        # A chain is measured with its key, releases without one.
         measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
         if measures_chain and has_entity:
             raise InvalidParameter(

@@ -194,7 +194,7 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
     """
     assert chain.definition is not None
     # Options that did not exist at the first release had their default values. Only k has no
-    # default, so ``Policy`` needs a number for it; every definition contains the chain's k.
+    # default: the 2 is not used, because the definition contains the chain's k.
     defaults = _round_trip_json(Policy(2).arguments())
     first_settings = {name: defaults.get(name) for name in settings} | chain.definition["job"]
     differing_settings = [

@@ -50,7 +50,7 @@ _KINDS_WITH_INTERVALS = _NUMBER_KINDS | {Kind.DATE, Kind.TIMESTAMP}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 # A column that explains at least this share of the variance counts as another coding. If two
-# attributes only depend on each other, as illness depends on age, the explained share is smaller.
+# attributes only depend on each other, as illness on age, the share is usually smaller.
 _MIN_EXPLAINED = 0.75
 
 
@@ -277,7 +277,6 @@ class DisplayedColumns:
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
         if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
-        # ``codes`` is a verb: it names the quasi-identifier that the column codes for.
         return LinkingColumn(name, codes=coded_quasi_identifier, share=share)
 
     def find_group_identifier(self, name: str) -> LinkingColumn | None:

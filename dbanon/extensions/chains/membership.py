@@ -109,7 +109,8 @@ class ChainState:
         """Stage the result of a query as a temporary table, or as a view if ``kind`` is VIEW."""
         suffix = self.session.staging_suffix if kind == "TABLE" else ""
         self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
-        # PostgreSQL, which alone has a suffix here, collects no statistics on temporary tables.
+        # Of the databases with chains, only PostgreSQL has a suffix. It does not analyze temporary
+        # tables by itself.
         if suffix:
             self.session.run(f"ANALYZE {quote(name)}")
 
@@ -238,7 +239,7 @@ class ChainState:
         n_staged_columns : the number of retained columns that are staged with the persons.
         """
         # Without staged columns, rows are not compared, and all cells count as unchanged: displayed
-        # rows never change (``changes=freeze``), there are none to compare, or this is a preview.
+        # rows never change (``changes=freeze``), no columns are retained, or this is a preview.
         hash_sum, is_unchanged = "", "1" if not n_staged_columns else "0"
         names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
         # ``row_hash`` is None if the database cannot compute hashes of rows.

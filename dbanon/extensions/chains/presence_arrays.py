@@ -121,9 +121,9 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     is_first = state.chain.definition is None
-    # These cases need SQL: chains that only measure; row keys that are not integers, which a
-    # temporary table (the *key map*) numbers; persons with several rows; and first releases of
-    # chains that also look up the members of a predecessor.
+    # These cases need SQL: chains that only measure; row keys that a temporary table (the *key
+    # map*) numbers; persons with several rows; and first releases of chains that also look up the
+    # members of a predecessor.
     if not session.supports_arrays or rules.mode == MEASURE or locator.key_map_columns:
         return None
     if state.has_several_rows_per_person or (is_first and rules.new_chain_from is not None):

@@ -90,7 +90,6 @@ class Reference:
             np.add.at(counts, positions[: len(self.distribution.counts)], self.distribution.counts)
         elif not self.is_ordered:
             counts = np.append(counts, 0)
-        # Classes are compared with all of these values, even with those that no class has any more.
         return ValueFrequencies(counts, is_fixed=True)
 
     def find_positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:

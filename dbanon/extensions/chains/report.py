@@ -28,8 +28,8 @@ def add_chain_summary(
     ----------
     outside_releases : by release id, the output names of releases of the same source that belong to
         no chain.
-    further_releases : for each further table of the chain, the output and the number of rows of
-        its release, with the keys of the report.
+    further_releases : for each further table of the chain, the ``output`` of its release, and the
+        number of its ``rows``.
     n_combinations : the number of combinations of values in any of the tables; None if they were
         not counted across tables.
     """
@@ -110,8 +110,8 @@ def _describe_displayed(update: ChainUpdate) -> _SummaryPart:
         "rows are of persons who left" if chain_counts.rows is None else "displayed persons left"
     )
     line = f"; {entries['left']} of {chain_counts.persons} {subject}"
-    # With models, this number would show how many persons are in classes that the models froze, and
-    # only the owner of the ledger may see what models cause.
+    # With models, readers do not get this number: some of these classes are frozen because of their
+    # sensitive values.
     if not update.planned.policy.models:
         entries["stale"] = chain_counts.further_counts["stale"]
         line += f", {entries['stale']} are in classes that are shown unchanged"

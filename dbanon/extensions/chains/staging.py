@@ -92,7 +92,8 @@ def chain_session(
     Parameters
     ----------
     file_store : the store of the files that the job reads; None if it reads the database.
-    write : True if the transaction may change the chain. Rows of a file are staged anyway.
+    write : True if the transaction may change the chain. With files it is always writable, because
+        their rows are staged.
 
     Raises
     ------

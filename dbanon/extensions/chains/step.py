@@ -249,7 +249,6 @@ def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        # The recount has its own SQL, and does not use the staging tables of the new state.
         chain_counts = _recount_state(
             state,
             presence,

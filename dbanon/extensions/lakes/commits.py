@@ -232,8 +232,6 @@ def _change_columns(transaction: Any, schema: pa.Schema) -> None:
     current_types = {name: field.field_type for name, field in fields.items()}
     if new_types == current_types:
         return
-    # Dropping a column is an incompatible change. Adding one is not, so the second update allows no
-    # such change.
     with transaction.update_schema(allow_incompatible_changes=True) as update:
         for name, field_type in current_types.items():
             if new_types.get(name) != field_type:

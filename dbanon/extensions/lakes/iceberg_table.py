@@ -8,8 +8,8 @@ Earlier snapshots stay readable until they expire.
 If a catalog or an object store raises an error, only its class is reported: its text may contain
 credentials.
 
-Methods with ``keep_clients_open`` share one client of the catalog, which is closed when none of
-them runs any more.
+Methods with ``keep_clients_open`` that overlap share one client of the catalog. The last of them to
+end closes it.
 """
 
 from __future__ import annotations

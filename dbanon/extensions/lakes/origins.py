@@ -37,8 +37,8 @@ class DeltaOrigin:
     Parameters
     ----------
     location : the path of the directory, or the URL of the table in an object store.
-    foreign_files : what to do with files that may not be the table's own: ``refuse``, ``allow`` or
-        ``links`` (see ``data.files``).
+    foreign_files : whether files of other accounts and links are read: ``refuse``, ``allow`` or
+        ``links`` (see ``data.files``). Not used for a table in an object store.
     """
 
     def __init__(self, location: str, foreign_files: str = REFUSE) -> None:
@@ -138,7 +138,7 @@ class IcebergOrigin:
         """
         name = parse_relation(table)
         missing_table_error = import_iceberg("exceptions").NoSuchTableError
-        # The client of the catalog must stay open while rows are read. Delta has no catalog.
+        # The client of the catalog must stay open while rows are read.
         with keep_clients_open():
             with translate_failures("The catalog cannot be read."):
                 catalog = get_catalog(self._catalog)
@@ -172,7 +172,7 @@ def open_iceberg_origin(catalog: str, foreign_files: str) -> IcebergOrigin:
 
     Parameters
     ----------
-    foreign_files : not used: the catalog says which files belong to a table, and who may read them.
+    foreign_files : not used; it is about files in folders on this machine.
     """
     return IcebergOrigin(catalog)
 
