@@ -103,7 +103,7 @@ class Alignment:
     n_originals : number of original rows.
     original_of_row : int64 (r,), the index of each released row's original.
     original_digests, released_digests : by quasi-identifier, digests of the values in row order.
-        They reveal whether either frame was modified after the run.
+        They reveal whether these columns of either frame were modified after the run.
     released : the frame that was returned to the caller.
     hierarchies : the hierarchies of the run, by column.
     """

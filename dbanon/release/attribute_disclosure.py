@@ -175,7 +175,7 @@ def group_by_value(
     ----------
     values : int64 (n,), the column as codes; -1 for NULL.
     quasi_identifiers : d arrays, int64 (n,), the original values as codes, including NULL.
-    k : a group is rare if it has fewer rows or persons.
+    k : a group of fewer rows, or persons, is rare.
     persons : int32 (n,), the person of each row; None if each row is a person.
     """
     non_null = np.flatnonzero(values >= 0)
@@ -308,7 +308,7 @@ class Originals:
             # A label without loss is the original value itself.
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
-            # Without losses by class, a value is hidden if its class has several originals.
+            # Without losses by class, a value is hidden if its class has different originals.
             # ``members`` are the records ordered by class, and ``starts`` where each class begins.
             codes = self.codes(name)[partition.members]
             is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
@@ -332,8 +332,8 @@ def find_disclosures(
         n_determined = int(groups.sizes @ groups.identical[:, index])
         if n_determined < LEAST_REPORTED_SHARE * n:
             continue
-        # Rows whose value occurs once are always determined. So require the share also of the
-        # determined rows whose value occurs more than once.
+        # Rows whose value occurs once are always determined. So the determined rows whose value
+        # occurs more than once must reach the share by themselves.
         is_shared = groups.sizes > 1
         if (
             int(groups.sizes[is_shared] @ groups.identical[is_shared, index])

@@ -212,7 +212,7 @@ def bin_dates(
     return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, format_edge)
 
 
-# Widths of a grid step in ascending order: a unit of time (day, month or year) and their number.
+# Widths of a grid step in ascending order: a unit of time (day, month or year) and a multiple.
 _CALENDAR_STEPS = (
     *(("D", width) for width in (1, 5, 10)),
     *(("M", width) for width in (1, 3, 6)),

@@ -43,8 +43,7 @@ from dbanon.release.publication import (
 
 WITHHELD = "not published: it may describe single records"
 
-# Measures of loss that are computed from original values, except those of
-# ``_publish_loss``.
+# Measures of loss that are computed from original values, except those of ``_publish_loss``.
 _VALUE_LOSSES = (
     "distance_loss",
     "deviation_loss",
@@ -134,7 +133,8 @@ def publish_figures(
             # Such figures are 0 or 1 by definition, so they reveal nothing.
             figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
-            # These count the records of categories: twice the step hides what one class contains.
+            # These count the records of categories, so round them to twice a class's share: see
+            # docs/guarantees.md.
             double_step = choose_rounding_step(2 * largest, pairs.n)
             if name == "entropy_change":
                 # This measure is in percent.

@@ -46,8 +46,8 @@ def describe_joint_histories(
     Parameters
     ----------
     n_earlier : number of earlier releases of the same source and entity.
-    counts : the counts of joint histories; None if the ledger is in another database than the
-        source, and so has no record of the source's persons.
+    counts : the counts of joint histories; None if the ledger does not record the persons of this
+        release, because it is in another database than the source.
     chain_outputs : the outputs of earlier releases that belong to chains.
     """
     if counts is None:

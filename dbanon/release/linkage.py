@@ -28,7 +28,7 @@ from dbanon.release.attribute_disclosure import LEAST_REPORTED_SHARE, Frequencie
 
 # Smaller shares are not reported, since every column singles out some rows.
 MIN_SHARE_TO_WARN = 0.01
-# With at least this share, a strict run refuses the release instead of withholding the rows.
+# With at least this share, a strict run refuses the release instead of only warning.
 MIN_SHARE_TO_REFUSE = 0.05
 # Minimum share of rows in groups that could have several values; with fewer, chance may explain it.
 MIN_COMPARABLE_SHARE = 0.1

@@ -25,7 +25,7 @@ class PrivateReport(LabelledText):
 
     Parameters
     ----------
-    created_at : the time of the release, as in ISO 8601, in UTC.
+    created_at : the time of the release, in ISO 8601 and UTC.
     source : the name of the table or file that was read.
     output, output_kind : the relation for readers, and its kind, ``table`` or ``view``.
     relation : the table that holds the rows.
@@ -44,7 +44,7 @@ class PrivateReport(LabelledText):
     method_notes : texts about how the release was made.
     digest : the digest of the written rows.
     seed_policy, earlier_releases : texts that say what a seed reproduces, and which other releases
-        the guarantee covers.
+        the budget counts.
     verified : always True, as in ``Report``.
     """
 
@@ -81,10 +81,7 @@ class PrivateReport(LabelledText):
         return self.method_notes
 
     def with_provenance(self, **changes: Any) -> PrivateReport:
-        """Return a copy of the report with other values in any of its fields.
-
-        It has this name because ``Report`` has a method for the same purpose.
-        """
+        """Return a copy of the report with other values in any of its fields."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:

@@ -478,7 +478,7 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, has_classes_per_column: boo
         # ``direct_loss`` divides by the number of all cells, including suppressed ones.
         all_cells = pairs.valid_cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
-    # Labels: distances are shares, 0 to 1, of the record's value from the label of its class.
+    # The distance, 0 to 1, of each record's value from the label of its class.
     distances = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if is_present is None else int(is_present.sum())
     largest = largest_class_size(pairs, has_classes_per_column)

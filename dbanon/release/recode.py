@@ -2,7 +2,8 @@
 
 A loss has one of three measures. ``sse`` is SSE/SST on z-scores, for released numbers. ``gower`` is
 Gower's distance between originals and released values, for columns of any kind. ``iloss`` is the
-share of a column's range, or of a hierarchy's height, that a label covers.
+share of a column's range that an interval covers or, in a hierarchy, the share of the edges from a
+value up to the root that are below its label.
 """
 
 from __future__ import annotations

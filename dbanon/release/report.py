@@ -374,7 +374,7 @@ class Report(LabelledTextWithHtml):
             name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT_HISTORIES)
         }
         leading_values["k_rows"] = self.k_rows
-        # Homogeneous classes lead only if no privacy model was set for their column.
+        # Homogeneous classes lead only if a column that has them has no privacy model.
         leading_values["homogeneity"] = values["homogeneity"] if self.homogeneous else ()
         leading_values = {
             name: to_json_values(value) for name, value in leading_values.items() if value

@@ -34,8 +34,7 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
     """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
-    # The distance of the loss from its lower bound, as a share of the bound.
-    # None if the bound is 0.
+    # The distance of the loss from its lower bound, as a share of the bound; None if that is 0.
     if certificate["above"] is None:
         return "not known: the least possible loss may be 0"
     return (
@@ -57,7 +56,8 @@ def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
 def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the first lines of a report, which must not be overlooked: labels and texts.
 
-    If k does not count rows, one line says how many rows share the rarest combination of values.
+    If each attribute has its own classes, one line says how many rows share the rarest combination
+    of values.
     """
     return [
         *((caution.title, caution.reason) for caution in list_leading_cautions(arguments)),
@@ -121,7 +121,7 @@ def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a label and a text if original values left their database; otherwise empty."""
-    # The ledger's key for rows that were copied from another system into a local database.
+    # The ledger's key for rows that were copied from another system into this process.
     transfer = arguments.get("drawn")
     if transfer:
         text = f"{transfer['rows']} left their database for this program: {transfer['how']}"

@@ -61,8 +61,7 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
 
 def _with_options(command: Any) -> Any:
     """Add the options of advice to the command, in order."""
-    # The short options ``-q`` and ``-s``. Their values are separate arguments of the command, which
-    # it adds to those of the long options.
+    # The short options ``-q`` and ``-s``. The command adds their values to those of the long forms.
     short_forms = {
         "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
         "sensitive": ("-s", "single_s", "Sensitive columns"),
@@ -261,7 +260,7 @@ def _render_advice(advice: Advice) -> Group:
         )
         for point in sweep.points
     ]
-    # Records of a sample lie farther apart than all rows, so their loss is an upper bound.
+    # Records of a sample lie farther apart, so the loss of all rows should not be larger.
     loss_header = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = [
         "method",

@@ -22,13 +22,12 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
 
     Parameters
     ----------
-    is_visible : whether to print progress. Either way, later lines of the log name the current
+    is_visible : whether to print progress. Either way, later lines of a JSON log name the current
         phase.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
     with warnings.catch_warnings(), ProgressDisplay(is_visible, current_log()) as progress:
-        # The report has the texts of all of these.
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)

@@ -178,7 +178,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
             " nothing was changed.",
             hint=choose_directory_hint,
         )
-    # Every release has a comment with its id; the demonstration's table has the same id.
+    # The comment on a released table has the release's id, as has the mark of the demonstration.
     release_comment = find_comment("release")
     if (
         release_comment is not None

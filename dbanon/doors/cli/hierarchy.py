@@ -211,7 +211,7 @@ def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
     """Load a hierarchy from a file, or from the database if ``file`` names one in it."""
     from dbanon.hierarchy.spec import parse
 
-    # Unless the hierarchy is in a file, ``parse`` returns where it is in the database.
+    # A tree if it is written out, in a file or as JSON; otherwise a specification.
     tree_or_spec = parse(file, files=True)
     if isinstance(tree_or_spec, Hierarchy):
         return tree_or_spec

@@ -1,7 +1,7 @@
 """Commands on files: ``check``, ``schema``, ``init``, ``plan`` for job files, and ``verify``.
 
-A ``FileJob`` is a job of a file with its databases; its field ``job`` is the ``Job`` that all
-interfaces share.
+A ``FileJob`` is a job of a file with its databases; its field ``job`` is the job in the form that
+all interfaces share.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool)
     """Return the missing GRANT statements under the key ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import find_missing_rights
 
-    # Its subclasses are about files or ownership, where no GRANT helps.
+    # Its subclasses have other causes than a missing right.
     if type(error) is not InsufficientRights:
         return {}
     try:

@@ -29,7 +29,7 @@ _COMMANDS = {
         "dbanon.doors.cli.demo:demo",
         "Generate a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
-    # A release made inside PostgreSQL by an SQL function has a second table with its summary.
+    # The SQL functions also write a summary: a table with one row about the release.
     "drop": Command(
         "dbanon.doors.cli.releases:drop",
         "Drop a release that dbanon made: its view, its table and its summary.",
@@ -74,7 +74,7 @@ _COMMANDS = {
         "dbanon.doors.cli.releases:releases",
         "List the releases in the ledger, newest first, with the current state of each.",
     ),
-    # The ledger finds the tables of releases by their OIDs, which a dump and restore changes.
+    # The ledger finds the tables of releases by their OIDs, which change when a dump is restored.
     "repair": Command(
         "dbanon.doors.cli.administration:repair",
         "Attach the releases of a PostgreSQL ledger to their tables again, and report what was"

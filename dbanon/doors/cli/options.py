@@ -113,7 +113,7 @@ def parse_option_values(
 
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     """Convert the texts of a repeatable option. Click has already converted other values."""
-    # Only repeatable options have an explicit flag.
+    # A list or mapping is repeatable if it has an explicit flag.
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
     if parameter.item_type is Model:

@@ -164,8 +164,8 @@ def verification_table(verification: Verification | PrivateVerification | Verifi
 
     if not isinstance(verification, Verification):
         return pairs_table("Verification", verification.pairs())
-    # ``unchanged`` is None if the rows could not be compared; ``digest`` then says why. ``counted``
-    # is a text about the counts, and about what cannot be counted.
+    # ``unchanged`` is None if the rows could not be compared; ``digest`` then says why, or is
+    # None. ``counted`` is a text about the counts, and about what cannot be counted.
     if verification.release_id is None:
         comparison = "not in the ledger"
     elif verification.digest is None and not verification.unchanged:

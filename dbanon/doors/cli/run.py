@@ -1,7 +1,7 @@
 """The command ``dbanon run``: the jobs of a file, one after the other.
 
-A ``FileJob`` is a job of a file with its databases; its field ``job`` is the ``Job`` that all
-interfaces share. An outcome is how a job ended.
+A ``FileJob`` is a job of a file with its databases; its field ``job`` is the job in the form that
+all interfaces share. An outcome is how a job ended.
 """
 
 from __future__ import annotations
@@ -145,19 +145,19 @@ def run(
             write_outcomes(results.outcomes)
             batch_error = combine_errors(results.failures, len(jobs))
             if output_format == "json":
-                # Releases are published, so a broken stdout must not make the command fail.
+                # Releases may be published, so a broken stdout must not make the command fail.
                 with commit_guard() as mark_committed:
                     mark_committed()
                     show(output_format, {"jobs": results.documents}, lambda: None)
         # The error of a single job is already in the log.
         if batch_error is not None and len(jobs) > 1:
             current_log().error(batch_error)
-        # An unknown outcome is more important than the signal that caused it.
+        # An unknown outcome is more important than the signal.
         if received_signals and any(
             isinstance(error, OutcomeUnknown) for _, error in results.failures
         ):
             sys.exit(OutcomeUnknown.exit_code)
-        # A signal that was received after the last job does not matter any more.
+        # The signal does not matter if all jobs have ended.
         if received_signals and len(results.outcomes) < len(jobs):
             raise KeyboardInterrupt
         if batch_error is not None:
@@ -267,8 +267,8 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str
             f"Warning: job {file_job.name} failed, and is run again in {seconds:g} seconds."
         )
 
-    # Filled at the commit. If an error or a signal follows the commit, ``commit_guard`` turns it
-    # into a warning, and the block below ends before it has a result.
+    # Filled at the commit. ``commit_guard`` turns an error or a signal after it into a warning, so
+    # ``run_file_job`` may return no result.
     completed_jobs: list[CompletedJob] = []
     with commit_guard() as mark_committed:
 

@@ -44,11 +44,7 @@ from dbanon.sessions.thread_connections import thread_connections
 
 # The exit code after an unexpected error.
 UNEXPECTED = 1
-# Warnings that do not stop a command: each is printed as a line, every time. They include:
-# - ``CommitConfirmed``: the connection or the run was interrupted at COMMIT, which took effect;
-# - ``NotTold``: a notification was not sent, or a file for monitoring was not written;
-# - ``ReleaseNotNoted``: a chain's last release was not recorded next to the chain's key;
-# - ``RulesOfAnotherTable``: rules apply that were declared for an earlier table of this name.
+# Warnings that do not stop a command: each is printed as a line, every time.
 _PRINTED_WARNINGS = (
     ColumnsRenamed,
     CommitConfirmed,
@@ -268,7 +264,7 @@ def commit_guard() -> Iterator[Callable[[], None]]:
     Yields a function that the block must call once its change is committed. Later errors must not
     make the command fail, because a scheduler would repeat a change that is already made.
     """
-    # A list, because the function that the block calls cannot assign to a local variable here.
+    # A list, because a lambda cannot assign to a variable.
     commits: list[bool] = []
     try:
         yield lambda: commits.append(True)
@@ -301,8 +297,9 @@ def handle_signals() -> Iterator[Sequence[int]]:
     """Make SIGTERM roll back a run and clear staging, as Ctrl-C does.
 
     Yields the list of the received signals' numbers, to which later signals are appended. If the
-    list is not empty, the signal decides how the command ends, whatever exception the block raises:
-    a database driver may replace the signal handler's exception by an error of the driver.
+    block raises an exception after a signal, the signal decides how the command ends, since a
+    database driver may replace the signal handler's exception by an error of the driver. Only an
+    unknown outcome takes precedence over the signal.
     """
     received_signals: list[int] = []
 

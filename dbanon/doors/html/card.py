@@ -149,7 +149,7 @@ def _render_advice(result: Advice) -> str:
         *(
             render_details(section, render_pairs(rows))
             for section, rows in rows_by_section.items()
-            # The card has these two already, as its first table and its title.
+            # The recommendation is the card's first table, and the source is its title.
             if section not in ("recommended", "table")
         ),
         title=result.source,

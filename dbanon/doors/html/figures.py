@@ -185,7 +185,7 @@ def _describe_measure(
     omission_reason = (
         "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
     )
-    # A bar shows a share that readers should want to be small.
+    # Only shares that are better if smaller have a bar.
     has_bar = (
         not is_fixed
         and measure.lower_is_better

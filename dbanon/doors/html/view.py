@@ -167,7 +167,7 @@ def describe_headline(
     verdict, symbol = report.counts.verdict, _LOSS_LABELS[report.loss_measure][0]
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows = [
-        # Only if k does not count whole rows: how many rows share all released values.
+        # Only if each attribute has its own classes: how many rows share all released values.
         *(
             ("Rows", k_rows, explanation, "Smallest number of rows that share all released values.")
             for k_rows, explanation in verdict.row_anonymity_texts
@@ -391,8 +391,8 @@ def _list_facts(
 
     The page sets off names, since they may contain any character.
     """
-    # If fewer than k rows are withheld, readers must not learn how many, not even by subtracting
-    # the released rows from the rows that were read.
+    # If fewer than k rows are withheld, this list does not say how many, not even as the difference
+    # between the rows that were read and the released rows.
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows_read = (
         f"{report.rows_out:,} and the withheld rows"

@@ -70,7 +70,6 @@ class ChainProposal:
                 f"{_CHAIN_REASON}. A chain needs an entity, a person identifier. None was"
                 " recognized in this table: name it, or every run except the first will warn"
             )
-        # The name of the proposed chain.
         name = derive_chain_name(parse_relation(table).name)
         create_command = build_create_chain_command(table, identifying_column, url, file_url)
         command_comment = f"    #   {escape_unprintable(create_command)}"

@@ -247,7 +247,7 @@ class _Reader:
         if event.anchor is not None or event.tag is not None:
             self._document.add_problem(path, "a key must not have an anchor (&) or tag (!)", line)
         key = str(event.value)
-        # A scalar in quotes has a style, and is always text.
+        # Only plain scalars have no style. Those in quotes or blocks are always text.
         if event.style is None:
             if key == "<<":
                 self._document.add_problem(
@@ -263,7 +263,7 @@ class _Reader:
 
     def _read_scalar(self, event: Any, path: KeyPath) -> Any:
         text = str(event.value)
-        # A scalar in quotes has a style, and is always text.
+        # Only plain scalars have no style. Those in quotes or blocks are always text.
         if event.style is not None:
             return text
         for pattern, explanation in _AMBIGUOUS_SCALARS:

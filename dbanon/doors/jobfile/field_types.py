@@ -225,7 +225,7 @@ def require_column_name(value: str) -> None:
 
 Text = Annotated[str, validator(require_text)]
 ColumnName = Annotated[str, validator(require_column_name)]
-# The schema's extra key tells editors that the text may contain variables.
+# The schema's extra key says that the text may contain variables.
 ExpandedText = Annotated[
     str, validator(require_path), Field(json_schema_extra={"x-variables": True})
 ]

@@ -54,8 +54,8 @@ from dbanon.stores.objects import is_object
 # "Private" jobs and options are those of the differentially private methods, whose rows are
 # synthetic. These options belong to them alone.
 _PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
-# Options of a private job that other jobs have, too. Fields of ``PrivateJob`` without an option,
-# such as ``method``, are not among them.
+# All options of a private job. Fields of ``PrivateJob`` without an option, such as ``method``, are
+# not among them.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
@@ -85,7 +85,7 @@ class FileJob:
         report.
     notices : recipients to notify when the job ends.
     schedule : cron schedule, for information only; None if the job states none.
-    engine : cluster that runs the job, with variables; None for this process, as for
+    engine : cluster that runs the job, with variables; None for this process, which runs all
         private jobs.
     reads_file : whether ``source`` is the path of a file of rows, relative to the job file.
     creates_chain : whether the job's first run creates the chain that the job names.
@@ -197,7 +197,7 @@ class _Expansion:
         expanded_path = self.expand_text(text, key)
         if expanded_path is None:
             return expanded_path
-        # URLs of object stores, and tables that exports write, such as Iceberg's, are no paths.
+        # URLs of object stores and names of tables, such as Iceberg's, are not paths.
         if is_object(expanded_path) or find_table_format(expanded_path, writable_only=True):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
@@ -247,7 +247,7 @@ class _Expansion:
 
 
 def _to_file_url(path: str) -> str:
-    """Return the URL of a file of rows: a local path with the prefix ``file:``."""
+    """Return a local path with the prefix ``file:``, and the URL of an object unchanged."""
     return path if is_object(path) else f"{FILE}{path}"
 
 

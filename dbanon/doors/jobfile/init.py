@@ -493,7 +493,6 @@ def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> s
     """Render a proposed method with its forecast: the default, or a faster one if that is slow."""
     # How many quasi-identifiers are numbers, and how many are categories.
     shape = Shape.of(qi_attributes)
-    # The default method, or another one if the forecast of the default exceeds the limit.
     method = fastest_method(
         default_methods(all_numbers=not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
     )

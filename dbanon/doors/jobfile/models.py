@@ -176,7 +176,7 @@ class ExportSpec(StrictModel):
 
     @model_validator(mode="after")
     def _check_export(self) -> ExportSpec:
-        # Only for its errors; the export is built later, with the expanded path.
+        # Only for its errors; the export of the job is built later.
         with as_validation_errors():
             Export(**self.model_dump())
         return self
@@ -235,7 +235,7 @@ class EngineSpec(StrictModel):
 
 
 class _JobOptions(Options):  # type: ignore[misc]
-    """The options that both jobs and defaults accept: those of ``Job``, and three about runs."""
+    """The options that both jobs and defaults accept: ``Options``, and three about runs."""
 
     # What a run does if the source has a column without a role.
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
@@ -273,7 +273,7 @@ def _allow_declared_columns(schema: dict[str, Any]) -> None:
     Changes the schema in place.
     """
     columns_schema = dict(schema)
-    # The title stays at the top, where editors look for it.
+    # The title stays at the top level.
     title = columns_schema.pop("title", None)
     schema.clear()
     schema.update(

@@ -401,8 +401,8 @@ def plan_file_job(
     file_job.job.require_option_allowed("plan")
     assert isinstance(file_job.job, Job)
     source, target = open_stores(file_job, on_sql)
-    # If the run would create the chain, plan the job without a chain, and add this description of
-    # the chain to the plan. If the chain exists, there is no description.
+    # Describes the chain that the run would create, if any. In this case, plan the job without a
+    # chain, and add the description to the plan.
     new_chain = (
         load_runner("chain").plan_preparation(file_job.job, source, target)
         if file_job.creates_chain
@@ -500,7 +500,7 @@ def drop_reports(file_job: FileJob, store: Store, output: RelationName) -> None:
 
 def _find_reports(template: str) -> dict[str, Path]:
     """Return the files that match a path with ``{release}``, by release id."""
-    # The text before the first placeholder, and the texts after each of them.
+    # The text before the first placeholder, and the text after each placeholder.
     prefix, *suffixes = template.split(_RELEASE_PLACEHOLDER)
     # The id may occur in the path several times.
     suffix_pattern = "(?P=release)".join(map(re.escape, suffixes))
