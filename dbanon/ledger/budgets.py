@@ -67,8 +67,8 @@ class RecordedBudget:
     total : the amount that the budget started with.
     spent : the amount spent so far.
     created_by : the role that created it, if the database has roles.
-    raises : name of the smaller budget that this one replaces (its total is raised); None if there
-        is none. The amount spent from that budget carries over.
+    raises : name of the budget that this one replaces, to raise its total; None if there is none.
+        The amount spent from that budget carries over.
     closed : whether another budget replaces this one.
     delta : the delta of the guarantee, if amounts are values of rho; None if they are values of
         epsilon.
@@ -160,7 +160,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         )
     if new_budget.raises is not None:
         replaced_budget = next((b for b in open_budgets if b.name == new_budget.raises), None)
-        # A larger budget must count the same amounts: unit, person identifier and delta are equal.
+        # The amount spent carries over, so unit, person identifier and delta must be the same.
         terms = (new_budget.unit, new_budget.entity, new_budget.delta)
         if (
             replaced_budget is None

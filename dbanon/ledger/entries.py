@@ -193,8 +193,8 @@ def record(
     request : the options from which the release can be repeated; None if it cannot be repeated.
     identity : values of the ledger columns that identify the source relation, and the salt of the
         hashes under which the ledger records the persons of the release.
-    internal : exact figures that only the publisher may read; None if the originals are not in the
-        ledger's database.
+    internal : exact figures, which are meant for the publisher; None if the originals are not in
+        the ledger's database.
     """
     row = build_release_row(report, output.name, output.relation, recount.histogram)
     request_text = json_text(request, sort_keys=True)
@@ -270,7 +270,7 @@ def insert_release(
     if row.get("request") is not None and role_oid is not None:
         request = {**json.loads(row["request"]), PUBLISHER_OID_KEY: role_oid}
         row["request"] = json_text(request)
-    # The exact figures, which only the publisher may read, have a table of their own.
+    # The exact figures have their own table: not everyone who may read the ledger may read them.
     internal = row.pop("internal", None)
     session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:

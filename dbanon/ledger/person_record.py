@@ -64,7 +64,7 @@ def count_joint_histories(
     in_progress : the id, the output table and the source of the release in progress; None if there
         is none.
     """
-    # None if the database cannot count them, or if this role may read the persons and count here.
+    # None if the client has to count: the database cannot, or it lets this role read the persons.
     counts = session.persons.count_joint_histories(releases, k, in_progress)
     if counts is None:
         records = [_read_persons(session, release) for release in releases]

@@ -1,8 +1,8 @@
 """Build SQL that packs and counts the persons and classes of releases on PostgreSQL.
 
 If dbanon's SQL functions are installed in the database (``dbanon install``), only the ledger's
-owner can read these records; two functions of that role write and count them. Otherwise the ledger
-belongs to the publishing role.
+owner and superusers can read these records; two functions of the owner write and count them.
+Otherwise the ledger belongs to the publishing role.
 
 A record of a person has 12 bytes: 8 of the salted hash, and 4 of the class number. A *history* is
 the set of a person's classes over all releases.
@@ -36,9 +36,8 @@ def pack_persons(staging_table: str) -> str:
 def build_joint_histories_query(releases: str, persons: str, k: str) -> str:
     """Return SQL that counts persons by joint history, as JSON.
 
-    The JSON object has three counts:
-    ``persons``, of all persons; ``below``, of those whose history fewer than k persons share; and
-    ``alone``, of those whose history is unique.
+    The JSON object has three counts: ``persons``, of all persons; ``below``, of those whose history
+    fewer than k persons share; and ``alone``, of those whose history is unique.
 
     Parameters
     ----------
@@ -94,8 +93,8 @@ def build_joint_histories_plpgsql() -> str:
 #   persons, its publisher must also be able to read the relation.
 # - An oid of another database, after a dump was restored: its name must be one of the names.
 # - An oid of this database: it must be the relation's. Or, since some tables are recreated each
-#   night, its name must be one of the names, and its owner the relation's owner or a role that may
-#   act as that owner.
+#   night, its name must be one of the names, and its owner the relation's owner or a role, except a
+#   superuser, that may act as that owner.
 # ``is_counted`` is true for entries whose source is this relation, or has a matching name and the
 # same owner: joint histories are counted over these. Parameters: full name of the relation; its
 # schema and name.

@@ -322,8 +322,8 @@ REPAIR_CANDIDATE_COLUMNS: tuple[str, ...] = (
 
 # Statement that attaches a release to its relations. Parameters: oids of table, output and owner;
 # schema and name of the output; name of the table; id of the release. If the entry is from another
-# database, the publisher is found by name, and the source oid becomes 0, which means that only its
-# name identifies the source. Aliases: r and e are the entry, w is a role, and p its oid.
+# database, the publisher is found by name, and the source oid becomes 0. Aliases: r and e are the
+# entry, w is a role, and p its oid.
 ATTACH_RELEASE = """
 UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,

@@ -56,9 +56,10 @@ def may_act_as(role: str, owner: str) -> str:
 def rules_with_state(condition: str = "true") -> str:
     """Return SQL of all rules with their state and, if it exists, their table.
 
-    The states are ``current``; ``another table``, if the rule was declared for another table, which
-    had the same name; ``not trusted``, if a role could not declare the rule now; ``no column``; and
-    ``no table``. Only rules of the first two states can apply, and of these the one of rank 1.
+    The states are ``current``; ``another table``, if the rule was declared for another owner's
+    table of the same name, or before a dump was restored; ``not trusted``, if a role could not
+    declare the rule now; ``no column``; and ``no table``. Only rules of the first two states can
+    apply, and for each column only the one of rank 1.
 
     A superuser may act as any owner. Nevertheless, the rules of a superuser's dropped table do not
     apply to another owner's table of the same name.

@@ -18,8 +18,8 @@ from dbanon.sessions.session import Session
 # The states of rules, and of columns without a rule. The rule applies to its column; the column has
 # no rule; the rule's column was dropped or renamed.
 CURRENT, NO_RULE, NO_COLUMN = "current", "no rule", "no column"
-# The rule was declared for another table, which had this name; the rule's table was dropped; the
-# role that declared the rule could not declare it now.
+# The rule was declared for another owner's table of this name, or before a dump was restored; the
+# rule's table was dropped; the role that declared the rule could not declare it now.
 ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted"
 
 

@@ -81,7 +81,7 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
     ),
     # Salted hashes of the persons in a release with their class numbers, to count joint histories.
     # The bytes of a row are the records of many persons, each of ``person_record.PERSON_DTYPE``. On
-    # PostgreSQL only the ledger's owner can read them if dbanon's SQL functions are installed.
+    # PostgreSQL with dbanon's SQL functions, only the ledger's owner and superusers can read them.
     "release_person": (
         _columns("release_id uuid, part integer, persons bytes"),
         ("release_id", "part"),
@@ -204,8 +204,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
 LONG_TEXT = "VARCHAR(10000000)"
 TEXT_CASTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
-# Further constraints, by table and then by name; existing ledgers have these names. The upper
-# limits of amounts exclude NaN, which exceeds all numbers in PostgreSQL.
+# Further constraints, by table and then by name. Keep the names: existing ledgers have them. The
+# upper limits of amounts exclude NaN, which exceeds all numbers in PostgreSQL.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
 CHECKS = {
     "budget": {

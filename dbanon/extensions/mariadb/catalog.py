@@ -73,7 +73,7 @@ def publication_ddl(name: RelationName) -> str:
 
 
 class MariadbPersonRecords(PersonRecords):
-    """The records of a MariaDB database, which the server writes without the client."""
+    """The records of a MariaDB database, which the server itself packs and writes."""
 
     def record_in_database(self, release_id: str) -> bool:
         # The server copies the persons from a staging table: values sent by a client would appear

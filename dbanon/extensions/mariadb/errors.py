@@ -33,8 +33,8 @@ from dbanon.errors import (
     UnsupportedType,
 )
 
-# Codes of errors after which the connection is unusable: the last three are a shutdown, a killed
-# connection and an idle timeout.
+# Codes of errors after which the connection is unusable: 1053 is a shutdown, and 1927 a killed
+# connection. On MySQL 4031 is an idle timeout.
 CONNECTION_LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
 
 READ_ONLY_HINT = (

@@ -240,7 +240,7 @@ def record_published(
 def refuse(session: MariadbCatalog, release_id: str) -> None:
     """Record that a planned release was not published, and remove its staged table.
 
-    This also removes its exact figures (``INTERNAL_TABLE``), which only the publisher may read.
+    This also removes its exact figures (``INTERNAL_TABLE``).
     """
     _set_state(session, release_id, REFUSED)
     figures_table = session.ledger_name(INTERNAL_TABLE).quoted

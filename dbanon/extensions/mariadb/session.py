@@ -341,8 +341,8 @@ class MariadbSession(MariadbStaging):
     ) -> str | None:
         """Keep the ledger entry in the unpublished release, to be written after publication."""
         assert self.unpublished_release is not None
-        # The exact figures (loss, evaluation and certificate) are for the publisher only. So they
-        # are not part of the entry, which is sent as plain text, but are inserted encrypted now.
+        # No log may contain the exact figures (loss, evaluation and certificate). So they are not
+        # part of the entry, which is sent as plain text, but are sent encrypted now.
         exact_figures = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
         if exact_figures is not None:

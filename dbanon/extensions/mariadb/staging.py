@@ -56,7 +56,7 @@ _CREATE_ENCRYPTION_KEY = (
     " SELECT random_bytes(16) AS secret"
 )
 # SQL that reads three numbers from the 16 bytes of a row in a decrypted packet: the row key, the
-# class, and the position of the released row within the class.
+# class, and the random position that orders the released rows of a class.
 _UNPACKED_LABELS = ", ".join(
     f"CONV(hex(substr(packet, 16 * row_index + {start}, {n_bytes})), 16, -10)"
     for start, n_bytes in ((1, 8), (9, 4), (13, 4))

@@ -82,7 +82,6 @@ class MariadbStore:
             self._engine = database
         else:
             url = database.set(drivername="mysql+pymysql")
-            # Password and user from an option file or the environment, if the URL has no password.
             account = account_arguments(url)
             self._engine = create_engine(url, poolclass=NullPool, connect_args=account)
         self._on_sql = on_sql

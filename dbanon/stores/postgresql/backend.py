@@ -183,8 +183,8 @@ class PlpySession(PostgresqlSession):
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        # Copy the source, and return it with the copy as the relation to read. The copy is in the
-        # order of its row addresses, which replace the key of the source.
+        # The copy has the rows in record order, so that its row addresses replace the key of the
+        # source.
         self.require_no_staging()
         self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())

@@ -70,8 +70,8 @@ WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 # owner is trusted. NOT NULL counts only for tables and materialized views: elsewhere it is not
 # enforced.
 # Further aliases: a is the column, t its type, base and b the row and the type at the end of its
-# domains, s a type that b is made of, and d whether one of the domains is foreign. In d, y is a
-# domain, k a check of it, and x and p the operators and functions in this check.
+# domains, s the type b or one that it is made of, and d whether one of the domains is foreign. In
+# d, y is a domain, k a check of it, and x and p the operators and functions in this check.
 COLUMNS = f"""
 WITH RECURSIVE unwrapped_types(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a

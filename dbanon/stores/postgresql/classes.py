@@ -1,8 +1,7 @@
 """The store and read-only sources for SQL functions, which run in a server process.
 
-``StableSource`` serves the functions that write nothing: ``dbanon.classes``, which returns the
-class of each row, and those that give advice. ``PlpyStore`` serves the others, such as those that
-release.
+``StableSource`` serves ``dbanon.classes``, which returns the class of each row, and the functions
+that give advice. ``PlpyStore`` serves the others, such as those that release.
 
 The *locator* of a source has the SQL that identifies its rows: by row address (ctid), by an integer
 column, or by their number in a *key map*, which other stores stage for all other keys.

@@ -58,7 +58,7 @@ class PsycopgSession(PassthroughSession):
     """
 
     ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
-    # Chains exchange their columns with the server as arrays.
+    # Chains can exchange their columns with the server as arrays.
     supports_arrays = True
     # SQL of the tag of rows without a person: 16 zero bytes, which no keyed hash of a person has.
     no_person_tag = "decode('00000000000000000000000000000000', 'hex')"

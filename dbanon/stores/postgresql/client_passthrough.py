@@ -43,8 +43,8 @@ _COPY_DTYPES = {
     "date": (np.int64, ">i4"),
 }
 _ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# Errors for values that violate NOT NULL or a check of a domain. A stored value can violate these
-# if they were declared after it was written.
+# Errors for values that violate NOT NULL or a check of a domain. A stored value can violate a check
+# that was added later as NOT VALID.
 _CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
@@ -219,9 +219,7 @@ class PassthroughSession(PostgresqlSession):
         assert retained_rows is not None
         assert retained_rows.n_columns == len(passthrough)
         row_of_record = retained_rows.find_rows(microdata.keys)
-        # Free the memory: keys are not needed any more.
         retained_rows.keys.clear()
-        # ``class_columns`` has the name, the SQL type and the SQL of each released value.
         encoded_classes = self._encode_classes(partition, class_columns, columns)
         if encoded_classes is None:
             # The server then converts the staged values of the classes.
@@ -231,7 +229,7 @@ class PassthroughSession(PostgresqlSession):
             encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
         class_bytes, class_ends = encoded_classes
         # Each written row consists of a head, the fields of its class, and a tail, its retained
-        # fields. Both have the offsets where each head or tail ends.
+        # fields. ``class_ends`` and ``retained_rows.ends`` are the offsets at which they end.
         row_join = kernels.RowJoin(
             len(class_columns) + retained_rows.n_columns,
             class_bytes,

@@ -37,16 +37,15 @@ from dbanon.sessions.pseudonym_session import (
     staged_block,
 )
 
-# Name of this way to hash rows, which is recorded with each digest.
+# Name of this method to hash rows, which is recorded with each digest.
 DIGEST_METHOD = "pg1"
 _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # Parameters: salt, schema and name of a relation. Builds the SQL of a row's hash; the relation has
-# the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and
-# 3 for 0. Up to 210 columns, a *part*, are hashed by nested calls, since the server's parser limits
-# nesting. The subquery ``chains`` has the nested calls of each part; it has nothing to do with
-# chains of releases. ``x`` is the SQL of a column; ``before`` and ``after`` enclose the seed in the
-# call that hashes the column.
+# the alias s. A mask has two bits for each of 15 columns: 1 for NULL, and for floats 2 for -0 and 3
+# for 0. Up to 210 columns, a *part*, are hashed by nested calls, since the server's parser limits
+# nesting. The subquery ``chains`` has the nested calls of each part. ``x`` is the SQL of a column;
+# ``before`` and ``after`` enclose the seed in the call that hashes the column.
 _ROW_HASH = """
 WITH RECURSIVE target AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt

@@ -300,7 +300,8 @@ def translate_spi_errors() -> Iterator[None]:
 
 def translate_spi_error(error: Any) -> DbanonError:
     """Translate an error of SPI without the server's text, which may quote values."""
-    # PL/Python passes the fields of the error in this order; the others have the server's text.
+    # PL/Python passes the fields in this order. Skip the detail, the hint and the query, which may
+    # quote values.
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
     # Decode the SQLSTATE, five characters of six bits each. (plpy has no error class for some
     # states.)

@@ -74,7 +74,8 @@ _CALL_OF_COLUMNS = (
 # ``tree`` has the relation, its children, and the relations that views among these read.
 # ``rules`` has the queries of views (r), and ``expressions`` (e) whatever the planner evaluates.
 # ``referenced`` (m) has the objects that they use, and ``calls`` the functions that they call.
-# ``foreign_text`` says whether an untrusted role owns the relation, and so wrote the expression.
+# ``foreign_text`` says whether an untrusted role owns the relation, and so may have written the
+# expression.
 # The flag is false for functions of operators (opfuncid): those that are built in only compute
 # values, and others are checked by their owner, as all referenced objects are.
 _FOREIGN_CODE_QUERY = """

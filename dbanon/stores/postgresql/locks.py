@@ -277,8 +277,8 @@ def hold_job(session: LedgerSession, job: str) -> None:
 
     Raises
     ------
-    JobRunning : another transaction holds it.
-    LedgerNotTrusted : taking the lock could run code of another role.
+    JobRunning : another transaction holds one of them.
+    LedgerNotTrusted : taking a lock could run code of another role.
     DatabaseBusy : the ledger is being migrated.
     """
     session.rows(_SET_APPLICATION_NAME, (job,))
@@ -343,9 +343,9 @@ def _write_lock_row(session: SavepointSession, job: str) -> bool:
                 session.run(statement, (job,))
             session.run(set_lock_timeout(session_timeout_ms))
     except (DatabaseBusy, OutputExists, SourceChanged):
-        # The row of another session that is not committed makes the statements wait until the
-        # timeout. If that session has just ended, they fail by a duplicate key, which is translated
-        # to OutputExists, or by a concurrent change.
+        # While another session's row is not committed, the statements wait for it, until the
+        # timeout. If it is committed, they fail by a duplicate key, which is translated to
+        # OutputExists, or by a concurrent change.
         return False
     return True
 

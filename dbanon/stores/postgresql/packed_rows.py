@@ -1,7 +1,7 @@
 """Read and write PostgreSQL rows as packed bytes, without an object per row or value.
 
-Quasi-identifiers are read as numbers. A column that is no number, date or timestamp is *coded*: its
-distinct values are staged in a dictionary, and each value is read as its code there.
+Columns are read as numbers. A column that is no number, date or timestamp is *coded*: its distinct
+values form a dictionary, and each value is read as its code there.
 
 A client reads rows with COPY, in which a field of length -1 is NULL. SQL functions let the server
 concatenate the binary forms of keys and numbers into one ``bytea`` per chunk (``string_agg``),

@@ -104,8 +104,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
             )
 
     def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        # The owner is that of the ledger. FIND_RULES_WRITER returns no row if dbanon's functions
-        # are not installed, so that nothing can be written with the rights of this owner.
+        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         oid = self._lookup_oid(source)
         if oid is None or not self._session.rows(ledger.FIND_RULES_WRITER):
             return False
@@ -121,7 +120,6 @@ class PostgresqlRuleCatalog(RuleCatalog):
         return self._session.rows(query)
 
     def identity_columns(self, source: RelationName) -> dict[str, Any]:
-        # They identify the table, its owner and the declaring role.
         [author] = self._session.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 

@@ -400,8 +400,7 @@ class PostgresqlSession(
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        # The owner is that of the ledger. No row: dbanon's functions, which have its rights, are
-        # not installed.
+        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
         # The function adds the release id to the rows of columns.
@@ -441,7 +440,7 @@ class PostgresqlSession(
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # No row: dbanon's functions are not installed, so nothing can be written as the owner.
+        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         if not self.rows(postgresql_ledger.FIND_SPENDER):
             return None
         call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
