@@ -51,7 +51,7 @@ class LinkingColumn:
     codes : the quasi-identifier that the column encodes in another way; None if it identifies
         groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
-        group identifiers, the share of groups whose released rows no other group has. Rounded down
+        group identifiers, the share of groups whose released values no other group has. Rounded down
         to hundredths.
     """
 
@@ -64,9 +64,9 @@ class LinkingColumn:
         share = f"about {self.share:.0%} of the"
         if self.codes is None:
             return (
-                f'"{self.name}" groups rows, and {share} groups can be recognized: no other group'
-                " has the same released rows, so anyone who knows the members of a group can find"
-                " them"
+                f'"{self.name}" groups rows, and {share} groups can be recognized: the rows of no'
+                " other group have the same released values, so anyone who knows the members of a"
+                " group can find them"
             )
         return (
             f'"{self.name}" is another coding of "{self.codes}": for {share} rows, fewer than {k}'
