@@ -51,7 +51,7 @@ class LinkingColumn:
     codes : the quasi-identifier that the column encodes in another way; None if it identifies
         groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
-        group identifiers, the share of groups whose released values no other group has. Rounded down
+        group identifiers, the share of groups whose released values no other group has. Rounded
         to hundredths.
     """
 
