@@ -17,13 +17,12 @@ from dbanon.data.option import Option, build_options, check_options, parameters
 from dbanon.errors import InvalidParameter
 from dbanon.job.pseudonym import is_key_location
 
-# Values of ``ChainRules.changes``: how to treat values that change. They are released as they are
-# (show), only once enough members of a class have changed (hold), or never (freeze).
+# Values of ``ChainRules.changes``: how to treat values that change. docs/chains.md says when each
+# of them shows a change.
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
-# Values of ``ChainRules.departures``: how to treat a class that persons have left. It is released
-# unchanged, including the rows of those who left (hold), or no longer released (withdraw).
-# Both rules have the value ``HOLD``.
+# Values of ``ChainRules.departures``: how to treat a class that persons have left. It is still
+# released, with rows for those who left (``HOLD``), or withdrawn for good.
 WITHDRAW = "withdraw"
 DEPARTURES = (HOLD, WITHDRAW)
 # Values of ``ChainRules.mode``: classes continue through all releases, or each release has new

@@ -46,7 +46,8 @@ class ChainGuarantee(Guarantee):
         persons, in a chain that only counts histories; None for no limit.
     """
 
-    # These have defaults only because fields of the base class do. Both are always set.
+    # ``entity`` and ``chain`` have defaults only because fields of the base class do. Both are
+    # always set.
     entity: str = ""
     chain: str = ""
     n_tables: int = 1

@@ -59,7 +59,7 @@ class Export:
         path: Any = self.path
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_PATH_HINT)
-        # None for files. A prefix of the path names a table outside of databases, as of Iceberg.
+        # None unless the path names a table outside of databases by a prefix, such as ``iceberg:``.
         table_format = find_table_format(self.path, writable_only=True)
         if table_format is not None:
             self._apply_table_format(table_format.label)

@@ -1,8 +1,8 @@
 """Jobs: what to anonymize, how, and what to write. Values only, no database access.
 
 Fields that users set have an ``Option``. An option with ``concerns_release`` has no meaning without
-a release, so functions that only build classes do not take it. Calls in SQL do not take options
-with ``available_in_sql=False``.
+a release, so functions that only build classes do not take it. The JSON argument of SQL functions
+has no key for an option with ``available_in_sql=False``.
 """
 
 from __future__ import annotations

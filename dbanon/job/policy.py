@@ -1,7 +1,8 @@
 """Policies: a guarantee and how to reach it, checked before any data is read.
 
 An option with ``concerns_release`` has no meaning without a release, so functions that only build
-classes do not take it. Calls in SQL do not take options with ``available_in_sql=False``.
+classes do not take it. The JSON argument of SQL functions has no key for an option with
+``available_in_sql=False``.
 """
 
 from __future__ import annotations
@@ -299,7 +300,7 @@ class Policy:
         if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        # Certificates are lower bounds, which are known for the SSE of classes of rows only.
+        # Certificates are lower bounds. dbanon computes them for the SSE of classes of rows only.
         has_bounded_loss = recoding.measure == "sse" and method.result_type.has_row_classes
         if self.certificate is not None and not has_bounded_loss:
             raise InvalidParameter(

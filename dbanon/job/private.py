@@ -26,7 +26,7 @@ from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
 from dbanon.job.requirements import check_entity, check_single_role
 from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, PrivateOptions
 
-# The units of protection: what the guarantee hides the presence of.
+# The units of protection: the guarantee limits what a release reveals about any one row, or person.
 ROW, PERSON = UNITS = ("row", "person")
 _BUDGETS_PAGE = "differential-privacy.md#budgets"
 _BUDGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

@@ -5,8 +5,9 @@ value's text, in hexadecimal digits. The HMAC key is derived from the user's key
 values with the same user's key; because of the derivation, its hashes never equal pseudonyms.
 
 An option with ``concerns_release`` has no meaning without a release, so functions that only build
-classes do not take it. Calls in SQL do not take options with ``available_in_sql=False``. The error
-``TellingColumnRefused`` is about released columns that reveal too much about persons.
+classes do not take it. The JSON argument of SQL functions has no key for an option with
+``available_in_sql=False``. The error ``TellingColumnRefused`` is about released columns that reveal
+too much about persons.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class PseudonymKey:
 
         self._hmac = partial(hmac.new, digestmod=hashlib.sha256)
         self._derived_key: bytes = self._hmac(key, _KEY_LABEL).digest()
-        # Identifies the key in the ledger without revealing anything about it, if it is random.
+        # Identifies the key in the ledger. A random key cannot be guessed from it.
         self.fingerprint: str = self._hmac(key, _FINGERPRINT_LABEL).hexdigest()[:_HEX_DIGITS]
 
     def __repr__(self) -> str:

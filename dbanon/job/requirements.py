@@ -123,7 +123,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
     ------
     InvalidParameter : an option needs all values, or the policy has no blocks.
     """
-    # Read for its error: the property raises InvalidParameter if the policy has no blocks.
+    # This property raises InvalidParameter if the policy has no blocks.
     _ = policy.records_at_once
     requested_features = {
         "an entity or a chain": bool(entity_columns),

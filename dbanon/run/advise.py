@@ -68,8 +68,7 @@ def advise(
     source : access to the table.
     progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
         the share of it that is done.
-    on_trial : called with each trial release of the sweep, as a ``Point``, and with the policy that
-        all trial releases with its k share.
+    on_trial : called with each ``Point`` of the sweep, and with the policy of its k.
 
     Raises
     ------
@@ -135,7 +134,7 @@ def advise(
         else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
         # ``valid`` is None if no quasi-identifier has a NULL.
         nulls=None if microdata.valid is None else null_choice,
-        # The loss that remains if classes may part the rows of a person.
+        # The loss if classes may split the rows of a person.
         parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
@@ -316,7 +315,6 @@ def _propose_entity(
     ``person_columns`` maps columns that seem to identify persons to the reason.
     """
     named_columns = {*request.quasi_identifiers, *request.sensitive}
-    # The coarsest identifier has the fewest distinct values. A finer one may identify visits.
     return coarsest_identifier(
         column
         for column in profile.columns

@@ -57,7 +57,8 @@ def open_planning_ports(
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
     """Yield source and target of a plan, in transactions that change nothing.
 
-    Their sessions come from ``Store.planning``, which makes the checks of a session that writes.
+    The target's session comes from ``Store.planning``, which makes the checks of a session that
+    writes.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ def open_planning_ports(
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:
-            # A source that is not persistent is a file. Only a chain needs the rows of a file
-            # staged for its plan: in the target, where the chain is stored.
+            # For the plan of a chain, the rows of a source that is not persistent, such as a file,
+            # are staged in the target, where the chain is stored.
             stages_in_target = staging and not source.is_persistent
             # With ``create``, a missing database file counts as an empty database.
             target_session = stack.enter_context(
@@ -114,7 +115,7 @@ class Changes:
     files: tuple[PlannedFile, ...]
 
 
-# The checks of all files share the clients of object stores.
+# The checks of all exports share one client for each catalog of tables.
 @keep_clients_open()
 def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
@@ -231,7 +232,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
     return bool(comparison.unchanged)
 
 
-# The requests about the file share a client, too.
+# If the export is a table of a catalog, all requests share one client.
 @keep_clients_open()
 def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""

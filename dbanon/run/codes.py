@@ -59,7 +59,6 @@ def count_averaged_codes(
             or (source_codes % 1).any()
         ):
             continue
-        # One released value per class, so this array is by class, too.
         is_unknown = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:
             is_unknown &= ~column.missing

@@ -331,7 +331,7 @@ def measure_homogeneity(
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
     requests = planned.count_requests(released_names)
-    # ``attribute_columns`` is set only for releases per attribute, which have no classes of rows.
+    # Only releases per attribute have ``attribute_columns``.
     if requests.attribute_columns:
         return ()
     return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)

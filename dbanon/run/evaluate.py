@@ -189,8 +189,8 @@ def _evaluate_by_extension(
 def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a certificate to what readers may see: by how much the loss exceeds the bound.
 
-    The bound itself would reveal as much about the originals as their exact loss. So would the
-    simple bound, which nearest neighbors alone give.
+    The bound itself would reveal as much about the originals as their exact loss. The simple bound,
+    from nearest neighbors alone, is also left out.
     """
     if "failed" in exact:
         return dict(exact)

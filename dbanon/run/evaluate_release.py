@@ -247,7 +247,7 @@ def _compare_originals(
     Strata are skipped, because their values are released unchanged. Text columns with an order are
     skipped, because the entropy ignores the order.
     """
-    # What the ledger recorded of the run's options: a list of strata, orders by column.
+    # Options of the run. Of the orders, the ledger has only the columns and the numbers of values.
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     released_kinds = {

@@ -69,7 +69,7 @@ def require_expected_counts(
     comparison: dict[str, Any] = {
         "compared_with": None if last_release is None else last_release.release_id
     }
-    # The job limits the change of these counts since the last release, which has no such count.
+    # The job limits the change of these counts, but there is no earlier count to compare with.
     not_compared = [
         name
         for name, bounds in expectations.counts.items()

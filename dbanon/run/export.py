@@ -307,7 +307,7 @@ class Exporter:
             (release_id, index): (position, entry)
             for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
-        # For files that the ledger does not record; they are deleted first.
+        # For files that the ledger does not record; they come first.
         no_entry: tuple[int, Mapping[str, Any]] = (-1, {})
 
         def publication_order(
@@ -457,7 +457,8 @@ def _require_same_counts(
 ) -> None:
     """Count the rows of a file as a reader would, and compare with the relation's counts."""
     # A file has no person identifiers, so compare counts of rows. Leave out models of columns with
-    # a hierarchy: the file's values may be spelled unlike the leaves, as the database spells them.
+    # a hierarchy: a file may spell values in other ways than the database, whose spelling the
+    # leaves have.
     model_columns = tuple(
         name for name in requests.sensitive if name not in requests.hierarchy_columns
     )

@@ -50,8 +50,8 @@ def open_exporter(job: Job, database: Store) -> Iterator[Exporter | None]:
         try:
             yield exporter
         except BaseException as error:
-            # After an interrupt, do not wait for a stalled object store while deleting files. This
-            # call gives connections of the thread a short time before they are cut.
+            # After an interrupt, do not wait for a stalled object store while deleting files:
+            # connections of this thread are cut after a short time.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 thread_connections().request_end()
             # If the outcome is unknown, the next run looks it up in the ledger.

@@ -62,7 +62,6 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    # All columns that the release depends on.
     names = sorted({*job.named_columns, *job.guarantee.entity_columns, *job.key})
     rows_digest = source.digest(planned.relation, names, salt)
     if rows_digest is None:
@@ -125,7 +124,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
         return None
     if job.where is not None and not is_publisher:
         return None
-    # The parsed job has all columns that were read as quasi-identifiers.
+    # The parsed job names all columns that were read, as its quasi-identifiers.
     source, names = SqlSource(session), job.quasi_identifiers
     relation = session.find_source(parse_relation(job.table))
     if not set(names) <= {a.name for a in relation.schema.attributes}:

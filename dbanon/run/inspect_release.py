@@ -129,8 +129,8 @@ def _count_distribution(
     # SQL for the column's values as text.
     text_sql = session.text_of(attribute)
 
-    # ``build_distribution`` calls the first function for a chart of bins, of numbers or dates, and
-    # the second one for a chart of labels.
+    # ``build_distribution`` calls ``count_values`` to draw bins of numbers or dates, and
+    # ``count_labels`` to draw labels.
     def count_values() -> list[tuple[str, int]] | None:
         """Return all values and their row counts; None if there are too many values."""
         value_rows = session.rows(value_counts(entry.name, text_sql))

@@ -45,8 +45,8 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         if nulls == SUPPRESS:
             released_indices = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            # The records whose pattern fewer than k records share; None without such records, or if
-            # no pattern has k.
+            # The records whose pattern fewer than k records, or persons, share; None without such
+            # records, or if no pattern has k.
             rare_indices = rare_records(remaining_records, policy)
             released_indices = np.arange(remaining_records.n_records)
             if rare_indices is not None:

@@ -284,7 +284,7 @@ def build_outlook(
         )
         distinct_share = _measure_distinct_share(planned, sql_source, rows)
         memory = _estimate_memory(planned, rows - withheld, distinct_share)
-        # For a chain, ``plan_release`` has made the checks: it needs enough newcomers, not rows.
+        # A chain need not build classes from all rows, so these checks do not apply to it.
         if job.chain is None:
             require_coverage(sql_source, planned.relation, planned.hierarchies)
             require_feasible(
@@ -322,7 +322,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         suppressed=microdata.n_withheld + release.partition.n_suppressed,
         information_loss=compute_published_loss(release.public_sums, release.measure).total,
         loss_measure=release.measure,
-        # The partition of a full-domain search has the chosen level of each attribute.
+        # Only a full-domain search has levels: the chosen level of each attribute.
         levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),
     )
@@ -361,7 +361,6 @@ def _assemble_outlook(
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
-    # Name the option only if classes may split the rows of a person.
     if job.persons != WHOLE_PERSONS:
         arguments[PERSON_ROWS] = job.persons
     return Outlook(
@@ -422,7 +421,6 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
         rows,
         len(columns),
         job.memory_limit,
-        # For the error: so many records would be read.
         read_phrase="would be read",
         on_disk=on_disk,
         n_coded=n_coded,

@@ -267,7 +267,7 @@ def _find_differences(
         recorded_sha256 = recorded_hierarchies.get(column, {}).get("sha256")
         if recorded_sha256 is None or not isinstance(spec, HierarchySpec):
             continue
-        # Only a stored hierarchy or a hierarchy table can change without the request.
+        # Only these kinds are read from the database again, and compared with the recorded hash.
         if spec.kind not in (TABLE, NAME):
             continue
         if hierarchies.resolve(session, spec).sha256 != recorded_sha256:

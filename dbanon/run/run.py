@@ -150,7 +150,6 @@ def run(
         report = report.with_earlier_releases(n_earlier, caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if source.copied_rows_summary:
-            # The source's rows were copied from another system.
             report = report.with_arguments(drawn=dict(source.copied_rows_summary))
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)

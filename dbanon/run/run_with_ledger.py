@@ -123,7 +123,7 @@ def run_in_transactions(
     Raises
     ------
     DbanonError : its class says what went wrong. Nothing was published, unless it is an
-        OutcomeUnknown.
+        OutcomeUnknown, or only some of several files could be moved to their destinations.
     """
     require_destination(job, source, target)
     # Provide spill space first, so that databases remove their spilled files before the directory

@@ -53,7 +53,7 @@ ROWS_PER_PERSON_OF_EVENTS = 3
 
 # Called with the share done, 0 to 1.
 Tick = Callable[[float], None]
-# Called with a point and the policy that all points of its k share.
+# Called with a point and the policy of its k; see ``_TrialRunner.shared_policy``.
 OnTrial = Callable[[Point, Policy], None]
 
 
@@ -139,7 +139,8 @@ def sweep(
     return Sweep(
         measure=runner.measure,
         points=tuple(mark_frontier(ordered_points)),
-        # Trials used ``rows`` records of the table's ``of``, and measured linkage on ``linked``.
+        # For the smallest k, trials used ``rows`` of the ``of`` records to release, and measured
+        # linkage on ``linked`` of these, or on all if it is None.
         rows=runner.microdata.n_records,
         of=runner.n_total,
         linked=MAX_LINKED_RECORDS
