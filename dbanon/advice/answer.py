@@ -61,7 +61,7 @@ class Sweep(NotebookPlot, LabelledTextWithHtml):
     measure : the measure of loss: ``sse_loss`` or ``iloss``.
     points : the trial releases.
     rows : number of records in the trials, all of the table or a sample.
-    of : number of all records of the table (the trials used ``rows`` of them).
+    of : number of all records of the table.
     linked : number of records for which linkage risk was measured; None for all.
     untried : number of releases not tried because of the time limit.
     passed_over : number of releases skipped because earlier trials predict no improvement.
@@ -134,7 +134,7 @@ class ColumnAdvice:
     column : the counts of the column.
     role : the proposed role.
     rows : number of rows of the table.
-    small : the smallest count that is disclosed exactly; smaller ones only as a range.
+    small : the smallest count that is disclosed exactly; smaller ones above 0 only as a range.
     """
 
     column: ColumnProfile

@@ -189,7 +189,7 @@ def _simulate(
         _update_stale_values(rules, k, is_live & ~is_dropped, is_stale, is_present)
         counts.append(_count_rows(is_released, is_present, is_stale, n_withdrawn))
     # Persons who join later form classes that develop like the first ones, but start later. So the
-    # counts of the first classes after j releases are those of classes with age j, per person.
+    # counts of the first classes after j releases, per person, hold for all classes of age j.
     counts_by_age = np.array(counts) / float(class_sizes.sum())
     totals = counts_by_age[-1] + rates.join * counts_by_age[:-1].sum(axis=0)
     rows, held_rows, absent_rows, stale_rows, present_rows, missing_rows = totals

@@ -130,7 +130,7 @@ class Recommendation:
     point : the recommended release.
     rule : the rule that selected it, as text.
     runner_up : the next best release; None if there is no other.
-    bends : by curve, the k of its knee; empty if the rule uses no knees. (Knees were called bends.)
+    bends : by curve, the k of its knee; empty if the rule uses no knees.
     note : a remark on the recommendation; empty if there is none.
     """
 

@@ -27,7 +27,7 @@ IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sen
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTANT)
 
-# Reasons for proposals, by code. Not all are assigned in this module.
+# Reasons for proposals, by code.
 REASONS = {
     "given": "named in the call",
     "not_named": "others were named as quasi-identifiers",

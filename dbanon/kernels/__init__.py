@@ -2,24 +2,7 @@
 
 A kernel works in slices (``Kernel.step``), so that long runs can report progress and be
 interrupted. ``_kernels.pyi`` documents each of them. A budget is the number of elementary steps in
-a slice. Some names need an explanation:
-
-- ``Fitting``, ``Gathering`` and ``Pricing`` serve bounds: they fit prices of records, gather
-  classes that cost less than their prices, and search all such classes.
-- ``Merging`` is the methods KACA and EBKC, and ``Enforce`` and ``Split`` merge and split classes
-  under privacy models (``Models``).
-- ``Pass``, ``Refine`` and ``RefineLoss`` are the local searches of refinements: ``Pass`` of the
-  effort ``pass``. ``recombined`` combines classes of several partitions into the best partition.
-- ``NearestPath`` and ``PathCut`` build a path through all records, and cut it into classes.
-  ``DensityFirst`` is the methods LDF and HDF, ``Neighbours`` finds the nearest records of each
-  record, ``Linkage`` the nearest points of each query (a point that is not among them),
-  and ``block_of`` assigns records to blocks by a tree of cuts.
-- ``allow_whole_steps`` and ``set_simd_level`` choose between equivalent implementations, for tests
-  and benchmarks; labels do not depend on them.
-- ``grouped``, ``shuffled``, ``shuffled_classes`` and ``standardized`` return arrays: records by
-  class, a random permutation, records of each class in random order, and scaled rows.
-- ``CopyDrain``, ``RowJoin`` and ``split_rows`` process rows of PostgreSQL's binary COPY.
-- The prefix ``Mixed`` stands for records of numbers and categories without coordinates.
+a slice.
 """
 
 import os

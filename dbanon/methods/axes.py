@@ -54,9 +54,9 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
 def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the score of each point on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
-    # The principal directions are the eigenvectors of the covariance, up to a factor.
+    # This matrix is the covariance, up to a factor. ``eigh`` sorts by ascending eigenvalue, so the
+    # last eigenvector is the first principal direction.
     _, vectors = np.linalg.eigh(centered.T @ centered)
-    # ``eigh`` sorts by ascending eigenvalue, so the last vector is the first component.
     direction = vectors[:, -1]
     # The sign of a principal direction is arbitrary: make the largest loading positive.
     direction = direction * np.sign(direction[np.argmax(np.abs(direction))])

@@ -22,7 +22,6 @@ METHOD = Method(
     summary="Centroid-based fixed size: one class around the farthest record each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         numbers=PowerLaw(seconds=0.33, records=1.3, attributes=1.3, interaction=0.33),
         mixed=PowerLaw(seconds=0.31, records=1.33, attributes=1.43, trees=1.94, categories=2.15),

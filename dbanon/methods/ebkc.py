@@ -28,7 +28,6 @@ def ebkc(
     space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, threshold: float
 ) -> Partition:
     """Partition the records of ``space`` into classes of k or more records."""
-    # ``table`` returns the records as the kernels for mixed data take them.
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), threshold), tick)
 
 

@@ -1,9 +1,9 @@
 """Forecast the CPU seconds of methods, from measurements on tables of several sizes.
 
 Seconds grow as powers of the numbers of records and attributes. With attributes of several kinds
-they also depend on the share of each kind: a nearest-neighbour search skips most records if
-attributes are numbers, fewer if they have hierarchies, and fewest for other categories. Equal
-records of mixed data may count once (``PowerLaw.distinct_exponent``).
+they also depend on the share of each kind, since searches skip most records if attributes are
+numbers, and fewer if they are categories. Equal records of mixed data may count once
+(``PowerLaw.distinct_exponent``).
 ``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
 benchmarks/results/forecast.md names the machine.
 """
@@ -43,7 +43,6 @@ class Shape:
         ----------
         trees : the names of the attributes with a hierarchy.
         """
-        # Values of coded kinds are read as codes of texts; all other values are numbers.
         kinds = [
             "trees"
             if attribute.name in trees

@@ -78,8 +78,7 @@ def full_domain(
             f"There are {prod(shape)} combinations of levels, more than {_MAX_COMBINATIONS}.",
             hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
         )
-    # ``group_codes`` has the group of each record by attribute and level, and ``losses`` the total
-    # loss of all records, an array over the levels of each attribute.
+    # For each attribute and level: the group of each record, and the total loss of all records.
     group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
     loss_bound = np.zeros(shape, np.int64)
     for attribute, level_losses in enumerate(losses):
@@ -125,7 +124,7 @@ def full_domain(
     return Levels(
         best_labels,
         dict(zip(names, best_levels, strict=True)),
-        # The levels that could be chosen, of numbers without a hierarchy; None for others.
+        # The levels that could be chosen for numbers without a hierarchy.
         {
             name: number_levels
             for name, number_levels in zip(names, space.number_levels, strict=True)

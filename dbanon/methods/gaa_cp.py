@@ -27,7 +27,6 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Jiang, Zeng & Ma 2017",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=0.33, records=1.27, attributes=1.84, trees=2.1, categories=1.7)
     ),

@@ -74,7 +74,6 @@ def two_step(
     macro_classes = mdav(
         space, macro_size, tick=lambda share: tick(_FIRST_STEP_SHARE * share), rng=rng
     )
-    # ``members`` lists the records class by class, and ``starts`` says where each class begins.
     parts = [
         macro_classes.members[start : start + size]
         for start, size in zip(macro_classes.starts, macro_classes.sizes, strict=True)

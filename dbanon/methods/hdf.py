@@ -27,7 +27,6 @@ METHOD = Method(
     summary="Highest density first: the candidate class of smallest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=0.64, records=1.22, attributes=1.68, trees=3.16, categories=3.16)
     ),

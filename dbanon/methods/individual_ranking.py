@@ -1,7 +1,7 @@
 """Individual ranking: each attribute is sorted and grouped separately.
 
 The method loses little information, but its rows are not k-anonymous: each released value is shared
-by k records, yet the combination of a record's values may be unique. So the result is an
+by k or more records, yet the combination of a record's values may be unique. So the result is an
 ``AttributePartition``, which cannot be used for a release with k-anonymous rows.
 
 Source: D. Defays and N. Anwar, "Masking microdata using micro-aggregation", Journal of Official

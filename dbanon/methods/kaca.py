@@ -5,8 +5,8 @@ class for which the loss grows least, until no class is below k. Ties go to the 
 with the smaller index.
 
 Source: J. Li, R. Wong, A. Fu and J. Pei, "Achieving k-anonymity by clustering in attribute
-hierarchical structures", DaWaK 2006, LNCS 4081. The loss is iloss, the share of its range or
-hierarchy that a generalized value covers, so numbers need no hierarchy.
+hierarchical structures", DaWaK 2006, LNCS 4081. The loss is iloss
+(``measures.information_loss``), so numbers need no hierarchy.
 Classes: k or more, without a bound.
 Cost: O(m^2) in the worst case for m distinct records. Two trees of bounding boxes find the nearest
 class: one holds the classes of one record, the other all larger classes.
@@ -27,7 +27,6 @@ _NO_THRESHOLD = -1.0
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the records of ``space`` into classes of k or more records."""
-    # ``table`` returns the records as the kernels for mixed data take them.
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), _NO_THRESHOLD), tick)
 
 

@@ -7,8 +7,8 @@ by one to the class whose loss they raise least. Ties go to the record with the 
 to the class formed first.
 
 Source: J.-W. Byun, A. Kamra, E. Bertino and N. Li, "Efficient k-anonymization using clustering
-techniques", DASFAA 2007. The paper starts with a random record. The loss is iloss, the share of its
-range or hierarchy that a generalized value covers. The distance is that of the method ``gaa_cp``.
+techniques", DASFAA 2007. The paper starts with a random record. The loss is iloss
+(``measures.information_loss``), and the distance is that of the method ``gaa_cp``.
 Classes: k records; those that the last records are added to hold up to 2k-1.
 Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
 nearest and the farthest record.
@@ -27,7 +27,6 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Byun, Kamra, Bertino & Li 2007",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=0.33, records=1.27, attributes=1.84, trees=2.1, categories=1.7)
     ),

@@ -33,6 +33,5 @@ METHOD = Method(
     summary="Ward's clustering with classes of at least k; for one or more attributes",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(numbers=PowerLaw(seconds=2.5, records=1.4, attributes=2.16)),
 )

@@ -27,7 +27,6 @@ METHOD = Method(
     summary="Lowest density first: the candidate class of largest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=1.1, records=1.19, attributes=1.58, trees=0.66, categories=2.35)
     ),

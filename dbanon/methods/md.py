@@ -22,7 +22,6 @@ METHOD = Method(
     summary="Diameter-based fixed size: classes around the two most distant records",
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(
             seconds=1.6,

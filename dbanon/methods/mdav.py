@@ -27,7 +27,6 @@ METHOD = Method(
     class_sizes="k; the last one k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Torra 2005",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         numbers=PowerLaw(seconds=0.27, records=1.3, attributes=1.79, interaction=0.52),
         mixed=PowerLaw(seconds=0.25, records=1.34, attributes=1.67, trees=2.48, categories=2.35),

@@ -114,7 +114,6 @@ CBFS = _build_method(
     _run_after_base_method(Cbfs),
     path="through CBFS' classes; never loses more than CBFS",
     cost="that of CBFS, and O(k n)",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         numbers=PowerLaw(seconds=0.52, records=1.29, attributes=1.45, interaction=0.29)
     ),

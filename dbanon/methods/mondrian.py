@@ -1,9 +1,9 @@
 """Mondrian: multidimensional cuts.
 
 Starting with all records, each set is cut in two along its widest attribute. The width is the loss
-of a record in a class of the set, which includes the attribute's weight. If no
-cut of that attribute leaves k records on both sides, the next widest attribute is tried. A set that
-cannot be cut along any attribute is a class. Values of ``cut``:
+per record if the set were a class, times the attribute's weight. If no cut of that attribute leaves
+k records on both sides, the next widest attribute is tried. A set that cannot be cut along any
+attribute is a class. Values of ``cut``:
 
 - ``strict`` (default): the cut is between two different values, as near to the median as possible;
   categories are in the order of their hierarchy.
@@ -46,7 +46,7 @@ def mondrian(
             n_done += len(records)
             tick(n_done / space.n_records)
         else:
-            # The lower half is popped next, so classes are numbered from the lowest to the highest.
+            # The lower half is popped next, so its classes get the smaller numbers.
             pending += halves[::-1]
     return Partition(labels)
 
@@ -63,7 +63,6 @@ def _cut_in_two(
     records : int64 (m,), ascending.
     cut : the value of the option ``cut``.
     """
-    # Codes of numbers are coordinates in units of loss; other codes number leaves of the hierarchy.
     record_codes = space.codes[records]
     low, high = record_codes.min(axis=0), record_codes.max(axis=0)
     widths = [
@@ -72,7 +71,6 @@ def _cut_in_two(
             space.trees, space.root_costs, low, high, strict=True
         )
     ]
-    # From the widest attribute to the narrowest.
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
             continue

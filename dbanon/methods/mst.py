@@ -24,7 +24,7 @@ from __future__ import annotations
 from dbanon.kernels import Mst
 from dbanon.methods.registry import Method, on_points
 
-# Values of the kernel's argument whether classes of 2k or more are split.
+# The kernel's argument: whether to split classes of 2k or more.
 _KEEPS_LARGE_CLASSES, _SPLITS_LARGE_CLASSES = False, True
 
 FOREST = Method(

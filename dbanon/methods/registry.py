@@ -114,7 +114,7 @@ class Method:
 
     @property
     def takes_points(self) -> bool:
-        """True if the method accepts text, whose values become points with several coordinates."""
+        """True if the method accepts attributes without a position on a line, such as text."""
         # A method that groups each attribute separately (its result has no row classes), or takes
         # only one, needs one coordinate per attribute.
         return self.takes_categories or (
@@ -168,7 +168,7 @@ class Kernel(Protocol):
         """The share done, 0 to 1."""
 
     def step(self, budget: int = ...) -> bool:
-        """Work for a short time, at most ``budget`` elementary steps; return True when done."""
+        """Work for a short time, about ``budget`` elementary steps; return True when done."""
 
     def labels(self) -> Any:
         """The class of each record, int32 (n,)."""

@@ -40,7 +40,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(numbers=PowerLaw(seconds=0.045, records=0.95, attributes=0.8)),
     options=(AXIS,),
 )

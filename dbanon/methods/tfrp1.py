@@ -26,7 +26,6 @@ METHOD = Method(
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=0.22, records=1.29, attributes=1.7, trees=2.04, categories=2.26)
     ),

@@ -27,7 +27,6 @@ METHOD = Method(
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
     max_size=None,
-    # ``seconds`` is for 100,000 records of six attributes; all others are exponents.
     forecast=MethodForecast(
         mixed=PowerLaw(seconds=90.0, records=2.0, attributes=1.27, trees=1.35, categories=1.35)
     ),

@@ -28,7 +28,6 @@ def vmdav(
     space: Space, k: int, *, tick: Tick, rng: np.random.Generator, lambda_: float
 ) -> Partition:
     """Partition the records of ``space`` into classes of at least k records."""
-    # ``space.kernel`` chooses the kernel for the space's data, and binds the records.
     return drive(space.kernel(Vmdav, MixedVmdav)(k, lambda_), tick)
 
 

@@ -77,9 +77,9 @@ class Blocks:
 
     Parameters
     ----------
-    size : approximate number of records per block. No block is larger if all attributes are numbers
-        and the table is small enough that cuts are fitted to all records. Otherwise blocks may be
-        larger by at most a third.
+    size : approximate number of records per block. ``cut`` makes no larger block if all attributes
+        are numbers and the table is small enough that cuts are fitted to all records. Otherwise
+        blocks may be about a third larger, and more if small blocks join them.
     min_records : minimum number of records per block.
     """
 
@@ -131,7 +131,6 @@ class Blocks:
         counts = sum(
             on_all_cores(assign, split_records(len(keys))), np.zeros(cuts.n_blocks, np.int64)
         )
-        # ``join_small`` returns the final block of each preliminary one.
         return _records_by_block(block_numbers, cuts.join_small(counts, self.min_records))
 
     def cut_classes(
@@ -167,7 +166,7 @@ class Blocks:
         class_means = compute_class_means(space, partition)
         class_keys = first_keys_of_classes(partition, keys)
         sample = sample_positions(class_keys, n_blocks)
-        # Without axes, because a mean of leaves is no leaf: cuts need not be between values.
+        # Pass no axes: means of leaves are not leaves, so cuts cannot be made between values.
         cuts = Cuts.fit(class_means[sample], n_blocks, direction, class_keys[sample])
         numbers_by_piece = on_all_cores(
             lambda piece: cuts.assign(class_means[piece], class_keys[piece]),
@@ -209,7 +208,6 @@ def make_violation_check(
 
 def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
     """Return the mean of each class, float64 (n_classes, p)."""
-    # ``members`` lists the records class by class, and ``starts`` says where each class begins.
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
     # Ranges of classes with at most ``PIECE_RECORDS`` records in total, or of a single class.

@@ -140,7 +140,6 @@ def find_attribute_classes(
             "A release per attribute counts rows, not persons.",
             hint="Leave out `entity`.",
         )
-    # The docstring of this warning is also its message.
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
     partition = _run_strata(
         microdata, _feasible_strata(microdata, policy), policy, tick, column_statistics
@@ -192,7 +191,7 @@ def _run_strata(
     build_space = make_space_builder(microdata, column_statistics, policy, level_statistics)
     rng = _make_generator(method, policy.seed)
     tick = tick or _ignore_progress
-    # Row keys, or positions if a row key has several columns. Cuts into blocks use them for ties.
+    # Cuts into blocks use these keys for samples and ties.
     record_keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
         # Such a method chooses one level per attribute for the whole table.

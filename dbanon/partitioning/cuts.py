@@ -410,7 +410,7 @@ def _principal_direction(
     stride = max(len(records) // _DIRECTION_SAMPLE, 1)
     sample = points[records[::stride]]
     centered = sample - sample.mean(axis=0)
-    # The principal directions are the eigenvectors of the covariance, up to a factor.
+    # This matrix is the covariance, up to a factor. ``eigh`` sorts by ascending eigenvalue, so the
+    # first principal direction is the last column.
     _, vectors = np.linalg.eigh(centered.T @ centered)
-    # ``eigh`` sorts by ascending variance, so the first direction is the last column.
     return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])

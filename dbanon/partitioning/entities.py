@@ -39,7 +39,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Selects the records that privacy models count: all, or one per person and value.
+    """Selects the records that privacy models count: all, or one per unit and value.
 
     Parameters
     ----------
@@ -102,8 +102,7 @@ def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribu
 
     Parameters
     ----------
-    attribute : the entity column, of any type.
-    normalize : how texts are normalized before they are compared: ``trim`` removes white space
+    normalize : how texts are normalized before they are compared. ``trim`` removes white space
         around them, and ``casefold`` also ignores case. None to compare them as they are.
 
     Raises

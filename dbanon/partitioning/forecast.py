@@ -21,11 +21,9 @@ from dbanon.methods.forecast import (
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
-# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. In ``PowerLaw``, ``seconds``
-# is the time of a table of reference size, and all other constants are exponents. Forecasts of
-# ``thorough`` are scaled from ``fast`` by the numbers of steps and rounds of both. Forecasts for
-# mixed attributes lie between the measured extremes. The first power law of a ``MethodForecast`` is
-# for tables of numbers, the second for mixed ones.
+# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. Those of ``thorough`` are
+# scaled from ``fast`` by the numbers of steps and rounds of both. Those for mixed attributes lie
+# between the measured extremes.
 REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(

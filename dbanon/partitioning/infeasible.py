@@ -104,7 +104,7 @@ def _withholding_hint(
 def _feasible_levels(model: Model, best_level: float) -> str:
     """Describe the feasible levels of a model.
 
-    The limit is rounded to four digits, in the direction of levels that are surely feasible.
+    The limit is rounded to four decimals, in the direction of levels that are surely feasible.
 
     Parameters
     ----------

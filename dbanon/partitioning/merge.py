@@ -41,7 +41,7 @@ class Guard:
         not counted. If the models count persons, there is one more column, which is 0 in the first
         record of each person and -1 in others.
     models : the models that the values of a class must satisfy. ``models.widths`` holds the number
-        of distinct values in each column.
+        of possible values of each column.
     """
 
     values: NDArray[np.int32]
@@ -73,7 +73,6 @@ class Guard:
 
         The s counts are those of a group in the result of ``counts``.
         """
-        # ``keeps`` is True if a class with these counts satisfies all models.
         return bool(self.models.keeps(counts.astype(np.int32)))
 
 

@@ -46,9 +46,9 @@ def merge_patterns(
     released patterns have the same NULLs, each has k, and so have both together. The same holds for
     persons, since ``count_units`` never becomes smaller with more patterns.
 
-    Withheld patterns keep their own NULLs. If another pattern is released with the same NULLs, the
-    withheld records share its classes. If not, they form a stratum below k, which ``rare_records``
-    removes or ``find_classes`` refuses.
+    Withheld patterns keep their own NULLs. If another pattern is released with the same NULLs, both
+    are one stratum, which has k, so all of its records get classes. If not, they form a stratum
+    below k, which ``rare_records`` removes or ``find_classes`` refuses.
 
     Parameters
     ----------

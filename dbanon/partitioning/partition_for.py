@@ -48,7 +48,7 @@ def partition_for(
     memory_limit : the bytes that counts of sensitive values may use; None for no limit.
     tick : called with the share that is done, 0 to 1.
     column_statistics : statistics of the released records of a larger table. None if the records
-        are the whole table; always None with ``also_k``.
+        are the whole table; ignored with ``also_k``.
 
     Raises
     ------
@@ -64,7 +64,6 @@ def partition_for(
     n = microdata.n_records
     rare_positions = rare_records(microdata, policy)
     if rare_positions is not None:
-        # Raises an error if this exceeds the largest share to suppress (``max_suppression``).
         require_budget(policy, microdata.n_withheld + len(rare_positions), microdata.n_read)
         records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
         remaining, policy = _select_records(microdata, policy, records, trees)
@@ -81,8 +80,8 @@ def partition_for(
         )
     records = np.arange(n)
     while True:
-        # A set may have retained columns, which are copied unchanged. Without the withheld records,
-        # a combination of copied values may have fewer than k records: check again.
+        # Some columns of a set may be copied unchanged. Without the withheld records, a combination
+        # of copied values may have fewer than k records: check again.
         records = feasible_records(microdata, policy, records)
         require_feasible_sets(microdata, policy, len(records))
         remaining = microdata
@@ -168,7 +167,8 @@ def _cluster_and_protect(
             memory_limit=memory_limit,
             tick=lambda share: tick(clustering_progress + (1 - clustering_progress) * share),
         )
-    # Statistics that include withheld records do not describe the released table: drop them.
+    # Statistics that include withheld records do not describe the released table: replace them by
+    # those of the caller, if any.
     return (
         replace(clustering, column_statistics=table_statistics)
         if partition_of(clustering).n_suppressed
@@ -210,7 +210,7 @@ def protect_classes(
     partition, column_statistics = partition_of(clustering), clustering.column_statistics
     assert column_statistics is not None
     compared_columns = compared_columns or {}
-    # The other models compare classes with the records of ``microdata``, counted here.
+    # The values of the other columns are counted here.
     own_models = [model for model in policy.models if model.attribute not in compared_columns]
     codes_by_column, frequencies_by_column = code_released_values(
         microdata, partition, own_models, sensitive, column_statistics, memory_limit

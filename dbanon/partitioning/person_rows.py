@@ -4,8 +4,9 @@ The rows of each person are ordered by the quasi-identifier that varies most wit
 j-th row goes to layer j. No class crosses layers, so every class with k units has k persons,
 whatever the method: no kernel has to count distinct persons. (A unit, see ``entities``, is all rows
 of a person that are clustered together.) Each stratum and pattern of NULLs has as many layers as
-possible, such that k persons have a row in the last one. If a person has more rows than there are
-layers, the rows are spread over the layers in order, and those in the same layer are one unit.
+possible (up to ``MAX_LAYERS``) while k persons have a row in the last one. If a person has more
+rows than there are layers, the rows are spread over the layers in order, and those in the same
+layer are one unit.
 """
 
 from __future__ import annotations

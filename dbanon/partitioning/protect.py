@@ -132,7 +132,7 @@ def _protect(
     """Enforce the models as ``protect`` does, without a second attempt if they are infeasible."""
     n_records = microdata.n_records
     build_space = make_cost_space_builder(microdata, column_statistics, policy)
-    # Ascending numbers of the records, for ties when records are cut into blocks.
+    # Cuts into blocks use these keys for samples and ties.
     record_keys = microdata.ordered_keys
     persons = Persons.of(microdata, codes)
     while True:
@@ -146,8 +146,8 @@ def _protect(
         failing_strata = [
             records for records in strata if not satisfies_models(guard.take(records))
         ]
-        # No partition of a failing stratum satisfies the models, so all of it is withheld, as long
-        # as that is allowed and another stratum remains.
+        # Merging ends at the latest with the whole stratum as one class. If that class violates the
+        # models, the stratum is withheld, as long as that is allowed and another one remains.
         for records in failing_strata:
             if len(records) > max_withheld or len(failing_strata) == len(strata):
                 raise _infeasible_error(
@@ -460,9 +460,7 @@ def _released_strata(microdata: Microdata, partition: Partition) -> list[NDArray
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
-    """Return the partition whose classes are the strata.
-
-    If it violates the models, so does every partition within the strata.
+    """Return the partition whose classes are the strata, the coarsest that merging can reach.
 
     Parameters
     ----------

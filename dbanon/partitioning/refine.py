@@ -117,7 +117,6 @@ def refine_generalized(
         seed,
         models,
         *costs,
-        # Rounds stop once they save less than 1 / ``worth`` of the loss; 0 for no such limit.
         worth=stop_divisor,
         swaps=space.n_records > _MAX_RECORDS_WITHOUT_SWAPS or share < 1,
     )

@@ -260,11 +260,10 @@ def code_released_values(
         # Codes may share a position, so add their counts; they are 0 for codes that do not occur.
         counts = np.zeros(int(position_of_code.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of_code, frequencies.counts)
-        # ``share_base`` is the number of persons, if persons are counted: the total of the shares.
         frequencies_by_column[name] = ValueFrequencies(counts, share_base=frequencies.share_base)
         n_values = count_values(models, name, positions[name])
         require_memory(
-            count_bytes=8,  # Counts of sensitive values are int64.
+            count_bytes=8,
             n_classes=partition.n_classes,
             n_values=n_values,
             columns=f'"{name}"',

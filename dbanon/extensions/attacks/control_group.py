@@ -62,8 +62,7 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords(
             f"Half of the records cannot be released with the same options: {reason}."
         ) from None
-    # ``recode`` releases means of classes; exact totals serve numbers that float64 cannot add
-    # exactly.
+    # Exact totals serve means of numbers that float64 cannot add exactly.
     release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be suppressed.")
@@ -72,7 +71,7 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
             take_records(microdata, np.concatenate((released_half, control_half))),
             n_members=len(released_half),
             columns=release.columns,
-            # All rows of a class are equal, so each class is a distinct row.
+            # All rows of a class are equal, so each class counts as one distinct row.
             weights=np.asarray(release.partition.sizes, np.int64),
             hierarchies=release.hierarchies,
             seed=policy.seed,

@@ -130,7 +130,7 @@ def _repair_prices(
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)
         total_excess[rows] = excess.sum(axis=1)
-        # A smaller excess is only the rounding error that was added above.
+        # A smaller excess may be only the rounding error that was added above.
         row_index, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
         violated_pairs.append(np.stack([rows[row_index], other], axis=1))
         tick(float(rows[-1] + 1) / n)

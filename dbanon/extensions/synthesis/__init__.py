@@ -1,4 +1,4 @@
-"""Rows that stand for no row of the source: with noise as published, or differentially private."""
+"""Synthetic rows: differentially private, or (``dcmdp``) with noise as published."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class BudgetShown:
             "source": record.source,
             "unit": record.unit,
             "entity": record.entity,
-            # ``epsilon`` or ``rho``, the privacy parameter of all amounts below.
+            # ``epsilon`` or ``rho``: the privacy parameter of total, spent, left and spendings.
             "counts": record.parameter,
             "delta": record.delta,
             **self._convert_to_epsilons(),

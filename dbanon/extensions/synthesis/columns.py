@@ -187,7 +187,7 @@ def _define_categorical(
                 f'null_as of "{name}" must be one of its listed values, or "{OTHER_LABEL}".'
             )
         null_value = tree.positions[null_label]
-    # An enumerated type has no unlisted values and no leaf for them; the 0 is then never used.
+    # Without the leaf for unlisted values, the 0 is never used.
     return CategoricalDomain(name, dtype, tree, null_value, tree.positions.get(OTHER_LABEL, 0))
 
 

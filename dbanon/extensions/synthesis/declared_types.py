@@ -111,7 +111,7 @@ def _build_table(
         n=n,
         names=tuple(names),
         dtypes=tuple(dtypes),
-        # Of the released dtypes, only dates, times and objects can hold NULL.
+        # Other columns need no ``null_as``: NULL becomes their low bound, or False.
         nullable=tuple(dtype.kind in "MO" for dtype in dtypes),
         read=lambda j: readers[j](get_column(j)),
         read_persons=read_persons,

@@ -84,12 +84,12 @@ class ModelFit:
         self._cliques = [tree.find_clique(table.columns) for table in tables]
         self._offsets = np.cumsum([0, *(table.counts.size for table in tables)])
         self._counts = np.concatenate([table.counts.reshape(-1) for table in tables])
+        # The factors w v of the dual, see the module's docstring.
         self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
             [table.variance for table in tables], np.diff(self._offsets)
         )
-        # ``penalties`` are the factors w v of the dual, see the module's docstring.
         # The second derivative by a potential is about the count of its cell plus its penalty.
-        # Dividing by the root makes the curvature similar in all directions.
+        # Scaling by its root makes the curvature similar in all directions.
         self.scale: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)
         self._base_potentials = [np.zeros(tree.clique_shape(i)) for i in range(len(tree.cliques))]
         for j, log_shares in enumerate(log_bin_shares):

@@ -170,11 +170,9 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
         )
     if microdata.n_records < request.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
-    # The docstring of this warning is also its message.
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
     rng = np.random.default_rng(request.seed)
     classes = cluster_with_dbscan(microdata.numbers, request.k, request.radius)
-    # ``reading`` selects one of two interpretations of the noise in the paper.
     rows = dcmdp(
         microdata.numbers,
         request.k,

@@ -70,9 +70,8 @@ MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
-# The share of the amount for margins, by whether the accounting is ``pure`` (True) or ``zcdp``
-# (False), as in ``_ROUNDS_PER_COLUMN``. These two and ``_CHOICE_SHARE`` are tuned on
-# Adult.
+# The share of the amount for margins. Here and in ``_ROUNDS_PER_COLUMN``, the key is True for the
+# accounting ``pure``, False for ``zcdp``. Both, and ``_CHOICE_SHARE``, are tuned on Adult.
 _MARGINS_SHARE = {True: 0.40, False: 0.20}
 # Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
@@ -105,7 +104,8 @@ class AmountShares:
     amount : epsilon or rho, according to ``accounting_name``.
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
-    max_bins : maximum number of bins per column; 1 if columns are released as independent.
+    max_bins : maximum number of bins of a numeric column; columns with listed values may have up to
+        twice as many. 1 if columns are released as independent.
     rounds : number of rounds, each of which counts a table of two columns.
     values_per_sum : number of consecutive order statistics that are added into one noisy sum.
     edge_shares : how quantiles of numeric columns are found; None with a single bin, which contains
@@ -227,7 +227,7 @@ def divide_amount(
     rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
     count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
-    # A table of two columns has max_bins² cells.
+    # A table of two numeric columns has up to max_bins² cells.
     max_bins = math.floor(
         math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
     )
@@ -277,7 +277,7 @@ def dp_marginals(
     ----------
     columns : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
     amount_shares : how the amount is divided over p columns of n rows.
-    noise : the mechanisms that add noise. Nothing else that is computed from the data is released.
+    noise : the mechanisms that add noise. Rows are computed from their results and public figures.
     rng : for draws from the noisy model.
     """
     amount_shares.require_affordable(noise)
@@ -306,7 +306,7 @@ def _measure_margin(
         amount_shares.trees[j],
         amount_shares.n_values[j],
     )
-    # A numeric column whose values are too many to count each.
+    # A numeric column with too many values to count each.
     if tree is None and not n_values:
         sums = sum_order_statistics(column, amount_shares.values_per_sum)
         noisy = accounting.add_noise(noise, sums, amount_shares.sum_scale)

@@ -79,7 +79,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     require_table_rows(relation)
     # Refuses columns without a role in the release, if the job halts at these.
     require_roles(job, relation)
-    # Refuses a source whose column types changed since the last release of a job of this name.
+    # Refuses columns whose type is of another family than at the last release of this named job.
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.columns_to_read)
     # The entity if the job names one, else nothing.

@@ -188,7 +188,7 @@ class SynthesisMethod(Protocol):
     def generate_rows(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Generate synthetic rows, float64 (p, n), from columns of integers, int64 (p, n).
 
-        Both have the values that ``to_grid`` of the columns' domains returns.
+        Both are on the scale that ``to_grid`` of the columns' domains defines.
         """
 
 

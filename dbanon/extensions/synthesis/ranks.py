@@ -18,7 +18,6 @@ are public; everything else depends on the data only through noise:
 
 The whole epsilon is spent whatever the data are. Counts, sums and scores of the data go to
 ``noise`` only; everything that is released is computed from public figures and the noisy results.
-The module ``edges`` and ``edge_shares`` are about edges of bins, ``TreeEdge`` about the tree.
 The draws of step 5 need no secret randomness. Neither do the draws that spread equal values over
 their share of a column, since they do not depend on the table.
 
@@ -150,7 +149,7 @@ def dp_ranks(
     ----------
     columns : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
     epsilon_shares : how epsilon is divided over p columns of n rows.
-    noise : the mechanisms that add noise. Nothing else that is computed from the data is released.
+    noise : the mechanisms that add noise. Rows are computed from their results and public figures.
     rng : for draws from noisy figures.
     """
     epsilon_shares.require_affordable(noise)

@@ -21,13 +21,14 @@ MAX_BINS = 32
 # Shares of epsilon if columns are released with their dependence: for margins, for selecting pairs
 # of columns, for counts of these pairs, and for agreements (the residual dependence, which these
 # counts do not show). An agreement of two columns is the number of rows on the same side of the
-# median in both.
+# median in both, given their parent columns in the tree.
 MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35, 0.15
 # Limits of the noise on the mean of a quarter of the rows, as a share of the range: for any
 # release, and for a release of the dependence.
 MAX_MEAN_NOISE, _MAX_MEAN_NOISE_WITH_DEPENDENCE = 0.05, 0.02
 # A margin consists of means, each of a group of v consecutive values. The noise on such a mean is
-# 1 / (epsilon v) of the range, where epsilon is that of the sums. It is at most a fiftieth.
+# 1 / (epsilon v) of the range, where epsilon is that of the sums. It is at most a fiftieth, unless
+# fewer than four groups would be left.
 RANGE_TO_MEAN_NOISE = 50
 # The noise also has a limit in proportion to the group's share of the n rows:
 # 1 / (epsilon v) <= (1/2) v / n. With the fiftieth as the only limit, a larger epsilon would make

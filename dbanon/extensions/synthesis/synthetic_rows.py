@@ -163,7 +163,7 @@ def to_synthetic_column(
     if attribute.kind is Kind.FLOAT:
         is_single_precision = source.bits == 32 and not has_unknown_scale
         low, high = (
-            # A float32 in the source. Decimals have 15 significant digits that floats preserve.
+            # Round to float32 if the source has it. Of a decimal, a float preserves 15 digits.
             repr(float(np.float32(bound)))
             if is_single_precision
             else f"{bound:.15g}"
@@ -238,7 +238,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may be NULL, or databases may disagree on which values are equal.
     """
-    # The last two are set for types whose comparison another database user may have defined.
+    # The last two are set if other database users may have defined casts or code of the type.
     if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.type_of_other_role:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
