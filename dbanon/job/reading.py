@@ -192,9 +192,11 @@ class Reading:
                 " and make them differ.",
             )
         for name, type_name in self.types.items():
-            if not type_name.startswith("decimal("):
+            # Other types that begin in this way are patterns of dates.
+            decimal_type = re.fullmatch(r"decimal\(([0-9]+),([0-9]+)\)", type_name)
+            if decimal_type is None:
                 continue
-            n_digits, n_decimals = map(int, re.findall("[0-9]+", type_name))
+            n_digits, n_decimals = map(int, decimal_type.groups())
             if not max(n_decimals, 1) <= n_digits <= _MAX_DIGITS:
                 raise InvalidParameter(
                     f'No number has the type that is given for column "{name}": {type_name}.',

@@ -380,3 +380,7 @@ def test_init_states_types_that_no_other_month_changes(tmp_path: Path) -> None:
 def test_what_is_no_form_is_refused(reading: dict[str, Any]) -> None:
     with pytest.raises(DbanonError):
         Reading(**reading)
+
+
+def test_a_pattern_of_dates_may_begin_as_a_decimal_does() -> None:
+    assert Reading(types={"a": "decimal(%d.%m.%Y"}).types == {"a": "decimal(%d.%m.%Y"}

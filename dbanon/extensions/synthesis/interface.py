@@ -108,7 +108,7 @@ def synthesize(
     types: Mapping[str, str] | str | None = None,
     **options: Any,
 ) -> Synthesis:
-    """Make synthetic rows, none of which corresponds to a row of the source.
+    """Make synthetic rows, from noisy statistics or, with ``dcmdp``, from records with noise.
 
     Parameters
     ----------

@@ -180,7 +180,7 @@ class AmountShares:
         return (
             *margins,
             f"Dependence: a graphical model of up to {self.rounds} two-way counts of up to"
-            f" {self.max_bins} bins a column, with discrete {distribution} noise.",
+            f" {self.max_bins} bins a numeric column, with discrete {distribution} noise.",
         )
 
 
