@@ -1,0 +1,16 @@
+"""What the parts of a session need of it: to execute statements in its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Connection(Protocol):
+    """Executes SQL in one transaction; every session is one."""
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute a statement; bind parameters are written ``?``."""
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Execute a query and fetch all of its rows."""
