@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.run.rules import apply_table_rules
-from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_ledger
+from dbanon.run.run_with_ledger import recording_failures, run_in_transactions
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -53,35 +53,46 @@ def run_anonymization(
     target : the database for the release; None for the source's.
     progress : called with a phase and its completed share, 0 to 1.
     """
-    chain_runner = find_chain_runner(job)
+    chain_runner = _find_chain_runner(job)
     # Without a chain, a run is one transaction on each database.
-    run: Runner = run_in_transactions if chain_runner is None else chain_runner.run
-
-    # The table's owner can store rules, such as column roles, in the database. They are applied
-    # within ``run_with_ledger``, so that the ledger also records a failure to apply them.
-    def run_with_rules(
-        job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-    ) -> Report:
-        return run(apply_table_rules(job, source), source, target, progress)
-
-    return run_with_ledger(job, source, target, progress, run_with_rules)
+    run = run_in_transactions if chain_runner is None else chain_runner.run
+    with recording_failures(job, target or source, progress) as timed_progress:
+        # The table's owner can store rules, such as column roles, in the database. They are applied
+        # here, so that the ledger also records a failure to apply them.
+        return run(apply_table_rules(job, source), source, target, timed_progress)
 
 
-def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
+def plan_anonymization(
+    job: Job,
+    source: Store,
+    target: Store | None,
+    *,
+    cluster: bool = False,
+    keep_last: int | None = None,
+    progress: PhaseProgress | None = None,
+) -> Outlook:
     """Plan a job that groups rows into classes.
 
     Parameters
     ----------
     target : the database for the release; None for the source's.
-    options : ``cluster``, True to find the classes, too; and ``progress``, a function that is
-        called with a phase and its completed share.
+    cluster : whether to find the classes, too.
+    keep_last : the number of replaced releases of the output view to keep; None to keep all.
+    progress : called with a phase and its completed share, 0 to 1.
     """
     from dbanon.run.outlook import build_outlook
 
-    job = apply_table_rules(job, source)
-    return build_outlook(job, source, target, runner=find_chain_runner(job), **options)
+    return build_outlook(
+        apply_table_rules(job, source),
+        source,
+        target,
+        cluster=cluster,
+        keep_last=keep_last,
+        progress=progress,
+        runner=_find_chain_runner(job),
+    )
 
 
-def find_chain_runner(job: Job) -> JobRunner | None:
+def _find_chain_runner(job: Job) -> JobRunner | None:
     """Return the object that plans and runs a job that names a chain; None for other jobs."""
     return None if job.chain is None else load_runner("chain")

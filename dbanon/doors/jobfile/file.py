@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dbanon.data.extension import find_table_format
-from dbanon.data.option import all_parameters, build_options
+from dbanon.data.option import all_parameters
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
@@ -39,10 +39,9 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import (
     PrivateJob,
+    build_job,
     build_option_refusal,
     build_private_job,
-    private_method_options,
-    refuse_private_options,
 )
 from dbanon.job.requirements import require_evaluation
 from dbanon.job.rules import RULES_NOT_READ
@@ -51,9 +50,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
-# "Private" jobs and options are those of the differentially private methods, whose rows are
-# synthetic. These options belong to them alone.
-_PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
+# "Private" jobs are those of the differentially private methods, whose rows are synthetic.
 # All options of a private job. Fields of ``PrivateJob`` without an option, such as ``method``, are
 # not among them.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
@@ -374,7 +371,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         job = (
             _build_private_job(spec, job_spec, job_options)
             if is_private
-            else _make_job(job_options)
+            else build_job(job_options)
         )
         if isinstance(job, Job):
             _require_runnable(spec, job_spec, job, on_cluster=engine is not None)
@@ -471,13 +468,6 @@ def _group_columns_by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str,
 
 def _build_engine(spec: EngineSpec | None) -> Engine | None:
     return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
-
-
-def _make_job(options: dict[str, Any]) -> Job:
-    """Build a job, refusing options of private jobs that the file sets."""
-    refuse_private_options(options.get("method"), options)
-    job_options = {name: value for name, value in options.items() if name not in _PRIVATE_OPTIONS}
-    return build_options(Job, job_options)
 
 
 def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:

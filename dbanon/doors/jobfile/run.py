@@ -33,7 +33,7 @@ from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.changes import find_unchanged_release
 from dbanon.run.gc import collect_garbage, find_releases_without_data
-from dbanon.run.open import open_source, open_store
+from dbanon.run.open import open_stores
 from dbanon.run.outlook import Outlook
 from dbanon.run.rules import apply_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
@@ -84,29 +84,6 @@ class SkippedJob:
     release_id: str
 
 
-def open_stores(
-    file_job: FileJob, on_sql: OnSql | None = None
-) -> tuple[ClientStore, ClientStore | None]:
-    """Open the stores of the source and of the target.
-
-    The target's store is None if releases go to the database of the source.
-    """
-    if isinstance(file_job.job, Job):
-        source = open_source(file_job.source, on_sql, file_job.job, file_job.target)
-    else:
-        source = open_store(
-            file_job.source, on_sql, table=file_job.job.table, memory=file_job.job.memory_limit
-        )
-    target = (
-        None
-        if file_job.target is None
-        else open_store(file_job.target, on_sql, memory=file_job.job.memory_limit)
-    )
-    if target is not None and target.is_same_database(source):
-        target = None  # one transaction can read and write
-    return source, target
-
-
 @with_job_file_hints()
 def run_file_job(
     file_job: FileJob,
@@ -150,7 +127,7 @@ def run_file_job(
                 hint="Leave out `skip_unchanged`.",
             )
     file_job = replace(file_job, job=_accept_changes(file_job.job, accept_types, accept_counts))
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(file_job.job, Job):
         file_job = replace(
@@ -179,7 +156,7 @@ def run_file_job(
                 time.sleep(seconds)
                 attempt += 1
                 # Each attempt is recorded as a separate run in the ledger.
-                file_job = replace(file_job, job=with_new_run_id(file_job))
+                file_job = replace(file_job, job=replace(file_job.job, run_id=str(uuid.uuid4())))
         completed_job = CompletedJob(
             report,
             unclassified=find_columns_without_role(file_job, report.not_copied),
@@ -270,11 +247,6 @@ def _find_unchanged_release_id(
         return last_release_id
     report_path = file_for(file_job.report.replace("{job}", file_job.name), last_release_id)
     return last_release_id if report_path.is_file() else None
-
-
-def with_new_run_id(file_job: FileJob) -> Job | PrivateJob:
-    """Return the job with a new run id, since each attempt is a separate run in the ledger."""
-    return replace(file_job.job, run_id=str(uuid.uuid4()))
 
 
 def find_columns_without_role(file_job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
@@ -400,7 +372,7 @@ def plan_file_job(
     # Refuses jobs whose rows are synthetic.
     file_job.job.require_option_allowed("plan")
     assert isinstance(file_job.job, Job)
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     # Describes the chain that the run would create, if any. In this case, plan the job without a
     # chain, and add the description to the plan.
     new_chain = (
@@ -422,7 +394,7 @@ def plan_file_job(
 
 def find_missing_rights(file_job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """Return the rights that the database roles of a job lack, as GRANT statements."""
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     file_job = _apply_rules(file_job, source)
     with source.session(write=False) as session:
         statements = session.find_missing_read_grants(
