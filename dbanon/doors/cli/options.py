@@ -14,9 +14,10 @@ from typing import Any, get_origin
 
 import click
 
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, split_list, split_pair
-from dbanon.doors.spelling import flag as flag
+from dbanon.doors.spelling import flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
@@ -108,6 +109,29 @@ def parse_option_values(
     }
     if "options" in options:
         options["options"] = convert_method_options(options["method"], options["options"])
+    return options
+
+
+def parse_table_options(
+    parameters: Iterable[Parameter], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Convert the arguments of a command that reads a table into option values by name.
+
+    Adds the values of the short options ``-q`` and ``-s`` and of ``--order-file``, if the command
+    has them. Unless the user sets a memory limit, it is half of the available memory.
+
+    Raises
+    ------
+    InvalidParameter : as ``parse_option_values`` and ``merge_orders``.
+    """
+    options = parse_option_values(parameters, arguments)
+    for name, short_name in (("quasi_identifiers", "single_q"), ("sensitive", "single_s")):
+        if short_name in arguments:
+            options[name] += arguments[short_name]
+    if "order_files" in arguments:
+        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
+    if options["memory_limit"] is None:
+        options["memory_limit"] = half_of_memory()
     return options
 
 
