@@ -20,7 +20,7 @@ from dbanon.doors.cli.options import (
     parse_option_values,
     parse_table_options,
 )
-from dbanon.doors.cli.releases import needs_evaluation, save_refusal_on_error, write_report
+from dbanon.doors.cli.releases import save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     commit_guard,
@@ -33,6 +33,7 @@ from dbanon.doors.cli.support import (
     with_common_options,
 )
 from dbanon.doors.engines import ENGINES, Engine
+from dbanon.doors.html import needs_evaluation
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job

@@ -9,19 +9,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbanon.advice.request import AdviceRequest
-from dbanon.data.memory import half_of_memory
 from dbanon.data.option import build_options, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current_log, with_log_format
 from dbanon.doors.cli.options import parse_option_values
-from dbanon.doors.cli.releases import needs_evaluation, verify
+from dbanon.doors.cli.releases import verify
 from dbanon.doors.cli.support import (
     FORMAT_OPTION,
     ROWS_HELP,
@@ -37,7 +35,7 @@ from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
-    from dbanon.doors.jobfile.file import FileJob, JobFile
+    from dbanon.doors.jobfile.file import FileJob
 
 
 FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
@@ -56,37 +54,6 @@ PASSWORD_OPTION = click.option(
 )
 
 
-def _read_file(file: Path, allow_inline_password: bool) -> JobFile:
-    """Read a job file without expanding its variables."""
-    from dbanon.doors.jobfile.file import read_job_file
-
-    return read_job_file(file, allow_inline_password=allow_inline_password)
-
-
-def open_jobs(file: Path, allow_inline_password: bool) -> JobFile:
-    """Read a job file, expand its variables and limit its jobs to half of the memory.
-
-    Jobs with an HTML report also evaluate their release.
-    """
-    from dbanon.doors.jobfile.file import with_memory_limit
-
-    job_file = _read_file(file, allow_inline_password).with_variables()
-    jobs = tuple(
-        _with_evaluation(with_memory_limit(file_job, half_of_memory()))
-        for file_job in job_file.jobs
-    )
-    return replace(job_file, jobs=jobs)
-
-
-def _with_evaluation(file_job: FileJob) -> FileJob:
-    """Make a job evaluate its release if its report is an HTML page."""
-    return (
-        replace(file_job, job=file_job.job.with_evaluation())
-        if needs_evaluation(file_job.report)
-        else file_job
-    )
-
-
 @click.command()
 @FILE_ARGUMENT
 @PASSWORD_OPTION
@@ -99,10 +66,11 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
     """
     with report_errors(output_format):
         from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.jobfile.file import read_job_file
 
         entries = [
             {"job": file_job.name, "table": file_job.job.table, "output": file_job.job.output}
-            for file_job in _read_file(file, inline_password).jobs
+            for file_job in read_job_file(file, allow_inline_password=inline_password).jobs
         ]
         rows = [list(entry.values()) for entry in entries]
         show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
@@ -167,13 +135,14 @@ def plan_file(
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import pairs_table
+        from dbanon.doors.jobfile.file import open_jobs
         from dbanon.doors.jobfile.run import (
             combine_errors,
             find_columns_without_role,
             plan_file_job,
         )
 
-        jobs = open_jobs(file, inline_password).select_jobs(names)
+        jobs = open_jobs(file, allow_inline_password=inline_password).select_jobs(names)
         documents: list[dict[str, Any]] = []
         failures: list[tuple[str, DbanonError]] = []
         for file_job in jobs:

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dbanon.data.extension import find_table_format
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import all_parameters
 from dbanon.doors.engines import Engine
+from dbanon.doors.html import needs_evaluation
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
@@ -307,11 +309,25 @@ def _check_other_jobs(document: Document) -> None:
         _build_job(document, single_job_spec.model_copy(update={"jobs": jobs_up_to_index}), index)
 
 
-def with_memory_limit(file_job: FileJob, memory_bytes: int) -> FileJob:
-    """Limit a job's memory unless the file sets a limit."""
-    if file_job.job.memory_limit is not None:
-        return file_job
-    return replace(file_job, job=replace(file_job.job, memory_limit=memory_bytes))
+def open_jobs(file: Path | str, *, allow_inline_password: bool = False) -> JobFile:
+    """Read a job file for a program that runs its jobs: expand variables, and set defaults.
+
+    Raises
+    ------
+    JobFileInvalid : as ``read_job_file``, or a variable has no value.
+    """
+    job_file = read_job_file(file, allow_inline_password=allow_inline_password).with_variables()
+    return replace(job_file, jobs=tuple(map(_with_program_defaults, job_file.jobs)))
+
+
+def _with_program_defaults(file_job: FileJob) -> FileJob:
+    """Limit a job to half of the memory unless the file sets a limit; evaluate for HTML reports."""
+    job = file_job.job
+    if job.memory_limit is None:
+        job = replace(job, memory_limit=half_of_memory())
+    return replace(
+        file_job, job=job.with_evaluation() if needs_evaluation(file_job.report) else job
+    )
 
 
 def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
@@ -443,7 +459,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
-    has_html_report = job_spec.report is not None and job_spec.report.endswith(".html")
+    has_html_report = needs_evaluation(job_spec.report)
     if job.chain is not None and has_html_report:
         raise InvalidParameter(
             "HTML reports are not available for chains, which are not evaluated: report must be"

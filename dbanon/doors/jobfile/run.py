@@ -316,13 +316,13 @@ def run_job_from_file(
     """
     try:
         result = run_file_job(
-            file_job, on_begin=lambda: _write_metrics(file, running_job=file_job.name), **options
+            file_job, on_begin=lambda: write_job_metrics(file, running_job=file_job.name), **options
         )
     except Exception as error:
         _report_end(file, file_job, Outcome.failed(file_job.name, error))
         raise
     except BaseException:
-        _write_metrics(file, Outcome.interrupted(file_job.name))
+        write_job_metrics(file, [Outcome.interrupted(file_job.name)])
         raise
     if isinstance(result, SkippedJob):
         _report_end(file, file_job, Outcome.skipped(file_job.name, result.release_id))
@@ -333,11 +333,19 @@ def run_job_from_file(
 
 def _report_end(file: JobFile, file_job: FileJob, outcome: Outcome) -> None:
     """Write metrics and notify recipients of how a job ended."""
-    _write_metrics(file, outcome)
+    write_job_metrics(file, [outcome])
     notify(file_job.notices, outcome)
 
 
-def _write_metrics(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
+def write_job_metrics(
+    file: JobFile, outcomes: Sequence[Outcome] = (), running_job: str | None = None
+) -> None:
+    """Write the outcomes of a file's jobs to its metrics, if it has any.
+
+    Parameters
+    ----------
+    running_job : name of a job that begins now; None if none does.
+    """
     if file.metrics is not None:
         names = [job.name for job in file.jobs]
         write_metrics(Path(file.metrics), names, outcomes, running_job)
