@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from dbanon.sessions.store import Store
 
 
+@overload
+def run_any_job(
+    job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
+) -> Report: ...
+
+
+@overload
+def run_any_job(
+    job: Job | PrivateJob,
+    source: Store,
+    target: Store | None = None,
+    progress: PhaseProgress | None = None,
+) -> Report | PrivateReport: ...
+
+
 def run_any_job(
     job: Job | PrivateJob,
     source: Store,
@@ -26,6 +41,8 @@ def run_any_job(
     progress: PhaseProgress | None = None,
 ) -> Report | PrivateReport:
     """Run a job; if it fails, record the failure in the target's ledger.
+
+    If a job that groups rows into classes names a chain, make the chain's next release.
 
     Parameters
     ----------
@@ -40,19 +57,6 @@ def run_any_job(
         # Budget and release are in the source database.
         report: PrivateReport = load_runner("private").run(job, source, progress)
         return report
-    return run_anonymization(job, source, target, progress)
-
-
-def run_anonymization(
-    job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-) -> Report:
-    """Run a job that groups rows into classes. If it names a chain, make the chain's next release.
-
-    Parameters
-    ----------
-    target : the database for the release; None for the source's.
-    progress : called with a phase and its completed share, 0 to 1.
-    """
     chain_runner = _find_chain_runner(job)
     # Without a chain, a run is one transaction on each database.
     run = run_in_transactions if chain_runner is None else chain_runner.run

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dbanon.doors.dispatch import run_anonymization
+from dbanon.doors.dispatch import run_any_job
 from dbanon.doors.progress import progress_callback
 from dbanon.ledger import rules as stored_rules
 from dbanon.run.open import open_store
@@ -155,4 +155,4 @@ def refresh(
             **run_id_option,
         )
     with progress_callback(progress) as callback:
-        return run_anonymization(job, store, target=None, progress=callback)
+        return run_any_job(job, store, progress=callback)

@@ -41,6 +41,7 @@ from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.destinations import file_for
 
 if TYPE_CHECKING:
+    from dbanon.doors.engines import Engine
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import OnSql
 
@@ -146,7 +147,11 @@ def run_file_job(
                     last_release_id = _find_unchanged_release_id(file_job, source, target)
                     if last_release_id is not None:
                         return SkippedJob(last_release_id)
-                report = _run_once(file_job, source, target, progress)
+                report = (
+                    run_any_job(file_job.job, source, target, progress)
+                    if file_job.engine is None
+                    else _run_on_cluster(file_job, file_job.engine)
+                )
                 break
             except DbanonError as error:
                 if error.exit_code != _RETRIED_EXIT_CODE or attempt > file_job.retries:
@@ -193,13 +198,10 @@ def _apply_rules(file_job: FileJob, source: Store) -> FileJob:
     )
 
 
-def _run_once(
-    file_job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
-) -> Report | PrivateReport:
-    if file_job.engine is None:
-        return run_any_job(file_job.job, source, target, progress)
+def _run_on_cluster(file_job: FileJob, engine: Engine) -> Report:
+    """Run a job on its cluster, which opens the databases itself."""
     assert isinstance(file_job.job, Job)
-    return file_job.engine.run(file_job.job, file_job.source, file_job.target or file_job.source)
+    return engine.run(file_job.job, file_job.source, file_job.target or file_job.source)
 
 
 def _drop_superseded_tables(file_job: FileJob, store: Store) -> tuple[str, ...]:
