@@ -134,7 +134,6 @@ def plan_file(
     The command counts rows and checks names, types and rights. It changes nothing.
     """
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.doors.jobfile.file import open_jobs
         from dbanon.doors.jobfile.run import (
             combine_errors,
@@ -158,45 +157,26 @@ def plan_file(
                 failures.append((file_job.name, error))
                 grants = _find_missing_grants(file_job, error, print_sql)
                 documents.append({"job": file_job.name, "error": error.to_dict(), **grants})
-                pairs = [
-                    ("job", file_job.name),
-                    *(("missing", grant) for grant in grants.get("grants", ())),
-                ]
-                if output_format != "json" and grants:
-                    show(
-                        output_format,
-                        document=None,
-                        build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
-                    )
+                if grants:
+                    missing = [("missing", grant) for grant in grants["grants"]]
+                    _show_plan(output_format, [("job", file_job.name), *missing])
                 continue
             # Of the columns that the release leaves out, those to which the file gives no role, not
             # even ``drop``. Their key in JSON is "unclassified".
             columns_without_role = list(find_columns_without_role(file_job, outlook.not_copied))
-            documents.append(
-                {
-                    "job": file_job.name,
-                    "plan": outlook.to_dict(),
-                    "unclassified": columns_without_role,
-                }
-            )
-            documents[-1] |= {"schedule": file_job.schedule} if file_job.schedule else {}
-            if output_format != "json":
-                pairs = [("job", file_job.name), *outlook.pairs()]
-                pairs += (
-                    [("without a role, left out", ", ".join(columns_without_role))]
-                    if columns_without_role
-                    else []
-                )
-                pairs += (
-                    [("schedule, for your scheduler", file_job.schedule)]
-                    if file_job.schedule
-                    else []
-                )
-                show(
-                    output_format,
-                    document=None,
-                    build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
-                )
+            document = {
+                "job": file_job.name,
+                "plan": outlook.to_dict(),
+                "unclassified": columns_without_role,
+            }
+            pairs = [("job", file_job.name), *outlook.pairs()]
+            if columns_without_role:
+                pairs.append(("without a role, left out", ", ".join(columns_without_role)))
+            if file_job.schedule:
+                document["schedule"] = file_job.schedule
+                pairs.append(("schedule, for your scheduler", file_job.schedule))
+            documents.append(document)
+            _show_plan(output_format, pairs)
         if output_format == "json":
             show(output_format, {"jobs": documents}, lambda: None)
         batch_error = combine_errors(failures, len(jobs))
@@ -205,6 +185,14 @@ def plan_file(
             if len(jobs) > 1:
                 current_log().error(batch_error)
             sys.exit(batch_error.exit_code)
+
+
+def _show_plan(output_format: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print the plan of a job as a table; JSON is printed after all jobs."""
+    from dbanon.doors.cli.render import pairs_table
+
+    if output_format != "json":
+        show(output_format, document=None, build_table=lambda: pairs_table("Plan", pairs))
 
 
 def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
