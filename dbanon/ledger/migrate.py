@@ -35,7 +35,7 @@ def create_or_migrate(
     if session.has_ledger() or session.find_existing(version) is not None:
         migrate(connection)
         return
-    session.make_schema(version)
+    session.publication.ensure_schema(version)
     statements = [
         *ledger_ddl(session.ledger_types, session.ledger_name, existing={}),
         create_version_table(version),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,12 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     ColumnReading,
     ExistingRelation,
-    Output,
     Relation,
     StagedRows,
     passthrough_error,
 )
-from dbanon.sessions.names import RelationName, quote, released_name
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.publication import Publication
 
 
 class Dialect(Protocol):
@@ -45,12 +45,6 @@ class SessionInterface(ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
-    # How releases become visible. With ``transaction``, the session's commit publishes the release
-    # and its ledger entry together; with ``swap``, a separate statement at the end of the session
-    # renames the release into place, and the ledger entry follows.
-    publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # With ``swap``, the seconds that the renaming waits for readers of the replaced table.
-    swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
     # This database's SQL types for ledger columns, by the ledger's name of the type.
@@ -69,6 +63,11 @@ class SessionInterface(ABC):
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
     # The name of the algorithm of ``digest_rows``, as the ledger records it.
     digest_method: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def publication(self) -> Publication:
+        """The tables and views that this session writes and publishes."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -353,37 +352,6 @@ class SessionInterface(ABC):
         """Return the relation that has this name, or None."""
 
     @abstractmethod
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        """Create the table of a release, with a comment that marks it as one.
-
-        Parameters
-        ----------
-        columns : pairs of name and SQL type.
-        """
-
-    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """Return the name under which a release's table is written.
-
-        Raises
-        ------
-        ViewsNotHere : a view is requested, and this database cannot release views.
-        """
-        return released_name(name, release_id, self.name_limit)
-
-    @abstractmethod
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Publish the written table: rename it, or point the view to it.
-
-        Other sessions see the release once this session ends without an error.
-
-        Parameters
-        ----------
-        columns : the names of the released columns, for the view.
-        """
-
-    @abstractmethod
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         """Return the row count and the sum of the row hashes under a salt, 1 to 2**62."""
 
@@ -540,17 +508,9 @@ class SessionInterface(ABC):
                 f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
 
-    def drop_view(self, relation: RelationName) -> None:
-        """Drop the view that shows a release."""
-        self.run(f"DROP VIEW {relation.quoted}")
-
     def find_orphaned_tables(self) -> list[RelationName]:
         """Return tables that workers of a Spark cluster left behind, whose driver has ended."""
         return []
-
-    def drop_table(self, relation: RelationName) -> None:
-        """Drop a released table."""
-        self.run(f"DROP TABLE {relation.quoted}")
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         """Summarize a table's state without reading its rows, to let later runs detect changes.

@@ -89,25 +89,6 @@ class Session(PseudonymSession):
         """Return the id of the publishing role, which survives renames; None without ids."""
         return None
 
-    def lock_output(self, name: RelationName) -> None:
-        """Lock the output against other runs until the transaction ends; call before reading.
-
-        Does nothing on databases that allow only one writer, or if planning has locked the output.
-
-        Raises
-        ------
-        OutputBusy : another run is writing it.
-        ReadOnly : the transaction is read-only.
-        """
-
-    def make_schema(self, name: RelationName) -> None:
-        """Create the output's schema if it is missing.
-
-        Raises
-        ------
-        SourceChanged : another session created it in the meantime.
-        """
-
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 

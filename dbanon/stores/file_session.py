@@ -18,10 +18,9 @@ from dbanon.errors import (
     DatabaseNotFound,
     InsufficientRights,
     hints_without_views,
-    warn_caller,
 )
 from dbanon.sessions.base import LockHolder, Relation, job_running_error
-from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
+from dbanon.sessions.names import RelationName, quote, schema_not_found
 from dbanon.sessions.session import Session
 from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
@@ -181,6 +180,14 @@ class FileDatabase(ABC):
         return job_lock(self._path, job)
 
 
+def read_only_error() -> InsufficientRights:
+    """Build the error for a release into a database that cannot be written."""
+    return InsufficientRights(
+        "The database is open read-only, so it cannot be written.",
+        hint="Open it for writing, or name another database as the target.",
+    )
+
+
 class FileSession(Session):
     """One transaction on a file database."""
 
@@ -189,12 +196,6 @@ class FileSession(Session):
 
     # Whether the connection stays open after the transaction. Closing it drops temporary tables.
     stays_open = True
-
-    # A query that returns whether the connection is read-only; empty if there is no such query.
-    read_only_query: ClassVar[str] = ""
-
-    # Set to True by the store if the file cannot be written.
-    is_read_only = False
 
     # Whether ``has_ledger`` has returned True before.
     _has_seen_ledger = False
@@ -225,9 +226,6 @@ class FileSession(Session):
         """Whether the schema of a relation exists; True for databases without schemas."""
         return True
 
-    def create_schema(self, name: RelationName) -> None:
-        """Create the schema of a relation, if it is missing."""
-
     def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         if self.has_schema(name):
             return False
@@ -236,24 +234,6 @@ class FileSession(Session):
             schema = str(name.schema)
             raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
         return True
-
-    def lock_output(self, name: RelationName) -> None:
-        # Lock nothing, since a database file has a single writer; only check that it is writable.
-        # Query only the caller's connections: those that dbanon opens for planning are always
-        # read-only, which does not concern the later run.
-        may_be_read_only = self.stays_open and self.read_only_query
-        if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
-            raise InsufficientRights(
-                "The database is open read-only, so it cannot be written.",
-                hint="Open it for writing, or name another database as the target.",
-            )
-
-    def make_schema(self, name: RelationName) -> None:
-        is_new_schema = not self.has_schema(name)
-        self.create_schema(name)
-        # Warn of new schemas for releases only, not of the ledger's.
-        if is_new_schema and name.schema != self.ledger_schema:
-            warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
         """Drop all staging tables, because a caller's connection stays open.

@@ -5,7 +5,6 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,15 +20,20 @@ from dbanon.errors import (
     InvalidName,
     LedgerNotTrusted,
     PseudonymsNotHere,
-    ReadOnly,
     TableNotFound,
     nearest_names,
     sql_for_hint,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
-from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
+from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.extensions.mariadb.foreign import require_no_foreign_code
+from dbanon.extensions.mariadb.publication import (
+    PUBLICATION_TABLE,
+    SECRET_TABLE,
+    MariadbPublication,
+    publication_ddl,
+)
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
@@ -46,30 +50,11 @@ from dbanon.sessions.session import Session
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-# Ledger table of planned publications and their outcome.
-PUBLICATION_TABLE = "publication"
-# Ledger table of the secret that lock names are derived from: anyone who knows a lock's name can
-# take the lock.
-SECRET_TABLE = "lock_secret"
 # Persons per row of the ledger table ``release_person``.
 _PERSONS_PER_ROW = 32_768
 # Rights that a run needs on the output's schema, and rights that it needs on the ledger's schema.
 _OUTPUT_RIGHTS = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
-
-
-def publication_ddl(name: RelationName) -> str:
-    """Return the statement that creates the ledger table of publications.
-
-    The column ``entry`` has the future ledger entry as JSON, from the recount of the release until
-    it is known whether the release was published.
-    """
-    return (
-        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
-        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
-        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
-        " entry LONGTEXT)"
-    )
 
 
 class MariadbPersonRecords(PersonRecords):
@@ -119,6 +104,12 @@ class MariadbCatalog(Session):
     def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self.connection = connection
+        self._publication = MariadbPublication(self, self.has_schema, self._granted_rights)
+
+    @property
+    def publication(self) -> MariadbPublication:
+        """The tables that this session writes and publishes."""
+        return self._publication
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
@@ -247,11 +238,6 @@ class MariadbCatalog(Session):
             return ExistingRelation("view", mark=None)
         return ExistingRelation("table", mark=comment or None)
 
-    def make_database(self, name: RelationName) -> None:
-        """Create the database (schema) of a relation, unless it exists."""
-        if not self.has_schema(str(name.schema)):
-            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
-
     def has_schema(self, name: str) -> bool:
         """Return True if a schema with exactly this name exists."""
         return bool(
@@ -297,18 +283,6 @@ class MariadbCatalog(Session):
         if strict:
             raise schema_not_found(schema, sql_for_hint(f"CREATE DATABASE {quote_name(schema)}"))
         return True
-
-    def lock_output(self, name: RelationName) -> None:
-        # ``publication.plan`` takes the lock. Here only check that the session may write.
-        [(server_setting, is_transaction_read_only)] = self.rows(
-            "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
-        )
-        is_server_read_only = str(server_setting) not in ("0", "OFF")
-        # Accounts with this right may write even on a read-only server. It is granted for the whole
-        # server; the empty name stands for no schema.
-        is_exempt = bool({"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights(""))
-        if is_transaction_read_only or (is_server_read_only and not is_exempt):
-            raise ReadOnly(hint=READ_ONLY_HINT)
 
     def find_missing_write_grants(self, output: RelationName) -> list[str]:
         grants = []
@@ -378,32 +352,11 @@ class MariadbCatalog(Session):
         if not changes:
             return
         # The empty name stands for no table: only its database is created.
-        self.make_database(self.ledger_name(""))
+        self.publication.ensure_database(self.ledger_name(""))
         for statement in changes:
             creates_table = statement.startswith("CREATE TABLE")
             options = f" ENGINE=InnoDB {mariadb_dialect.TEXT_OPTIONS}" if creates_table else ""
             self.run(statement + options)
-
-    def lock_name(self, kind: str, name: str) -> str:
-        """Return the name of a server lock; only accounts with access to the ledger can compute it.
-
-        The name is a digest, since the server limits lock names to 64 characters and ignores case.
-
-        Parameters
-        ----------
-        kind, name : what the lock protects, e.g. ``job`` and the job's name.
-        """
-        table = self.ledger_name(SECRET_TABLE).quoted
-        query = f"SELECT secret FROM {table}"
-        if not self.rows(query):
-            # IGNORE: if two first runs race, both use the secret that was inserted first. The
-            # server generates it, since a secret sent by a client would appear in the general log.
-            self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
-            # Show it to other connections before this one takes a lock.
-            self.run("COMMIT")
-        [(secret,)] = self.rows(query)
-        digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
-        return f"dbanon {digest[:48]}"
 
     def update_release_oids(self) -> None:
         """Do nothing: MariaDB has no relation ids that a ledger entry could refer to."""

@@ -23,15 +23,10 @@ from dbanon.data.words import json_text
 from dbanon.errors import (
     EngineUnsuitable,
     MixedTypes,
-    OutputExists,
-    SchemaCreated,
     UnsupportedType,
-    ViewsNotHere,
     sql_for_hint,
-    warn_caller,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb import publication
 from dbanon.extensions.mariadb.display import expression_as_displayed
 from dbanon.extensions.mariadb.staging import (
     ROW_NUMBER,
@@ -39,12 +34,10 @@ from dbanon.extensions.mariadb.staging import (
     MariadbStaging,
     unused_name,
 )
-from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
+from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.sessions.base import (
-    MARK,
     Locator,
     OnSql,
-    Output,
     Relation,
     choose_key,
     key_required_error,
@@ -71,8 +64,6 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
-    # One statement swaps the released table in; the ledger entry follows.
-    publication_mode = "swap"
     digest_method = mariadb_dialect.DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
     name_limit = 64
@@ -85,8 +76,6 @@ class MariadbSession(MariadbStaging):
         self._may_copy, self._n_copies = may_copy, 0
         # Key columns by source, for the copy that ``pin`` makes.
         self._keys: dict[RelationName, tuple[str, ...]] = {}
-        # The release to publish when the session ends.
-        self.unpublished_release: publication.UnpublishedRelease | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -309,47 +298,20 @@ class MariadbSession(MariadbStaging):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """Return the staging table's name, in a schema that readers have no rights on."""
-        if kind == "view":
-            raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')
-        return RelationName(LEDGER_SCHEMA, f"r_{release_id.replace('-', '')}")
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        self.ensure_ledger()
-        self.unpublished_release = publication.plan(self, output)
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(
-            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB"
-            f" {mariadb_dialect.TEXT_OPTIONS}"
-            f" COMMENT='{MARK}{release_id}'"
-        )
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Check that the release can be published; the store does that when the session ends."""
-        assert self.unpublished_release is not None
-        if output.replaced_kind is None and self.find_existing(output.name) is not None:
-            raise OutputExists(f"The output {output.name} already exists.")
-        self.require_trusted_ledger()
-
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         """Keep the ledger entry in the unpublished release, to be written after publication."""
-        assert self.unpublished_release is not None
+        assert self.publication.unpublished_release is not None
         # No log may contain the exact figures (loss, evaluation and certificate). So they are not
         # part of the entry, which is sent as plain text, but are sent encrypted now.
         exact_figures = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
         if exact_figures is not None:
-            # If the release is not published, ``publication.refuse`` deletes these figures.
+            # If the release is not published, the publication deletes these figures.
             figures_table = self.ledger_name(INTERNAL_TABLE)
             self.insert_encrypted(figures_table, row["release_id"], exact_figures)
-        self.unpublished_release.entry = {
+        self.publication.unpublished_release.entry = {
             "row": dict(row),
             "columns": [*map(dict, columns)],
             "run": dict(run),
@@ -358,13 +320,6 @@ class MariadbSession(MariadbStaging):
 
     def declared_type(self, sql_type: str) -> str:
         return mariadb_dialect.declare_type(sql_type)
-
-    def make_schema(self, name: RelationName) -> None:
-        # Only warn here, since creating a schema cannot be rolled back; publication creates it.
-        if not self.has_schema(str(name.schema)):
-            warn_caller(
-                SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
-            )
 
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: InnoDB updates statistics automatically."""

@@ -23,11 +23,9 @@ from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
     ExistingRelation,
     Locator,
     OnSql,
-    Output,
     Relation,
     choose_key,
     is_integer_key,
@@ -37,20 +35,18 @@ from dbanon.sessions.base import (
     with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.dialect import (
     DIGEST_METHOD,
-    READ_ONLY_QUERY,
-    create_view,
-    default_schema,
     to_arrow,
     to_numpy,
     to_table,
 )
 from dbanon.stores.duckdb.display import expression_as_displayed
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
+from dbanon.stores.duckdb.publication import DuckdbPublication
 from dbanon.stores.file_session import FileSession
 
 # The name under which Arrow tables are registered for INSERT.
@@ -63,7 +59,6 @@ class DuckdbSession(FileSession):
     dialect: ClassVar[Dialect] = dialect
     digest_method = DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
-    read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID",
@@ -93,6 +88,13 @@ class DuckdbSession(FileSession):
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
+
+    @property
+    def publication(self) -> DuckdbPublication:
+        """The tables and views that this session writes and publishes."""
+        return DuckdbPublication(
+            self, self._connection, self.resolve_output, stays_open=self.stays_open
+        )
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -404,10 +406,6 @@ class DuckdbSession(FileSession):
     def has_schema(self, name: RelationName) -> bool:
         return dialect.has_schema(self.rows, name)
 
-    def create_schema(self, name: RelationName) -> None:
-        schema = RelationName(name.catalog, str(name.schema)).quoted
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         relations = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
@@ -417,38 +415,6 @@ class DuckdbSession(FileSession):
             (name.schema, name.name) * 2,
         )
         return ExistingRelation(*relations[0]) if relations else None
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        # By this comment on the relation, later runs recognize it as a release.
-        mark = f"'{MARK}{output.release_id}'"
-        if output.kind == "view":
-            replaces = output.replaced_kind is not None
-            with default_schema(self._connection, output.name):
-                self.run(
-                    create_view(
-                        output.name, quote_list(columns), output.relation, replaces=replaces
-                    )
-                )
-            self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
-        else:
-            if output.replaced_kind:
-                self.drop_table(output.name)
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
-
-    def drop_view(self, relation: RelationName) -> None:
-        super().drop_view(self.resolve_output(relation))
-
-    def drop_table(self, relation: RelationName) -> None:
-        super().drop_table(self.resolve_output(relation))
 
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
@@ -492,7 +458,7 @@ class DuckdbSession(FileSession):
 
     def ensure_ledger(self) -> None:
         # Only the schema of the name is used.
-        self.make_schema(self.ledger_name(""))
+        self.publication.ensure_schema(self.ledger_name(""))
         existing_columns: dict[str, list[str]] = {}
         for table, column in self.rows(
             "SELECT table_name, column_name FROM duckdb_columns()"

@@ -36,13 +36,14 @@ from dbanon.hierarchy.edges import with_pulses
 from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Locator, Output, Relation, random_order
+from dbanon.sessions.base import Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -83,6 +84,14 @@ class PlpySession(PostgresqlSession):
         self._search_path = []
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
+        self._publication = BackendPublication(
+            self, self.name_limit, self.columns_of, self.drop_staging
+        )
+
+    @property
+    def publication(self) -> BackendPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -391,10 +400,6 @@ class PlpySession(PostgresqlSession):
                 "The output has no schema.", hint="Name its schema, as in release.people."
             )
         return super().resolve_output(name)
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        self.drop_staging()
-        super().publish(output, columns)
 
     def ensure_ledger(self) -> None:
         versions = self.rows("SELECT version_num FROM dbanon.alembic_version")

@@ -27,7 +27,7 @@ from dbanon.ledger.postgresql import LEDGER_TYPES, REVOKE_INTERNAL, REVOKE_PERSO
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
+from dbanon.sessions.base import OnSql, Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
@@ -37,6 +37,7 @@ from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
+from dbanon.stores.postgresql.publication import ClientPublication
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class PsycopgSession(PassthroughSession):
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
+        self._publication = ClientPublication(
+            self, self.name_limit, self.columns_of, self._recheck_code_of_other_roles
+        )
+
+    @property
+    def publication(self) -> ClientPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -166,12 +175,6 @@ class PsycopgSession(PassthroughSession):
             chunk, _, _ = packed_rows.unpack_copy_rows(buffer, key_types, [], n_passthrough=0)
             chunks.append(chunk.keys)
         return np.concatenate(chunks)
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        super().create_released(output, columns, release_id)
-        self._recheck_code_of_other_roles()
 
     def _recheck_code_of_other_roles(self) -> None:
         """Check that no other role has added code to a source since it was first checked.

@@ -8,7 +8,9 @@ checking rights, and writing and publishing releases.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -78,7 +80,6 @@ class _Relation(NamedTuple):
 class PostgresqlSession(
     PostgresqlArraySession,
     PostgresqlKeyedSession,
-    PostgresqlPublication,
     Session,
 ):
     """One transaction on PostgreSQL."""
@@ -95,16 +96,17 @@ class PostgresqlSession(
         super().__init__(on_sql)
         # The sources that this session has looked up.
         self._relations: dict[RelationName, _Relation] = {}
-        # The release that this transaction publishes, if any, and the statements that ``publish``
-        # runs together with those that replace the output.
-        self.release_id: str | None = None
-        self._publication_statements: list[str] = []
         self._is_ledger_trusted = False
 
     @property
     def rules(self) -> RuleCatalog:
         """The declared rules of the database."""
         return PostgresqlRuleCatalog(self, self.call)
+
+    @property
+    @abstractmethod
+    def publication(self) -> PostgresqlPublication:
+        """The tables and views that this session writes and publishes."""
 
     @property
     def persons(self) -> PersonRecords:
@@ -123,6 +125,10 @@ class PostgresqlSession(
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog, whose plan subclasses may cache."""
         return self.rows(sql, parameters)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """If the block raises, roll back only its own statements."""
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
@@ -360,6 +366,20 @@ class PostgresqlSession(
     def require_ledger_rights(self) -> None:
         self.require_trusted_ledger()
         rights.require_ledger_rights(self.look_up)
+
+    def role_id(self) -> int:
+        rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
+        return int(rows[0][0])
+
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        schemas = [str(name.schema)] if name.schema is not None else self._search_path
+        return rights.find_missing_read_grants(self, schemas, name.name, columns)
+
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
+        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
+
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        return rights.must_create_schema(self, str(name.schema), strict)
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))

@@ -47,7 +47,6 @@ from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
     OnSql,
-    Output,
     Relation,
     choose_key,
     is_integer_key,
@@ -62,6 +61,7 @@ from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
 from dbanon.stores.sqlite.display import expression_as_displayed
+from dbanon.stores.sqlite.publication import SqlitePublication
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -126,12 +126,19 @@ class SqliteSession(SqliteStagingSession):
     expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
+    # Set to True by the store if the file cannot be written.
+    is_read_only = False
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         super().__init__(driver, on_sql)
         self._connection = connection
+
+    @property
+    def publication(self) -> SqlitePublication:
+        """The tables and views that this session writes and publishes."""
+        return SqlitePublication(self, is_read_only=self.is_read_only)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -437,39 +444,8 @@ class SqliteSession(SqliteStagingSession):
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
         return ExistingRelation(kind, mark.group(1) if mark else None)
 
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
-
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        if output.kind == "view":
-            if output.replaced_kind:
-                self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names: a name could contain text that looks like it.
-            self.run(
-                f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
-                f" ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
-            return
-        if output.replaced_kind:
-            self.drop_table(output.name)
-        # Without this setting, RENAME fails if views still refer to the dropped table.
-        self.run("PRAGMA legacy_alter_table = ON")
-        try:
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        finally:
-            self.run("PRAGMA legacy_alter_table = OFF")
 
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
