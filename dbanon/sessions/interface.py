@@ -22,6 +22,7 @@ from dbanon.sessions.base import (
     StagedRows,
     passthrough_error,
 )
+from dbanon.sessions.digests import Digests
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.publication import Publication
 
@@ -61,13 +62,16 @@ class SessionInterface(ABC):
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
-    # The name of the algorithm of ``digest_rows``, as the ledger records it.
-    digest_method: ClassVar[str]
 
     @property
     @abstractmethod
     def publication(self) -> Publication:
         """The tables and views that this session writes and publishes."""
+
+    @property
+    @abstractmethod
+    def digests(self) -> Digests:
+        """The digests of the rows of tables."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -350,24 +354,6 @@ class SessionInterface(ABC):
     @abstractmethod
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         """Return the relation that has this name, or None."""
-
-    @abstractmethod
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        """Return the row count and the sum of the row hashes under a salt, 1 to 2**62."""
-
-    @abstractmethod
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        """Return the same as ``digest_rows``, but over these columns of a source only."""
-
-    @abstractmethod
-    def digest_probe(self) -> str:
-        """Hash fixed values, to show whether the database still has the same hash function.
-
-        If the result differs from the one that was recorded with an earlier digest, the digest
-        cannot be compared with new ones.
-        """
 
     @abstractmethod
     def analyze(self, relation: RelationName) -> None:

@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import ClassVar
 
-from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DatabaseNotFound,
     InsufficientRights,
@@ -199,22 +198,6 @@ class FileSession(Session):
 
     # Whether ``has_ledger`` has returned True before.
     _has_seen_ledger = False
-
-    @abstractmethod
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        """Return the number of rows, and the sum of the rows' salted hashes over these columns."""
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return self.digest(relation, self.find_source(relation).schema.attributes, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return self.digest(
-            relation.relation_to_read, [relation.attribute(name) for name in names], salt
-        )
 
     def has_ledger(self) -> bool:
         # Cache a positive result: no one can drop the ledger in this transaction.

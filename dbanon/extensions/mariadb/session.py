@@ -10,7 +10,6 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from dbanon.errors import (
     sql_for_hint,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
+from dbanon.extensions.mariadb.digests import MariadbDigests
 from dbanon.extensions.mariadb.display import expression_as_displayed
 from dbanon.extensions.mariadb.staging import (
     ROW_NUMBER,
@@ -64,7 +64,6 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
-    digest_method = mariadb_dialect.DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
@@ -76,6 +75,11 @@ class MariadbSession(MariadbStaging):
         self._may_copy, self._n_copies = may_copy, 0
         # Key columns by source, for the copy that ``pin`` makes.
         self._keys: dict[RelationName, tuple[str, ...]] = {}
+
+    @property
+    def digests(self) -> MariadbDigests:
+        """The digests of the rows of tables."""
+        return MariadbDigests(self, self.find_source)
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -323,27 +327,6 @@ class MariadbSession(MariadbStaging):
 
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: InnoDB updates statistics automatically."""
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        columns = self.find_source(relation).schema.attributes
-        return self._digest(relation, columns, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        columns = [relation.attribute(name) for name in names]
-        return self._digest(relation.relation_to_read, columns, salt)
-
-    def _digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        [(n_rows, hash_sum)] = self.rows(mariadb_dialect.digest_statement(relation, columns, salt))
-        return int(n_rows), int(hash_sum)
-
-    def digest_probe(self) -> str:
-        # Digests of servers with different results cannot be compared.
-        [(probe,)] = self.rows(mariadb_dialect.DIGEST_PROBE)
-        return hashlib.sha256(str(probe).encode()).hexdigest()[:16]
 
 
 def _row_column(source: Relation) -> str:

@@ -39,11 +39,11 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.dialect import (
-    DIGEST_METHOD,
     to_arrow,
     to_numpy,
     to_table,
 )
+from dbanon.stores.duckdb.digests import DuckdbDigests
 from dbanon.stores.duckdb.display import expression_as_displayed
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.duckdb.publication import DuckdbPublication
@@ -57,7 +57,6 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     dialect: ClassVar[Dialect] = dialect
-    digest_method = DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
     temporary_schema = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -95,6 +94,11 @@ class DuckdbSession(FileSession):
         return DuckdbPublication(
             self, self._connection, self.resolve_output, stays_open=self.stays_open
         )
+
+    @property
+    def digests(self) -> DuckdbDigests:
+        """The digests of the rows of tables."""
+        return DuckdbDigests(self, self.find_source)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -415,15 +419,6 @@ class DuckdbSession(FileSession):
             (name.schema, name.name) * 2,
         )
         return ExistingRelation(*relations[0]) if relations else None
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        [(n_rows, hash_sum)] = self.rows(dialect.digest_statement(relation, columns, salt))
-        return int(n_rows), int(hash_sum)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
         # HMAC hashes the text after a first block made from the key, and the result after a second

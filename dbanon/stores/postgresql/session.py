@@ -48,7 +48,7 @@ from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
+from dbanon.stores.postgresql.digest import PostgresqlDigests, PostgresqlKeyedSession
 from dbanon.stores.postgresql.display import expressions_as_displayed
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
@@ -87,7 +87,6 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = postgresql_dialect
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_method = digest.DIGEST_METHOD
     # Maximum seconds to wait for locks on ledger tables.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
@@ -102,6 +101,11 @@ class PostgresqlSession(
     def rules(self) -> RuleCatalog:
         """The declared rules of the database."""
         return PostgresqlRuleCatalog(self, self.call)
+
+    @property
+    def digests(self) -> PostgresqlDigests:
+        """The digests of the rows of tables."""
+        return PostgresqlDigests(self)
 
     @property
     @abstractmethod
@@ -394,17 +398,6 @@ class PostgresqlSession(
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         rows = self.look_up(digest.COLUMNS_FOR_NAMES, (relation.schema, relation.name))
         return [(name, sql_type) for name, sql_type in rows]
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.digest_relation(self.look_up, self.rows, relation, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return digest.digest_columns(self.rows, relation, names, salt)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")

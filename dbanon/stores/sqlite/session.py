@@ -56,10 +56,11 @@ from dbanon.sessions.base import (
     with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect
-from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
+from dbanon.stores.sqlite.dialect import SqliteStagingSession
+from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.display import expression_as_displayed
 from dbanon.stores.sqlite.publication import SqlitePublication
 
@@ -122,7 +123,6 @@ class SqliteSession(SqliteStagingSession):
         "bytes": "BLOB",
         "amount": "NUMERIC",
     }
-    digest_method = DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
@@ -139,6 +139,11 @@ class SqliteSession(SqliteStagingSession):
     def publication(self) -> SqlitePublication:
         """The tables and views that this session writes and publishes."""
         return SqlitePublication(self, is_read_only=self.is_read_only)
+
+    @property
+    def digests(self) -> SqliteDigests:
+        """The digests of the rows of tables."""
+        return SqliteDigests(self.find_source, self._hash_query)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -447,17 +452,11 @@ class SqliteSession(SqliteStagingSession):
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
 
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        names = quote_list((column.name for column in columns), "s.")
-        query = f"SELECT {names} FROM {relation.quoted} AS s"
+    def _hash_query(self, query: str, salt: int) -> tuple[int, int]:
+        """Return the number of rows of a query, and the sum of their hashes under a salt."""
         self.report_sql(query)
         with translate_errors():
             return dialect.digest_of_query(self._driver, query, salt)
-
-    def digest_probe(self) -> str:
-        return dialect.digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 
