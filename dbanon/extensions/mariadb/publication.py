@@ -93,7 +93,7 @@ class MariadbPublication(Publication):
 
     Parameters
     ----------
-    session : the session, whose ledger records what is published.
+    session : the session, whose ledger records the releases.
     has_schema : returns whether a schema with exactly this name exists.
     granted_rights : returns the account's rights on a schema; those on the server for an empty
         name.
