@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
@@ -20,10 +18,10 @@ from dbanon.sessions.base import (
     ExistingRelation,
     Relation,
     StagedRows,
-    passthrough_error,
 )
 from dbanon.sessions.digests import Digests
 from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.passthrough import ColumnPassthrough
 from dbanon.sessions.publication import Publication
 
 
@@ -72,6 +70,11 @@ class SessionInterface(ABC):
     @abstractmethod
     def digests(self) -> Digests:
         """The digests of the rows of tables."""
+
+    @property
+    def passthrough(self) -> ColumnPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return ColumnPassthrough()
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -511,62 +514,3 @@ class SessionInterface(ABC):
     def read_column_comments(self, source: RelationName) -> dict[str, str]:
         """Return the comments on a table's columns, by column; empty if there are none."""
         return {}
-
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that these columns can be passthrough columns.
-
-        Passthrough columns are retained columns whose values the client copies without parsing
-        them. This default and those of the other methods for them raise InvalidParameter.
-
-        Raises
-        ------
-        InvalidParameter : the database, or the interface that runs the job, does not support it.
-        UnsupportedType : a column's type does not support it.
-        """
-        raise passthrough_error()
-
-    def read_passthrough(
-        self,
-        source: Relation,
-        attributes: Sequence[Attribute],
-        passthrough: Sequence[Attribute],
-        chunk_rows: int,
-        memory_limit: int | None,
-    ) -> Iterator[Chunk]:
-        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
-
-        Parameters
-        ----------
-        passthrough : the columns whose values ``insert_passthrough`` will write.
-        chunk_rows : the number of rows to read at a time.
-        memory_limit : the bytes that raw values may take; None for no limit.
-
-        Raises
-        ------
-        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
-        """
-        raise passthrough_error()
-
-    def insert_passthrough(
-        self,
-        table: RelationName,
-        class_columns: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-        passthrough: Sequence[str],
-        microdata: Microdata,
-        partition: Partition,
-    ) -> None:
-        """Fill a table with rows in random order: passthrough values, and their class's values.
-
-        Parameters
-        ----------
-        class_columns : name, SQL type and SQL expression of each column with class values; the
-            expressions use the staging table of classes.
-        columns : the released values of each class.
-        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
-
-        Raises
-        ------
-        DatabaseFailure : the database rejects a value.
-        """
-        raise passthrough_error()

@@ -118,7 +118,7 @@ class Session(PseudonymSession):
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
         disk : stores the values in files; None keeps them in memory.
-        passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
+        passthrough : the columns whose raw values are kept; None for no passthrough.
         """
         locator = source.required_locator
         if key_columns := locator.key_map_columns or locator.columns_to_check:
@@ -138,7 +138,7 @@ class Session(PseudonymSession):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            chunks = self.read_passthrough(
+            chunks = self.passthrough.read_chunks(
                 source, attributes, passthrough, chunk_rows, memory_limit
             )
         if progress:

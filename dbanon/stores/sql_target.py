@@ -137,7 +137,7 @@ class SqlTarget:
         """
         if self.copies_from(source):
             raise passthrough_error()
-        self.session.require_passthrough(relation, columns)
+        self.session.passthrough.require(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a copied column."""
@@ -184,7 +184,7 @@ class SqlTarget:
                 for name, sql_type, expression in staged_release.columns
                 if name not in retained_columns
             ]
-            session.insert_passthrough(
+            session.passthrough.insert(
                 staged_release.relation,
                 recoded_columns,
                 columns,

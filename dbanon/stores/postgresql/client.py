@@ -32,12 +32,13 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
-from dbanon.stores.postgresql.client_passthrough import PassthroughSession
+from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.publication import ClientPublication
+from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ BACKEND_KEY = "dbanon_backend"
 _ROWS_PER_READ = 65_536
 
 
-class PsycopgSession(PassthroughSession):
+class PsycopgSession(PostgresqlSession):
     """One transaction through psycopg.
 
     Parameters
@@ -77,9 +78,15 @@ class PsycopgSession(PassthroughSession):
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
+        self._passthrough = PostgresqlPassthrough(self, lambda name: self._relations[name].oid)
         self._publication = ClientPublication(
             self, self.name_limit, self.columns_of, self._recheck_code_of_other_roles
         )
+
+    @property
+    def passthrough(self) -> PostgresqlPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return self._passthrough
 
     @property
     def publication(self) -> ClientPublication:
@@ -139,6 +146,12 @@ class PsycopgSession(PassthroughSession):
             yield chunk
 
     def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to yield at a time.
+        """
         with self._open_copy(query) as stream:
             yield from read_copy(stream, self._driver.pgconn, chunk_rows)
 
@@ -334,6 +347,7 @@ class PsycopgSession(PassthroughSession):
         self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", chunks)
 
     def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
         with self._open_copy(copy) as stream:
             for chunk in chunks:
                 stream.write(chunk)
