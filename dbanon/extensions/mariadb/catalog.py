@@ -33,7 +33,9 @@ from dbanon.extensions.mariadb.ledger import SECRET_TABLE
 from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.interface import Dialect
+from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import (
     RelationName,
     quote,
@@ -44,7 +46,7 @@ from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.session import Session
 
 if TYPE_CHECKING:
-    from pymysql.connections import Connection
+    import pymysql
 
 # Persons per row of the ledger table ``release_person``.
 _PERSONS_PER_ROW = 32_768
@@ -54,14 +56,23 @@ _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
 
 class MariadbPersonRecords(PersonRecords):
-    """The records of a MariaDB database, which the server itself packs and writes."""
+    """The records of a MariaDB database, which the server itself packs and writes.
+
+    Parameters
+    ----------
+    ledger : names the table of the records.
+    """
+
+    def __init__(self, connection: Connection, ledger: Ledger) -> None:
+        super().__init__(connection)
+        self._ledger = ledger
 
     def record_in_database(self, release_id: str) -> bool:
         # The server copies the persons from a staging table: values sent by a client would appear
         # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
-        self._session.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
-        table = self._session.ledger.table("release_person")
-        self._session.run(
+        self._connection.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
+        table = self._ledger.table("release_person")
+        self._connection.run(
             f"INSERT INTO {table.quoted} (release_id, part, persons)"
             f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
             " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
@@ -83,7 +94,9 @@ class MariadbCatalog(Session):
         "pseudonyms": PseudonymsNotHere,
     }
 
-    def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
+    def __init__(
+        self, connection: pymysql.connections.Connection[Any], on_sql: OnSql | None = None
+    ) -> None:
         super().__init__(on_sql)
         self.connection = connection
 
@@ -344,7 +357,7 @@ class MariadbCatalog(Session):
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return MariadbPersonRecords(self)
+        return MariadbPersonRecords(self, self.ledger)
 
     def salted_hash(self, text: str) -> str:
         digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"

@@ -112,7 +112,7 @@ class PostgresqlSession(
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.look_up)
+        return PostgresqlPersonRecords(self, self.find_existing)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
