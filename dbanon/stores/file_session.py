@@ -196,15 +196,6 @@ class FileSession(Session):
     # Whether the connection stays open after the transaction. Closing it drops temporary tables.
     stays_open = True
 
-    # Whether ``has_ledger`` has returned True before.
-    _has_seen_ledger = False
-
-    def has_ledger(self) -> bool:
-        # Cache a positive result: no one can drop the ledger in this transaction.
-        if not self._has_seen_ledger:
-            self._has_seen_ledger = super().has_ledger()
-        return self._has_seen_ledger
-
     def has_schema(self, name: RelationName) -> bool:
         """Whether the schema of a relation exists; True for databases without schemas."""
         return True
@@ -239,12 +230,3 @@ class FileSession(Session):
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """Do nothing: there are no roles."""
-
-    def require_ledger_rights(self) -> None:
-        """Do nothing: there are no roles."""
-
-    def require_trusted_ledger(self) -> None:
-        """Do nothing: there are no other roles whose code a ledger could run."""
-
-    def update_release_oids(self) -> None:
-        """Do nothing: tables have no persistent identifiers to record in ledger entries."""

@@ -32,6 +32,7 @@ from dbanon.errors import (
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT
+from dbanon.extensions.mariadb.ledger import PUBLICATION_TABLE, SECRET_TABLE
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
@@ -40,11 +41,6 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.publication import Publication
 from dbanon.sessions.session import Session
 
-# Ledger table of planned publications and their outcome.
-PUBLICATION_TABLE = "publication"
-# Ledger table of the secret that lock names are derived from: anyone who knows a lock's name can
-# take the lock.
-SECRET_TABLE = "lock_secret"
 # States of a release in the ledger table of publications: its run goes on or was interrupted; it
 # was published; it was not published and never will be.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
@@ -53,20 +49,6 @@ PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 ATTEMPT_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 # Pause between two attempts.
 PAUSE_SECONDS = 0.25
-
-
-def publication_ddl(name: RelationName) -> str:
-    """Return the statement that creates the ledger table of publications.
-
-    The column ``entry`` has the future ledger entry as JSON, from the recount of the release until
-    it is known whether the release was published.
-    """
-    return (
-        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
-        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
-        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
-        " entry LONGTEXT)"
-    )
 
 
 @dataclass
@@ -148,7 +130,7 @@ class MariadbPublication(Publication):
         ----------
         kind, name : what the lock protects, e.g. ``job`` and the job's name.
         """
-        table = self._session.ledger_name(SECRET_TABLE).quoted
+        table = self._session.ledger.table(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
         if not self._session.rows(query):
             # IGNORE: if two first runs race, both use the secret that was inserted first. The
@@ -169,7 +151,7 @@ class MariadbPublication(Publication):
     def create_table(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        self._session.ensure_ledger()
+        self._session.ledger.ensure_current()
         self.unpublished_release = self._plan(output)
         body = ", ".join(
             f"{quote(name)} {mariadb_dialect.declare_type(sql_type)}" for name, sql_type in columns
@@ -185,7 +167,12 @@ class MariadbPublication(Publication):
         assert self.unpublished_release is not None
         if output.replaced_kind is None and self._session.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
-        self._session.require_trusted_ledger()
+        self._session.ledger.require_trusted()
+
+    def keep_entry(self, entry: dict[str, Any]) -> None:
+        """Keep the ledger entry of the unpublished release."""
+        assert self.unpublished_release is not None
+        self.unpublished_release.entry = entry
 
     def set_swap_timeout(self, seconds: float) -> None:
         self._swap_seconds = seconds
@@ -194,7 +181,7 @@ class MariadbPublication(Publication):
         """Lock the output and record the plan; raises OutputBusy if another run is writing it."""
         self._take_lock(output.name)
         self._session.insert_rows(
-            self._session.ledger_name(PUBLICATION_TABLE),
+            self._session.ledger.table(PUBLICATION_TABLE),
             ["release_id", "output_schema", "output_name", "state", "planned_at"],
             [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
         )
@@ -228,7 +215,7 @@ class MariadbPublication(Publication):
         """
         output, publications = (
             unpublished_release.output,
-            self._session.ledger_name(PUBLICATION_TABLE),
+            self._session.ledger.table(PUBLICATION_TABLE),
         )
         self._session.run(
             f"UPDATE {publications.quoted} SET entry = ? WHERE release_id = ?",
@@ -362,14 +349,14 @@ class MariadbPublication(Publication):
         This also removes its exact figures (``INTERNAL_TABLE``).
         """
         self._set_state(release_id, REFUSED)
-        figures_table = self._session.ledger_name(INTERNAL_TABLE).quoted
+        figures_table = self._session.ledger.table(INTERNAL_TABLE).quoted
         self._session.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))
         self._session.run("COMMIT")
         self._session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
 
     def _set_state(self, release_id: str, state: str) -> None:
         """Record the outcome of a planned release; its ``entry`` is no longer needed."""
-        table = self._session.ledger_name(PUBLICATION_TABLE)
+        table = self._session.ledger.table(PUBLICATION_TABLE)
         self._session.run(
             f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL"
             " WHERE release_id = ?",
@@ -382,7 +369,7 @@ class MariadbPublication(Publication):
         Releases that were not published are dropped. Runs in progress, which hold the locks of
         their outputs, are skipped.
         """
-        table = self._session.ledger_name(PUBLICATION_TABLE)
+        table = self._session.ledger.table(PUBLICATION_TABLE)
         if self._session.find_existing(table) is None:
             return
         planned_releases = self._session.rows(
@@ -391,7 +378,7 @@ class MariadbPublication(Publication):
         )
         if planned_releases:
             # Ledgers of earlier versions lack the secret for lock names.
-            self._session.ensure_ledger()
+            self._session.ledger.ensure_current()
         for release_id, schema, name in planned_releases:
             output = RelationName(schema, name)
             try:
@@ -406,7 +393,7 @@ class MariadbPublication(Publication):
 
     def _resolve_publication(self, release_id: str) -> None:
         """Record whether a planned release was published; the caller holds the output's lock."""
-        table = self._session.ledger_name(PUBLICATION_TABLE)
+        table = self._session.ledger.table(PUBLICATION_TABLE)
         [(state, entry)] = self._session.rows(
             f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
         )
@@ -422,7 +409,7 @@ class MariadbPublication(Publication):
 
     def _drop_leftovers(self) -> None:
         """Drop tables that interrupted runs have left behind and no plan refers to any longer."""
-        table = self._session.ledger_name(PUBLICATION_TABLE)
+        table = self._session.ledger.table(PUBLICATION_TABLE)
         rows = self._session.rows(
             "SELECT t.table_name FROM information_schema.tables AS t"
             f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
@@ -436,7 +423,7 @@ class MariadbPublication(Publication):
 
     def is_published(self, unpublished_release: UnpublishedRelease) -> bool:
         """Return True if the ledger records the release as published."""
-        table = self._session.ledger_name(PUBLICATION_TABLE)
+        table = self._session.ledger.table(PUBLICATION_TABLE)
         [(state,)] = self._session.rows(
             f"SELECT state FROM {table.quoted} WHERE release_id = ?",
             (unpublished_release.output.release_id,),

@@ -10,7 +10,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,13 @@ from dbanon.errors import (
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.digests import MariadbDigests
 from dbanon.extensions.mariadb.display import expression_as_displayed
+from dbanon.extensions.mariadb.ledger import MariadbLedger
 from dbanon.extensions.mariadb.staging import (
     ROW_NUMBER,
     STAGING_OPTIONS,
     MariadbStaging,
     unused_name,
 )
-from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.sessions.base import (
     Locator,
     OnSql,
@@ -75,6 +75,18 @@ class MariadbSession(MariadbStaging):
         self._may_copy, self._n_copies = may_copy, 0
         # Key columns by source, for the copy that ``pin`` makes.
         self._keys: dict[RelationName, tuple[str, ...]] = {}
+        self._ledger = MariadbLedger(
+            self,
+            self.find_existing,
+            make_database=self.publication.ensure_database,
+            insert_encrypted=self.insert_encrypted,
+            keep_entry=self.publication.keep_entry,
+        )
+
+    @property
+    def ledger(self) -> MariadbLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     @property
     def digests(self) -> MariadbDigests:
@@ -301,26 +313,6 @@ class MariadbSession(MariadbStaging):
         return (np.array(rows, np.float64) for rows in self._fetch_chunks(query, chunk_rows))
 
     # -- output -----------------------------------------------------------------------------------
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        """Keep the ledger entry in the unpublished release, to be written after publication."""
-        assert self.publication.unpublished_release is not None
-        # No log may contain the exact figures (loss, evaluation and certificate). So they are not
-        # part of the entry, which is sent as plain text, but are sent encrypted now.
-        exact_figures = row.get("internal")
-        row = {name: value for name, value in row.items() if name != "internal"}
-        if exact_figures is not None:
-            # If the release is not published, the publication deletes these figures.
-            figures_table = self.ledger_name(INTERNAL_TABLE)
-            self.insert_encrypted(figures_table, row["release_id"], exact_figures)
-        self.publication.unpublished_release.entry = {
-            "row": dict(row),
-            "columns": [*map(dict, columns)],
-            "run": dict(run),
-        }
-        return str(row["created_at"])
 
     def declared_type(self, sql_type: str) -> str:
         return mariadb_dialect.declare_type(sql_type)
