@@ -26,7 +26,6 @@ from dbanon.errors import (
 from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql_releases import RECORD_OIDS
 from dbanon.ledger.postgresql_rules import build_rule_oids_update
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
@@ -42,11 +41,9 @@ from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
 from dbanon.stores.postgresql.display import expressions_as_displayed
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
@@ -59,6 +56,7 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
+from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
 class _Relation(NamedTuple):
@@ -77,7 +75,6 @@ class _Relation(NamedTuple):
 
 class PostgresqlSession(
     PostgresqlArraySession,
-    PostgresqlKeyedSession,
     PostgresqlPublication,
     Session,
 ):
@@ -100,6 +97,11 @@ class PostgresqlSession(
         self.release_id: str | None = None
         self._publication_statements: list[str] = []
         self._is_ledger_trusted = False
+
+    @property
+    def tags(self) -> PostgresqlPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return PostgresqlPersonTags(self, self._staged_key)
 
     @property
     def rules(self) -> RuleCatalog:
@@ -453,13 +455,3 @@ class PostgresqlSession(
 
     def find_orphaned_tables(self) -> list[RelationName]:
         return pieces.find_abandoned(self)
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"
