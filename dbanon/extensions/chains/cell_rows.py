@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute
 from dbanon.extensions.chains.displayed_rows import stage_renewed_rows
-from dbanon.extensions.chains.membership import PARTLY_LEFT, ChainState
+from dbanon.extensions.chains.membership import PARTLY_LEFT, ChainState, comparison_value
 from dbanon.extensions.chains.reference import References, find_failing_cells
 from dbanon.extensions.chains.returns import freeze_returned_cells
 from dbanon.extensions.chains.rows_per_person import PERSON_COLUMNS, ChainTable
@@ -80,7 +80,7 @@ def freeze_failing_cells(
             )
             failing_cells.update(failing_of_model)
             continue
-        value = state.comparison_value(retained[index], name)
+        value = comparison_value(session, retained[index], name)
         counts = session.rows(
             "SELECT c.cell, count(*)"
             f" FROM (SELECT s.cell, {value} AS value {from_changed_rows}) AS c"

@@ -53,6 +53,18 @@ CELL_STATES = ("live", "held", "gone", "withdrawn")
 PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
 
 
+def comparison_value(session: Session, attribute: Attribute, column: str) -> str:
+    """SQL for a value as privacy models compare it: numbers by value, all else by its text.
+
+    Parameters
+    ----------
+    column : the name of a column of the alias s that holds the attribute's values.
+    """
+    if attribute.kind.is_numeric:
+        return f"s.{quote(column)}"
+    return session.text_of(replace(attribute, name=column))
+
+
 @dataclass(frozen=True)
 class ChainState:
     """A chain in one transaction, with the methods that read and write its members and cells.
@@ -121,17 +133,6 @@ class ChainState:
         arrays = self.session.chain_arrays
         assert arrays is not None
         return arrays
-
-    def comparison_value(self, attribute: Attribute, column: str) -> str:
-        """SQL for a value as privacy models compare it: numbers by value, all else by its text.
-
-        Parameters
-        ----------
-        column : the name of a column of the alias s that holds the attribute's values.
-        """
-        if attribute.kind.is_numeric:
-            return f"s.{quote(column)}"
-        return self.session.text_of(replace(attribute, name=column))
 
     # -- persons ----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.extensions.chains.cell_rows import list_row_columns
-from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.membership import ChainState, comparison_value
 from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.extensions.chains.state import ChainColumn
 from dbanon.measures import Model
@@ -309,7 +309,9 @@ def count_failing_cells(
     names, n_failing = [attribute.name for attribute in retained], 0
     for model in (model for model in models if not model.compares_with_table):
         index = names.index(model.attribute)
-        value = state.comparison_value(retained[index], statements.retained_column_name(index))
+        value = comparison_value(
+            state.session, retained[index], statements.retained_column_name(index)
+        )
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
             " AS value_rank FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
