@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -410,10 +409,6 @@ class Session(SessionInterface):
         """Insert rows into one of dbanon's own tables."""
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
-
-    def timestamp(self, text: str) -> Any:
-        """Convert an ISO time to a value for a ledger column."""
-        return datetime.fromisoformat(text)
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         """Return the names and types of a relation's columns, in catalog order."""

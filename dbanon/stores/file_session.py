@@ -196,9 +196,6 @@ class FileSession(Session):
     # Set to True by the store if the file cannot be written.
     is_read_only = False
 
-    # Whether ``has_ledger`` has returned True before.
-    _has_seen_ledger = False
-
     @abstractmethod
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
@@ -214,12 +211,6 @@ class FileSession(Session):
         return self.digest(
             relation.relation_to_read, [relation.attribute(name) for name in names], salt
         )
-
-    def has_ledger(self) -> bool:
-        # Cache a positive result: no one can drop the ledger in this transaction.
-        if not self._has_seen_ledger:
-            self._has_seen_ledger = super().has_ledger()
-        return self._has_seen_ledger
 
     def has_schema(self, name: RelationName) -> bool:
         """Whether the schema of a relation exists; True for databases without schemas."""
@@ -252,7 +243,7 @@ class FileSession(Session):
         is_new_schema = not self.has_schema(name)
         self.create_schema(name)
         # Warn of new schemas for releases only, not of the ledger's.
-        if is_new_schema and name.schema != self.ledger_schema:
+        if is_new_schema and name.schema != self.ledger.schema:
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
@@ -276,12 +267,3 @@ class FileSession(Session):
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """Do nothing: there are no roles."""
-
-    def require_ledger_rights(self) -> None:
-        """Do nothing: there are no roles."""
-
-    def require_trusted_ledger(self) -> None:
-        """Do nothing: there are no other roles whose code a ledger could run."""
-
-    def update_release_oids(self) -> None:
-        """Do nothing: tables have no persistent identifiers to record in ledger entries."""

@@ -5,7 +5,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import UnsupportedType
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -50,6 +49,7 @@ from dbanon.stores.duckdb.dialect import (
 )
 from dbanon.stores.duckdb.display import expression_as_displayed
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
+from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.duckdb.tags import DuckdbPersonTags
 from dbanon.stores.file_session import FileSession
 
@@ -65,17 +65,6 @@ class DuckdbSession(FileSession):
     expression_as_displayed = staticmethod(expression_as_displayed)
     read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "UUID",
-        "timestamp": "TIMESTAMP WITH TIME ZONE",
-        "text": "VARCHAR",
-        "json": "VARCHAR",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "DOUBLE",
-        "bytes": "BLOB",
-        "amount": "DECIMAL(18,9)",
-    }
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -84,8 +73,6 @@ class DuckdbSession(FileSession):
         self._has_rowid = False
         # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
-        # A name in the ledger's schema, from which the names of the ledger's tables are built.
-        self._ledger_prefix: RelationName | None = None
         # The result of ``dialect.find_databases``.
         self._databases: tuple[str, frozenset[str]] | None = None
         # The values of settings before the store or this session changed them, by name. The store
@@ -93,6 +80,9 @@ class DuckdbSession(FileSession):
         self.previous_settings: dict[str, str] = {}
         # The staging tables of secrets that exist.
         self._secret_tables: set[str] = set()
+        self._ledger = DuckdbLedger(
+            self, self.find_existing, self.make_schema, self._qualified_name
+        )
 
     @property
     def tags(self) -> DuckdbPersonTags:
@@ -103,6 +93,11 @@ class DuckdbSession(FileSession):
     def chain_dialect(self) -> DuckdbChainDialect:
         """The SQL with which DuckDB makes releases of chains."""
         return DuckdbChainDialect(self, self.find_source, self._secret_tables)
+
+    @property
+    def ledger(self) -> DuckdbLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -468,21 +463,3 @@ class DuckdbSession(FileSession):
 
     def digest_probe(self) -> str:
         return str(self.rows(dialect.DIGEST_PROBE)[0][0])
-
-    def ensure_ledger(self) -> None:
-        # Only the schema of the name is used.
-        self.make_schema(self.ledger_name(""))
-        existing_columns: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM duckdb_columns()"
-            " WHERE database_name = current_database() AND schema_name = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing_columns.setdefault(table, []).append(column)
-        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing_columns):
-            self.run(statement)
-
-    def ledger_name(self, table: str) -> RelationName:
-        if self._ledger_prefix is None:
-            self._ledger_prefix = self._qualified_name(LEDGER_SCHEMA, "")
-        return self._ledger_prefix.sibling(table)

@@ -31,9 +31,8 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.errors import InvalidName, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import with_pulses
-from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
@@ -41,6 +40,7 @@ from dbanon.sessions.names import RelationName, array_text, literal, quote, quot
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -83,6 +83,12 @@ class PlpySession(PostgresqlSession):
         self._search_path = []
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
+        self._ledger = PlpyLedger(self, self.find_existing)
+
+    @property
+    def ledger(self) -> PlpyLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -388,7 +394,7 @@ class PlpySession(PostgresqlSession):
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
 
-    # -- output and ledger ------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------
 
     def resolve_output(self, name: RelationName) -> RelationName:
         if name.schema is None:
@@ -400,14 +406,6 @@ class PlpySession(PostgresqlSession):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         self.drop_staging()
         super().publish(output, columns)
-
-    def ensure_ledger(self) -> None:
-        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if versions != [(LEDGER_REVISION,)]:
-            raise LedgerMissing(
-                "The version of this database's ledger differs from that of dbanon's functions.",
-                hint="A superuser runs: dbanon upgrade URL",
-            )
 
 
 def limit_locks(plpy: Any) -> str:

@@ -8,6 +8,7 @@ checking rights, and writing and publishing releases.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -23,9 +24,6 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
-from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import build_rule_oids_update
 from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
@@ -45,6 +43,7 @@ from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.display import expressions_as_displayed
+from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
@@ -96,7 +95,11 @@ class PostgresqlSession(
         # runs together with those that replace the output.
         self.release_id: str | None = None
         self._publication_statements: list[str] = []
-        self._is_ledger_trusted = False
+
+    @property
+    @abstractmethod
+    def ledger(self) -> PostgresqlLedger:
+        """The ledger of the database."""
 
     @property
     def tags(self) -> PostgresqlPersonTags:
@@ -111,7 +114,7 @@ class PostgresqlSession(
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.look_up)
+        return PostgresqlPersonRecords(self, self.find_existing)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
@@ -359,10 +362,6 @@ class PostgresqlSession(
             )
         return name
 
-    def require_ledger_rights(self) -> None:
-        self.require_trusted_ledger()
-        rights.require_ledger_rights(self.look_up)
-
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))
         if len(rows) > 1:
@@ -391,67 +390,18 @@ class PostgresqlSession(
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
 
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def require_trusted_ledger(self) -> None:
-        # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._is_ledger_trusted:
-            rights.require_trusted_ledger(self.look_up)
-            self._is_ledger_trusted = True
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return None
-        # The function adds the release id to the rows of columns.
-        column_rows = [
-            {key: column[key] for key in column if key != "release_id"} for column in columns
-        ]
-        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
-        entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
-        return str(json.loads(entry)["created_at"])
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return False
-        self.call("dbanon._record_run", [json_text(run)])
-        return True
-
     def call(self, function: str, arguments: Sequence[str]) -> str:
         parameters = ", ".join("?::jsonb" for _ in arguments)
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
-    def update_release_oids(self) -> None:
-        # Complete entries of earlier versions, and give rules the oids of the tables that they
-        # apply to.
-        self.run(RECORD_OIDS)
-        self.run(build_rule_oids_update())
-
     def may_drop(self, existing: ExistingRelation) -> bool:
         return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName("dbanon", table)
 
     def current_user(self) -> str | None:
         return str(self.rows("SELECT current_user::text")[0][0])
 
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.rows(postgresql_ledger.FIND_SPENDER):
-            return None
-        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
-        # The function returns NULL if the budget is closed, or too little of it is left.
-        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
-        return spent is not None
-
-    def must_write_ledger_directly(self) -> bool:
-        return not self.rows(postgresql_ledger.FIND_RELEASE_WRITER)
 
     def find_orphaned_tables(self) -> list[RelationName]:
         return pieces.find_abandoned(self)
