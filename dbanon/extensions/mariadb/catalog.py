@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pymysql.cursors import SSCursor
 
@@ -28,6 +28,7 @@ from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote
 from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.extensions.mariadb.foreign import require_no_foreign_code
 from dbanon.extensions.mariadb.publication import MariadbPublication
+from dbanon.extensions.mariadb.tags import MariadbPersonTags
 from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
@@ -312,23 +313,16 @@ class MariadbCatalog(Session):
     def current_user(self) -> str | None:
         return str(self.rows("SELECT current_user()")[0][0])
 
-    def keyed_tag(self, text: str) -> str:
-        raise ChainsNotHere()
-
-    def stage_salt(self, salt: bytes) -> None:
-        columns = [("salt", "VARCHAR(64)")]
-        self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
-        self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
-
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
         return MariadbPersonRecords(self, self.ledger)
 
-    def salted_hash(self, text: str) -> str:
-        digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
-        # The ledger stores 8 bytes per person: 16 hexadecimal digits.
-        return f"unhex(left({digest}, 16))"
+    @property
+    def tags(self) -> MariadbPersonTags:
+        """The salted hashes of person identifiers."""
+        return MariadbPersonTags(self, self._staged_key)
 
-    def random_order_key(self, alias: str) -> str:
+    @property
+    def chain_dialect(self) -> NoReturn:
         raise ChainsNotHere()

@@ -25,7 +25,6 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
@@ -41,11 +40,10 @@ from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlDigests, PostgresqlKeyedSession
+from dbanon.stores.postgresql.digest import PostgresqlDigests
 from dbanon.stores.postgresql.display import expressions_as_displayed
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
@@ -59,6 +57,7 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
+from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
 class _Relation(NamedTuple):
@@ -75,11 +74,7 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(
-    PostgresqlArraySession,
-    PostgresqlKeyedSession,
-    Session,
-):
+class PostgresqlSession(PostgresqlArraySession, Session):
     """One transaction on PostgreSQL."""
 
     dialect: ClassVar[Dialect] = postgresql_dialect
@@ -98,6 +93,11 @@ class PostgresqlSession(
     @abstractmethod
     def ledger(self) -> PostgresqlLedger:
         """The ledger of the database."""
+
+    @property
+    def tags(self) -> PostgresqlPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return PostgresqlPersonTags(self, self._staged_key)
 
     @property
     def rules(self) -> RuleCatalog:
@@ -415,13 +415,3 @@ class PostgresqlSession(
 
     def find_orphaned_tables(self) -> list[RelationName]:
         return pieces.find_abandoned(self)
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"
