@@ -77,16 +77,14 @@ FORMAT_OPTION = click.option(
     show_default=True,
     help="How the result is printed on stdout.",
 )
+PRINT_SQL_OPTION = click.option(
+    "--print-sql", is_flag=True, help="Print each SQL statement on stderr."
+)
 
 
 def with_common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that all commands on a database have."""
-    options = (
-        with_log_format,
-        FORMAT_OPTION,
-        click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
-    )
-    for option in reversed(options):
+    for option in (PRINT_SQL_OPTION, FORMAT_OPTION, with_log_format):
         command = option(command)
     return command
 
