@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
-from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.log import current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
 from dbanon.doors.cli.options import (
@@ -20,6 +19,7 @@ from dbanon.doors.cli.options import (
     parse_option_values,
     parse_table_options,
 )
+from dbanon.doors.cli.progress import print_warnings, show_progress
 from dbanon.doors.cli.releases import save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
