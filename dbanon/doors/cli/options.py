@@ -153,15 +153,10 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
         return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item_type is float:
         return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
-    # Orders map a column to the sequence of its values.
+    # Orders map a column to the sequence of its values, lowest first.
     if get_origin(parameter.item_type) is Sequence:
-        return {name: parse_order(text) for name, text in pairs.items()}
+        return {name: split_list(text) for name, text in pairs.items()}
     return pairs
-
-
-def parse_order(text: str) -> tuple[str, ...]:
-    """Parse A,B,C into the values of an order, lowest first."""
-    return split_list(text)
 
 
 def parse_bounds(text: str) -> tuple[Any, Any]:
