@@ -32,7 +32,7 @@ def create_or_migrate(
     revoke_statements : SQL that revokes the rights of everyone but the owner on a new ledger.
     """
     version = session.ledger_name(VERSION_TABLE)
-    if session.has_ledger() or session.find_existing(version) is not None:
+    if session.has_ledger() or session.catalog.find_existing(version) is not None:
         migrate(connection)
         return
     session.make_schema(version)

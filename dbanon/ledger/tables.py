@@ -309,7 +309,7 @@ def _type_of(types: Mapping[str, str], kind: str, is_key: bool) -> str:
 def ledger_is_current(session: SessionInterface) -> bool:
     """Return True if a ledger that Alembic migrates has the newest revision."""
     version = session.ledger_name(VERSION_TABLE)
-    if session.find_existing(version) is None:
+    if session.catalog.find_existing(version) is None:
         return False
     return session.rows(f"SELECT version_num FROM {version.quoted}") == [(LEDGER_REVISION,)]
 

@@ -21,8 +21,9 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import LockHolder, Relation, job_running_error
-from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
+from dbanon.sessions.names import RelationName, quote, schema_created
 from dbanon.sessions.session import Session
+from dbanon.stores.file_catalog import FileCatalog
 from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
 
@@ -199,6 +200,11 @@ class FileSession(Session):
     # Whether ``has_ledger`` has returned True before.
     _has_seen_ledger = False
 
+    @property
+    @abstractmethod
+    def catalog(self) -> FileCatalog:
+        """The catalog of the database: its relations and schemas."""
+
     @abstractmethod
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
@@ -206,7 +212,7 @@ class FileSession(Session):
         """Return the number of rows, and the sum of the rows' salted hashes over these columns."""
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return self.digest(relation, self.find_source(relation).schema.attributes, salt)
+        return self.digest(relation, self.catalog.find_source(relation).schema.attributes, salt)
 
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
@@ -221,21 +227,8 @@ class FileSession(Session):
             self._has_seen_ledger = super().has_ledger()
         return self._has_seen_ledger
 
-    def has_schema(self, name: RelationName) -> bool:
-        """Whether the schema of a relation exists; True for databases without schemas."""
-        return True
-
     def create_schema(self, name: RelationName) -> None:
         """Create the schema of a relation, if it is missing."""
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        if self.has_schema(name):
-            return False
-        # A strict policy refuses to create a missing schema.
-        if strict:
-            schema = str(name.schema)
-            raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
-        return True
 
     def lock_output(self, name: RelationName) -> None:
         # Lock nothing, since a database file has a single writer; only check that it is writable.
@@ -249,7 +242,7 @@ class FileSession(Session):
             )
 
     def make_schema(self, name: RelationName) -> None:
-        is_new_schema = not self.has_schema(name)
+        is_new_schema = not self.catalog.has_schema(name)
         self.create_schema(name)
         # Warn of new schemas for releases only, not of the ledger's.
         if is_new_schema and name.schema != self.ledger_schema:
@@ -263,19 +256,10 @@ class FileSession(Session):
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        return str(name).lower() == str(other_name).lower()
-
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: the database updates statistics itself, or leaves them to its owner."""
 
-    def current_user(self) -> str | None:
-        return None
-
     # There are no roles: anyone who can open the file can read and write all of it.
-
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Do nothing: there are no roles."""
 
     def require_ledger_rights(self) -> None:
         """Do nothing: there are no roles."""

@@ -113,11 +113,11 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     HierarchyBroken : the rows do not form a tree; the error lists all problems.
     MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
-    source = session.find_source(name)
+    source = session.catalog.find_source(name)
     columns = _tree_columns(source)
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
-    session.require_rights(source, [a.name for a in (*columns, *position_columns)])
+    session.catalog.require_readable(source, [a.name for a in (*columns, *position_columns)])
     # Find in the values what the types leave open, such as the scale of decimals.
     columns = session.complete_attributes_from_values(source, columns)
     for attribute in columns:
@@ -190,7 +190,7 @@ def store(
         "kind": _STORED_KIND,
         "description": description,
         "created_at": session.timestamp(now()),
-        "created_by": session.current_user(),
+        "created_by": session.catalog.find_current_user(),
     }
     try:
         session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
@@ -314,7 +314,7 @@ def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
 def _has_stored_hierarchies(session: Session) -> bool:
     """Whether the ledger has a table of hierarchies; raises LedgerNotTrusted."""
     session.require_trusted_ledger()
-    return session.find_existing(session.ledger_name("hierarchy")) is not None
+    return session.catalog.find_existing(session.ledger_name("hierarchy")) is not None
 
 
 def _stored_names(session: Session) -> list[str]:

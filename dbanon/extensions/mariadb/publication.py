@@ -23,7 +23,7 @@ from dbanon.errors import (
     SourceChanged,
     sql_for_hint,
 )
-from dbanon.extensions.mariadb.catalog import PUBLICATION_TABLE, MariadbCatalog
+from dbanon.extensions.mariadb.catalog import PUBLICATION_TABLE, MariadbStatementSession
 from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
@@ -60,7 +60,7 @@ class UnpublishedRelease:
         return _replaced_name(self.output.release_id)
 
 
-def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
+def plan(session: MariadbStatementSession, output: Output) -> UnpublishedRelease:
     """Lock the output and record the plan; raises OutputBusy if another run is writing it."""
     _lock(session, output.name)
     session.insert_rows(
@@ -72,12 +72,12 @@ def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
     return UnpublishedRelease(output)
 
 
-def output_lock_name(session: MariadbCatalog, name: RelationName) -> str:
+def output_lock_name(session: MariadbStatementSession, name: RelationName) -> str:
     """Return the name of the lock that a run holds while it writes an output."""
     return session.lock_name("output", name.quoted)
 
 
-def _lock(session: MariadbCatalog, name: RelationName) -> None:
+def _lock(session: MariadbStatementSession, name: RelationName) -> None:
     """Lock an output for this connection; raises OutputBusy if another run holds the lock."""
     if session.rows("SELECT get_lock(?, 0)", (output_lock_name(session, name),)) != [(1,)]:
         raise OutputBusy(
@@ -85,7 +85,7 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
         )
 
 
-def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) -> None:
+def publish(session: MariadbStatementSession, unpublished_release: UnpublishedRelease) -> None:
     """Publish a counted release under the output's name, and write its ledger entry.
 
     The comment on a released table, its *mark*, names the release.
@@ -104,14 +104,16 @@ def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) ->
     )
     session.run("COMMIT")
     session.make_database(output.name)
-    existing = session.find_existing(output.name)
+    existing = session.catalog.find_existing(output.name)
     _require_replaceable(session, output, existing)
     renames = [(output.staging_name, output.name)]
     if existing is not None:
         renames.insert(0, (output.name, unpublished_release.replaced_name))
     _swap(session, output, renames)
     replaced_table = (
-        None if existing is None else session.find_existing(unpublished_release.replaced_name)
+        None
+        if existing is None
+        else session.catalog.find_existing(unpublished_release.replaced_name)
     )
     if replaced_table is not None and replaced_table.mark != (existing and existing.mark):
         # The mark names another release, so another session replaced the table just before the
@@ -131,7 +133,7 @@ def publish(session: MariadbCatalog, unpublished_release: UnpublishedRelease) ->
 
 
 def _require_replaceable(
-    session: MariadbCatalog, output: Output, existing: ExistingRelation | None
+    session: MariadbStatementSession, output: Output, existing: ExistingRelation | None
 ) -> None:
     """Check again that the output's name is unused, or names a release that may be replaced.
 
@@ -179,7 +181,9 @@ def _obstacle_error(output: Output, obstacle: str, statement: str) -> OutputChan
 
 
 def _swap(
-    session: MariadbCatalog, output: Output, renames: list[tuple[RelationName, RelationName]]
+    session: MariadbStatementSession,
+    output: Output,
+    renames: list[tuple[RelationName, RelationName]],
 ) -> None:
     """Rename tables in short attempts, since a waiting RENAME blocks all later readers.
 
@@ -199,7 +203,7 @@ def _swap(
         except DatabaseBusy:
             # The rename may have succeeded just before the timeout. Then no table has the old name
             # of the last pair: no other pair gives this name to its table.
-            if session.find_existing(last_old_name) is None:
+            if session.catalog.find_existing(last_old_name) is None:
                 return
             if time.monotonic() >= deadline:
                 raise OutputBusy(
@@ -214,7 +218,7 @@ def _swap(
 
 
 def record_published(
-    session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None
+    session: MariadbStatementSession, release_id: str, entry: dict[str, Any] | None
 ) -> None:
     """Write a published release's ledger entry, and the state of its plan, in one transaction."""
     assert entry is not None
@@ -237,7 +241,7 @@ def record_published(
     session.run("COMMIT")
 
 
-def refuse(session: MariadbCatalog, release_id: str) -> None:
+def refuse(session: MariadbStatementSession, release_id: str) -> None:
     """Record that a planned release was not published, and remove its staged table.
 
     This also removes its exact figures (``INTERNAL_TABLE``).
@@ -249,7 +253,7 @@ def refuse(session: MariadbCatalog, release_id: str) -> None:
     session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
 
 
-def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
+def _set_state(session: MariadbStatementSession, release_id: str, state: str) -> None:
     """Record the outcome of a planned release; its ``entry`` is no longer needed."""
     table = session.ledger_name(PUBLICATION_TABLE)
     session.run(
@@ -258,14 +262,14 @@ def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
     )
 
 
-def resolve_interrupted_publications(session: MariadbCatalog) -> None:
+def resolve_interrupted_publications(session: MariadbStatementSession) -> None:
     """Find out whether the releases of interrupted runs were published, and correct the ledger.
 
     Releases that were not published are dropped. Runs in progress, which hold the locks of their
     outputs, are skipped.
     """
     table = session.ledger_name(PUBLICATION_TABLE)
-    if session.find_existing(table) is None:
+    if session.catalog.find_existing(table) is None:
         return
     planned_releases = session.rows(
         f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
@@ -287,7 +291,7 @@ def resolve_interrupted_publications(session: MariadbCatalog) -> None:
     _drop_leftovers(session)
 
 
-def _resolve_publication(session: MariadbCatalog, release_id: str) -> None:
+def _resolve_publication(session: MariadbStatementSession, release_id: str) -> None:
     """Record whether a planned release was published; the caller holds the output's lock."""
     table = session.ledger_name(PUBLICATION_TABLE)
     [(state, entry)] = session.rows(
@@ -297,14 +301,14 @@ def _resolve_publication(session: MariadbCatalog, release_id: str) -> None:
         return
     # Once a release has been counted, its plan has an entry. If the staging table is missing after
     # that, it was renamed to the output, so the release was published.
-    if entry is None or session.find_existing(_staging_name(release_id)) is not None:
+    if entry is None or session.catalog.find_existing(_staging_name(release_id)) is not None:
         refuse(session, release_id)
     else:
         record_published(session, release_id, json.loads(entry))
         session.run(f"DROP TABLE IF EXISTS {_replaced_name(release_id).quoted}")
 
 
-def _drop_leftovers(session: MariadbCatalog) -> None:
+def _drop_leftovers(session: MariadbStatementSession) -> None:
     """Drop tables that interrupted runs have left behind and no plan refers to any longer."""
     table = session.ledger_name(PUBLICATION_TABLE)
     rows = session.rows(
@@ -329,7 +333,7 @@ def _replaced_name(release_id: str) -> RelationName:
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 
-def is_published(session: MariadbCatalog, unpublished_release: UnpublishedRelease) -> bool:
+def is_published(session: MariadbStatementSession, unpublished_release: UnpublishedRelease) -> bool:
     """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
         f"SELECT state FROM {session.ledger_name(PUBLICATION_TABLE).quoted} WHERE release_id = ?",

@@ -37,6 +37,7 @@ from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
+from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 if TYPE_CHECKING:
@@ -72,10 +73,16 @@ class PsycopgSession(PassthroughSession):
         super().__init__(on_sql)
         self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
+        self._catalog = PostgresqlCatalog(self, self.value_of_key)
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
+
+    @property
+    def catalog(self) -> PostgresqlCatalog:
+        """The catalog of the database: its relations, their owners, and the rights on them."""
+        return self._catalog
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -182,15 +189,15 @@ class PsycopgSession(PassthroughSession):
         # A source of a trusted owner without any code needs no second look: no other role can have
         # added code to it.
         oids = [
-            relation.oid
-            for relation in self._relations.values()
-            if not self.has_no_attached_code(relation.oid)
-            or self.rows(foreign.other_owner_query(f"{int(relation.oid)}::oid")) == [(True,)]
+            oid
+            for oid in self.catalog.source_oids
+            if not self.catalog.has_no_attached_code(oid)
+            or self.rows(foreign.other_owner_query(f"{int(oid)}::oid")) == [(True,)]
         ]
         if self._open_second_session is not None and oids:
             with self._open_second_session() as second_session:
                 for oid in oids:
-                    second_session.require_no_foreign_code(oid)
+                    second_session.catalog.require_no_foreign_code(oid)
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
@@ -250,7 +257,9 @@ class PsycopgSession(PassthroughSession):
         self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
         self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
         [(oid,)] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (f"pg_temp.{table}",))
-        return self.staged_relation(replace(name, staging_table=statements.FILE_ROWS), int(oid))
+        return self.catalog.describe_staging_table(
+            replace(name, staging_table=statements.FILE_ROWS), int(oid)
+        )
 
     def fill_file_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]

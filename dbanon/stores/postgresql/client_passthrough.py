@@ -158,7 +158,7 @@ class PassthroughSession(PostgresqlSession):
         raise NotImplementedError
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        oid = self._relations[source.name].oid
+        oid = self.catalog.oid_of(source)
         # Only check columns that are read unconverted; others are read as text.
         names = [
             a.name for a in columns if postgresql_dialect.retained_column(a) == f"s.{quote(a.name)}"

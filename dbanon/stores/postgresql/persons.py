@@ -93,5 +93,5 @@ class PostgresqlPersonRecords(PersonRecords):
         return True
 
     def _oid_of(self, name: RelationName) -> int | None:
-        existing_relation = self._session.find_existing(name)
+        existing_relation = self._session.catalog.find_existing(name)
         return None if existing_relation is None else existing_relation.oid

@@ -25,11 +25,6 @@ class PostgresqlPublication(Session):
     release_id: str | None
     # The statements that ``publish`` runs together with those that replace the output.
     _publication_statements: list[str]
-    _search_path: list[str]
-
-    def role_id(self) -> int:
-        rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
-        return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
         """Begin a dry run: take no locks on outputs.
@@ -57,16 +52,6 @@ class PostgresqlPublication(Session):
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog."""
-
-    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        schemas = [str(name.schema)] if name.schema is not None else self._search_path
-        return rights.find_missing_read_grants(self, schemas, name.name, columns)
-
-    def find_missing_write_grants(self, output: RelationName) -> list[str]:
-        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        return rights.must_create_schema(self, str(name.schema), strict)
 
     def make_schema(self, name: RelationName) -> None:
         # Users expect a new schema for the ledger, but perhaps not one for an output.
@@ -122,7 +107,10 @@ class PostgresqlPublication(Session):
 
         Empty if the view has other column names, or if a type differs in more than its width.
         """
-        old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
+        old_columns, new_columns = (
+            self.catalog.list_columns(output.name),
+            self.catalog.list_columns(output.relation),
+        )
         if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
             return []
         resized_columns = []
