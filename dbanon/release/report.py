@@ -95,6 +95,8 @@ class RecountResult:
     linking : retained columns that single out rows that the classes hide.
     few_persons : findings on columns that look like person identifiers, if k counts rows.
     homogeneity : for each sensitive column, the number of classes whose rows share one value.
+    joint_counts : how many persons share the combined classes of a person's rows, and how many
+        share a person's classes in several releases; by key of the report's arguments.
     """
 
     rows_in: int
@@ -106,6 +108,7 @@ class RecountResult:
     identifiers: tuple[RetainedIdentifier, ...] = ()
     linking: tuple[LinkingColumn, ...] = ()
     homogeneity: tuple[ClassHomogeneity, ...] = ()
+    joint_counts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from dbanon.data.counts import Counts
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.data.words import also_under_former_key
@@ -18,11 +20,12 @@ from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
-from dbanon.job.verdict import ExpectedRelease
+from dbanon.job.verdict import Caution, ExpectedRelease
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
+from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
@@ -69,7 +72,7 @@ def run(
     progress: PhaseProgress | None = None,
     export: ExportFiles | None = None,
 ) -> Report:
-    """Run a job: read, cluster, write, recount; publish only if the recount succeeds.
+    """Run a job: plan, read, cluster, recode; then stage, recount and publish (``ReleaseRun``).
 
     The caller opens and commits the sessions; the release becomes visible with the commit.
 
@@ -101,61 +104,19 @@ def run(
         # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
         draft = planned.prepare_release(microdata, release, job_fingerprint)
-    planned = replace(planned, policy=policy)
-    # For the report: how many persons share the combined classes of a person's rows, and how many
-    # share a person's classes in several releases. ``check`` fills it.
-    joint_counts: dict[str, Any] = {}
-
-    def check(staged_release: W, counts: Counts) -> RecountResult:
-        """Check the guarantee, then look for disclosure that it does not rule out."""
-
-        def count_classes_below_k(name: str) -> tuple[int, int]:
-            """Count the classes, and those with fewer than k values in a column."""
-            return source.count_classes_below_k(draft, merge_equal_classes(draft, counts), name)
-
-        expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
-        require_pseudonyms(draft, source, target, staged_release)
-        verdict = planned.guarantee.check(counts, expected)
-        written_counts = WrittenReleaseCounts(draft, source, target, staged_release)
-        # A sample of the written rows can prove a column nearly unique. Such columns need no
-        # further count.
-        sample_findings = target.find_unique_columns_in_sample(staged_release, job.retained_columns)
-        disclosive_columns = find_disclosive_columns(
-            job, draft.originals, written_counts.group_by_value, sample_findings
-        )
-        retained_columns = RetainedColumns(
-            planned, draft.originals, written_counts, draft.release.names
-        )
-        if job.persons == SPLIT_PERSONS:
-            joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
-        joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
-        count_homogeneous = partial(target.count_homogeneous_classes, staged_release)
-        return RecountResult(
-            rows_in=microdata.n_read,
-            suppressed=microdata.n_withheld + release.partition.n_suppressed,
-            rows=counts.rows,
-            verdict=verdict,
-            disclosive_columns=disclosive_columns,
-            linking=find_linking_columns(retained_columns, disclosive_columns),
-            # There are spellings only if k counts persons, and few persons only if it counts rows.
-            few_persons=spellings or find_few_persons(planned, count_classes_below_k),
-            identifiers=identifiers,
-            homogeneity=measure_homogeneity(planned, draft.release.names, count_homogeneous),
-        )
-
-    def complete(report: Report) -> Report:
-        """Add what the report says about earlier releases and copied rows, and warn."""
-        n_earlier = len(planned.history.releases)
-        # The joint counts only decide the wording here. The next line records them.
-        report = report.with_earlier_releases(n_earlier, caution, joint_counts)
-        report = report.with_arguments(**joint_counts)
-        if source.copied_rows_summary:
-            report = report.with_arguments(drawn=dict(source.copied_rows_summary))
-        warn_of_lost_columns(report)
-        warn_of_homogeneity(report)
-        return report
-
-    return publish(planned, clustering, draft, source, target, clock, check, complete, export)
+    release_run = IndependentRun(
+        replace(planned, policy=policy),
+        clustering,
+        draft,
+        source,
+        target,
+        clock,
+        export,
+        identifiers=identifiers,
+        spellings=spellings,
+        caution=caution,
+    )
+    return release_run.publish()
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
@@ -167,93 +128,191 @@ def _with_source_digest(planned: Plan, source: Source) -> Plan:
     return replace(planned, source_state={**planned.source_state, "read": rows_digest})
 
 
-def publish(
-    planned: Plan,
-    clustering: ClusteringResult,
-    draft: PreparedRelease,
-    source: Source,
-    target: Target[W],
-    clock: Clock,
-    check: Callable[[W, Counts], RecountResult],
-    complete: Callable[[Report], Report],
-    export: ExportFiles | None = None,
-) -> Report:
-    """Write a release and count it; publish it if ``check`` accepts the counts.
+@dataclass(frozen=True, eq=False)
+class ReleaseRun(ABC, Generic[W]):
+    """A release that is computed, and the stages that remain: stage, recount, report, publish.
 
-    The caller opens and commits the session of the target.
+    The stages are methods, which ``publish`` calls in this order. Kinds of releases differ in two
+    of them: what the recount must show (``check``), and what the report adds (``complete``).
 
     Parameters
     ----------
     planned : the plan; its policy has the hierarchies that the records were recoded with.
     draft : the records, and the values to release for each class.
+    source, target : where the records come from, and where the release is written.
     clock : measures the seconds of each phase.
-    check : returns counts and findings of the written release; raises if it must not be published.
-    complete : adds the details of this kind of run to the report, such as those of a chain.
     export : writes files of the verified release, as for ``run``.
-
-    Raises
-    ------
-    DbanonError : its class says what went wrong; nothing was published.
     """
-    with clock.phase("write") as tick:
-        staged_release = target.write(draft, source, tick)
-        tick(1.0)
-    with clock.phase("verify") as tick:
-        tick(0.0)
-        requests = planned.count_requests(draft.release.names)
-        counts = target.count(staged_release, requests)
-        recount_result = check(staged_release, counts)
-    evaluation_outcome, public_certificate = EvaluationOutcome(), {}
-    # Figures for the operator only, because they would reveal too much to readers.
-    exact_figures: dict[str, Any] = {}
-    if planned.policy.evaluate:
-        with clock.phase("evaluate") as tick:
-            evaluation_outcome, exact_figures["evaluation"] = evaluate(
-                draft.microdata, draft.release, tick
-            )
-    if planned.policy.attacks and evaluation_outcome.figures is not None:
-        with clock.phase("attacks") as tick:
-            attack_figures = attack(draft.microdata, planned, draft.release, tick)
-            evaluation_outcome = replace(
-                evaluation_outcome,
-                figures={**evaluation_outcome.figures, "attacks": attack_figures},
-            )
-    if planned.policy.certificate is not None:
-        with clock.phase("certificate") as tick:
-            certificate = certify(draft.microdata, planned, draft.release, tick)
-            public_certificate = {"certificate": publish_certificate(certificate)}
-            exact_figures["certificate"] = certificate
-    # This phase builds the report, which contains the digest of the written rows.
-    with clock.phase("digest"):
-        report = build_report(planned, draft, clustering, recount_result)
-        for text in report.describe_averaged_columns():
-            warn_caller(CodesAveraged(f"Column {text}."))
-        report = complete(
-            replace(report, evaluation_outcome=evaluation_outcome).with_arguments(
-                **public_certificate
-            )
-        )
-        # ``internal`` has what only the operator may see: the exact losses, and now these figures.
-        if report.internal is not None:
-            report = replace(
-                report, internal=OperatorFigures(report.internal.loss, **exact_figures)
-            )
-        report = report.with_provenance(
-            digest=target.digest(staged_release), seconds=dict(clock.seconds)
-        )
-    if export is not None:
-        with clock.phase("export") as tick:
+
+    planned: Plan
+    clustering: ClusteringResult
+    draft: PreparedRelease
+    source: Source
+    target: Target[W]
+    clock: Clock
+    export: ExportFiles | None
+
+    @abstractmethod
+    def check(self, staged_release: W, counts: Counts) -> RecountResult:
+        """Check the guarantee, and find disclosure that it does not rule out.
+
+        Raises
+        ------
+        DbanonError : the release must not be published.
+        """
+
+    @abstractmethod
+    def complete(self, report: Report) -> Report:
+        """Add to the report what this kind of release says beyond others, and warn."""
+
+    def publish(self) -> Report:
+        """Stage the release and count it; publish it if ``check`` accepts the counts.
+
+        The caller opens and commits the session of the target.
+
+        Raises
+        ------
+        DbanonError : its class says what went wrong; nothing was published.
+        """
+        clock, target = self.clock, self.target
+        with clock.phase("write") as tick:
+            staged_release = target.write(self.draft, self.source, tick)
+            tick(1.0)
+        with clock.phase("verify") as tick:
             tick(0.0)
-            files = export(target, staged_release, requests, counts, planned.guarantee, report)
-            report = report.with_exports(files, dict(clock.seconds))
-    # The seconds of publication are added to those of writing.
-    with clock.phase("write"):
-        recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
-    # The phase ``verify`` counts as complete only once the release is published.
-    clock.report_progress("verify", 1.0)
-    return report.with_provenance(
-        created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
-    )
+            requests = self.planned.count_requests(self.draft.release.names)
+            counts = target.count(staged_release, requests)
+            recount_result = self.check(staged_release, counts)
+        outcome, exact_figures, public_figures = self.evaluate()
+        # This phase builds the report, which contains the digest of the written rows.
+        with clock.phase("digest"):
+            report = build_report(self.planned, self.draft, self.clustering, recount_result)
+            for text in report.describe_averaged_columns():
+                warn_caller(CodesAveraged(f"Column {text}."))
+            report = self.complete(
+                replace(report, evaluation_outcome=outcome).with_arguments(**public_figures)
+            )
+            # ``internal`` has what only the operator may see: the exact losses, and these figures.
+            if report.internal is not None:
+                report = replace(
+                    report, internal=OperatorFigures(report.internal.loss, **exact_figures)
+                )
+            report = report.with_provenance(
+                digest=target.digest(staged_release), seconds=dict(clock.seconds)
+            )
+        if self.export is not None:
+            with clock.phase("export") as tick:
+                tick(0.0)
+                guarantee = self.planned.guarantee
+                files = self.export(target, staged_release, requests, counts, guarantee, report)
+                report = report.with_exports(files, dict(clock.seconds))
+        # The seconds of publication are added to those of writing.
+        with clock.phase("write"):
+            recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
+        # The phase ``verify`` counts as complete only once the release is published.
+        clock.report_progress("verify", 1.0)
+        return report.with_provenance(
+            created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
+        )
+
+    def evaluate(self) -> tuple[EvaluationOutcome, dict[str, Any], dict[str, Any]]:
+        """Evaluate the release, attack it and certify it, as far as the policy requests that.
+
+        Returns the evaluation, figures for the operator only, because they would reveal too much
+        to readers, and figures for everyone.
+        """
+        planned, microdata, release = self.planned, self.draft.microdata, self.draft.release
+        outcome = EvaluationOutcome()
+        exact_figures: dict[str, Any] = {}
+        public_figures: dict[str, Any] = {}
+        if planned.policy.evaluate:
+            with self.clock.phase("evaluate") as tick:
+                outcome, exact_figures["evaluation"] = evaluate(microdata, release, tick)
+        if planned.policy.attacks and outcome.figures is not None:
+            with self.clock.phase("attacks") as tick:
+                attack_figures = attack(microdata, planned, release, tick)
+                outcome = replace(outcome, figures={**outcome.figures, "attacks": attack_figures})
+        if planned.policy.certificate is not None:
+            with self.clock.phase("certificate") as tick:
+                certificate = certify(microdata, planned, release, tick)
+                exact_figures["certificate"] = certificate
+                public_figures["certificate"] = publish_certificate(certificate)
+        return outcome, exact_figures, public_figures
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentRun(ReleaseRun[W]):
+    """A release outside of chains.
+
+    Parameters
+    ----------
+    identifiers, spellings : findings on columns of the source, for the report.
+    caution : the caution about earlier releases of the source; None if there is none.
+    """
+
+    identifiers: tuple[RetainedIdentifier, ...]
+    spellings: tuple[FewPersons, ...]
+    caution: Caution | None
+
+    def check(self, staged_release: W, counts: Counts) -> RecountResult:
+        """Check the guarantee, then look for disclosure that it does not rule out."""
+        planned, draft, job = self.planned, self.draft, self.planned.job
+        microdata, partition = draft.microdata, draft.release.partition
+        expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
+        require_pseudonyms(draft, self.source, self.target, staged_release)
+        verdict = planned.guarantee.check(counts, expected)
+        written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
+        # A sample of the written rows can prove a column nearly unique. Such columns need no
+        # further count.
+        sample_findings = self.target.find_unique_columns_in_sample(
+            staged_release, job.retained_columns
+        )
+        disclosive_columns = find_disclosive_columns(
+            job, draft.originals, written_counts.group_by_value, sample_findings
+        )
+        retained_columns = RetainedColumns(
+            planned, draft.originals, written_counts, draft.release.names
+        )
+        joint_counts: dict[str, Any] = {}
+        if job.persons == SPLIT_PERSONS:
+            joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
+        joint_counts |= measure_joint_histories(job, planned.history, self.target, staged_release)
+
+        def count_classes_below_k(name: str) -> tuple[int, int]:
+            """Count the classes, and those with fewer than k values in a column."""
+            return self.source.count_classes_below_k(
+                draft, merge_equal_classes(draft, counts), name
+            )
+
+        return RecountResult(
+            rows_in=microdata.n_read,
+            suppressed=microdata.n_withheld + partition.n_suppressed,
+            rows=counts.rows,
+            verdict=verdict,
+            disclosive_columns=disclosive_columns,
+            linking=find_linking_columns(retained_columns, disclosive_columns),
+            # There are spellings only if k counts persons, and few persons only if it counts rows.
+            few_persons=self.spellings or find_few_persons(planned, count_classes_below_k),
+            identifiers=self.identifiers,
+            homogeneity=measure_homogeneity(
+                planned,
+                draft.release.names,
+                partial(self.target.count_homogeneous_classes, staged_release),
+            ),
+            joint_counts=joint_counts,
+        )
+
+    def complete(self, report: Report) -> Report:
+        """Add what the report says about earlier releases and copied rows, and warn."""
+        n_earlier, joint_counts = len(self.planned.history.releases), report.counts.joint_counts
+        # The joint counts only decide the wording here. The next line records them.
+        report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
+        report = report.with_arguments(**joint_counts)
+        if self.source.copied_rows_summary:
+            report = report.with_arguments(drawn=dict(self.source.copied_rows_summary))
+        warn_of_lost_columns(report)
+        warn_of_homogeneity(report)
+        return report
 
 
 class Clock:

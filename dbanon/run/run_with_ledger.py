@@ -18,6 +18,7 @@ from dbanon.errors import (
     is_out_of_memory,
 )
 from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import open_exporter, require_destination
@@ -73,6 +74,52 @@ UNRECORDED_ERRORS = (
 )
 
 
+@contextmanager
+def _memory_limit_errors() -> Iterator[None]:
+    """Raise MemoryLimit if the process runs out of memory during the block."""
+    try:
+        yield
+    # A library that does not fit into memory may fail to load with an ImportError.
+    except (MemoryError, ImportError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MemoryLimit.of_process() from None
+
+
+@contextmanager
+def recording_failures(
+    job: Job | PrivateJob, store: Store, progress: PhaseProgress | None
+) -> Iterator[PhaseProgress | None]:
+    """Limit the time of a run, and record its failure in a separate transaction.
+
+    SQL calls cannot do this: when they fail, their own transaction is rolled back. Yields the
+    progress function to pass to the run, which also enforces the job's time limit.
+
+    Parameters
+    ----------
+    store : the database whose ledger records the run.
+
+    Raises
+    ------
+    DbanonError : the run failed. It is raised even if the failure could not be recorded.
+    InvalidName : the job's table or output is not the name of a relation.
+    """
+    started = time.perf_counter()
+    for name in (job.table, job.output):
+        parse_relation(name)
+    # A run that is asked to stop has little time, and must still record its failure. The scope lets
+    # other threads and signal handlers cut this thread's connections when that time is over.
+    with thread_connections().scope():
+        try:
+            with limit_time(job.time_limit, progress) as timed_progress, _memory_limit_errors():
+                yield timed_progress
+        except (Exception, KeyboardInterrupt) as error:
+            if not isinstance(error, UNRECORDED_ERRORS):
+                failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
+                entries.record_failure(store, failed_run)
+            raise
+
+
 def run_with_ledger(
     job: Job,
     source: Store,
@@ -80,9 +127,7 @@ def run_with_ledger(
     progress: PhaseProgress | None = None,
     runner: Runner | None = None,
 ) -> Report:
-    """Run a job; if it fails, record that in the ledger of its target, in a separate transaction.
-
-    SQL calls cannot do this: when they fail, their own transaction is rolled back.
+    """Run a job; if it fails, record that in the ledger of its target.
 
     Parameters
     ----------
@@ -92,23 +137,8 @@ def run_with_ledger(
     ------
     DbanonError : the run failed. It is raised even if the failure could not be recorded.
     """
-    started = time.perf_counter()
-    for name in (job.table, job.output):
-        # Raises InvalidName if this is not the name of a relation.
-        parse_relation(name)
-    # A run that is asked to stop has little time, and must still record its failure. The scope lets
-    # other threads and signal handlers cut this thread's connections when that time is over.
-    with thread_connections().scope():
-        try:
-            with limit_time(job.time_limit, progress) as timed_progress:
-                return _run_or_raise_memory_limit(
-                    runner or run_in_transactions, job, source, target, timed_progress
-                )
-        except (Exception, KeyboardInterrupt) as error:
-            if not isinstance(error, UNRECORDED_ERRORS):
-                failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
-                entries.record_failure(target or source, failed_run)
-            raise
+    with recording_failures(job, target or source, progress) as timed_progress:
+        return (runner or run_in_transactions)(job, source, target, timed_progress)
 
 
 def run_in_transactions(
@@ -161,16 +191,3 @@ def run_in_transactions(
         seconds = dict(report.seconds)
         seconds["write"] += time.perf_counter() - before_commit
         return report.with_provenance(seconds=seconds | {"total": time.perf_counter() - started})
-
-
-def _run_or_raise_memory_limit(
-    runner: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-) -> Report:
-    """Run the job; raises MemoryLimit if the process runs out of memory."""
-    try:
-        return runner(job, source, target, progress)
-    # A library that does not fit into memory may fail to load with an ImportError.
-    except (MemoryError, ImportError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise MemoryLimit.of_process() from None

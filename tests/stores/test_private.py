@@ -19,8 +19,10 @@ from dbanon.errors import (
     BudgetExhausted,
     BudgetExists,
     BudgetNotFound,
+    DbanonError,
     InvalidParameter,
     NoiseTooLarge,
+    OutcomeUnknown,
     RecountFailed,
     SourceChanged,
     TimeLimit,
@@ -521,6 +523,23 @@ jobs:
     done = CliRunner().invoke(main, ["plan", str(written())])
     assert done.exit_code == 2
     assert spent(budgeted) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("error", "is_recorded"),
+    [(OutcomeUnknown("Nobody knows."), False), (SourceChanged("It changed."), True)],
+)
+def test_a_run_that_may_have_succeeded_is_not_recorded_as_failed(
+    budgeted: Database, monkeypatch: pytest.MonkeyPatch, error: DbanonError, is_recorded: bool
+) -> None:
+    def fail(spender: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(private, "release", fail)
+    with pytest.raises(type(error)):
+        release(budgeted)
+    runs = budgeted.rows(f"SELECT error_code FROM {budgeted.ledger('run')} WHERE error_code <> ''")
+    assert runs == ([(error.code,)] if is_recorded else [])
 
 
 def test_noise_has_one_source_and_no_seed(budgeted: Database) -> None:

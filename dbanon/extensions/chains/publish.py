@@ -27,7 +27,7 @@ from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import RecountResult, Report
 from dbanon.run.disclosure import find_retained_identifiers, measure_homogeneity
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
-from dbanon.run.run import Clock, ExportFiles, publish
+from dbanon.run.run import Clock, ExportFiles, ReleaseRun
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_persons import StagedSqlRelease
@@ -168,48 +168,32 @@ def require_k_across_tables(
     return n_combinations
 
 
-def _publish_table(
-    update: ChainUpdate,
-    state: ChainState,
-    release_writer: Session,
-    clock: Clock,
-    add_summary: Callable[[RelationName, Report], Report],
-    table_number: int,
-    export: ExportFiles | None = None,
-) -> tuple[RelationName, Report]:
-    """Write, recount and publish the release of one table; return its relation and report.
+@dataclass(frozen=True, eq=False)
+class ChainTableRun(ReleaseRun[StagedSqlRelease]):
+    """The release of one table of a chain.
 
     Parameters
     ----------
+    update : the new state of the chain, as it concerns this table.
+    chain_reader : a session on the chain's database.
+    table_number : the index of the table among those of the chain.
     add_summary : a function that takes the written table, under its name before publishing, and
         its report; it returns the report with the chain's summary.
-    table_number : the index of the table among those of the chain.
     """
-    chain_counts, chain_reader, job = update.chain_counts, state.session, update.planned.job
-    # Staging tables last as long as the session that made the update; another session may read the
-    # chain if the update was committed before.
-    histories_are_staged = chain_reader is update.state.session
-    target: ChainTarget | MeasuringChainTarget = ChainTarget(
-        session=release_writer,
-        state=state,
-        released_columns=update.columns,
-        chain_counts=chain_counts,
-        histories_are_staged=histories_are_staged,
-        table_number=table_number,
-    )
-    if update.guarantee.only_measured:
-        target = MeasuringChainTarget(release_writer, chain_counts)
-    with clock.phase("write") as tick:
-        tick(0.0)
-        planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
-    def check(staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
+    update: ChainUpdate
+    chain_reader: Session
+    table_number: int
+    add_summary: Callable[[RelationName, Report], Report]
+
+    def check(self, staged_release: StagedSqlRelease, counts: Counts) -> RecountResult:
         """Check the counts of the written release; raises the errors of the chain's guarantee."""
+        update, chain_counts = self.update, self.update.chain_counts
         # ``counts.rows`` is the recount of classes by their number of rows. With
         # `nulls="category"`, NULL is a value like others, so rows with NULL are expected.
-        n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
+        n_null_rows = counts.rows.null_rows if self.planned.job.policy.nulls == "category" else 0
         expected = ExpectedRelease(
-            n_rows=chain_counts.persons, null_rows=n_null_rows, sensitive=planned.sensitive
+            n_rows=chain_counts.persons, null_rows=n_null_rows, sensitive=self.planned.sensitive
         )
         # ``rows`` is None if each person has one row, so that rows are persons.
         if chain_counts.rows is None:
@@ -228,47 +212,80 @@ def _publish_table(
             # In a chain k counts persons, so only different spellings of a person can be found.
             few_persons=update.spellings,
             identifiers=find_retained_identifiers(update.planned),
-            linking=_find_linking_columns(
-                update, chain_reader, target, staged_release, table_number
-            ),
+            linking=self._find_linking_columns(staged_release),
             homogeneity=measure_homogeneity(
-                planned,
+                self.planned,
                 update.release.names,
-                partial(target.count_homogeneous_classes, staged_release),
+                partial(self.target.count_homogeneous_classes, staged_release),
             ),
         )
 
-    report = publish(
+    def complete(self, report: Report) -> Report:
+        """Add the chain's summary."""
+        return self.add_summary(self.planned.written_output.staging_name, report)
+
+    def _find_linking_columns(self, staged_release: StagedSqlRelease) -> tuple[LinkingColumn, ...]:
+        """Return findings on columns by which readers could tell the members of a class apart.
+
+        They are computed here only for chains that only measure. For other chains,
+        ``advance_chain`` has computed them from the displayed rows.
+        """
+        update, draft = self.update, staged_release.draft
+        if not update.guarantee.only_measured:
+            return update.linking_findings.get(self.table_number, ())
+        written_counts = WrittenReleaseCounts(
+            draft, SqlSource(self.chain_reader), self.target, staged_release
+        )
+        retained_columns = RetainedColumns(
+            update.planned, draft.originals, written_counts, draft.release.names
+        )
+        return find_linking_columns(retained_columns, update.disclosive_columns)
+
+
+def _publish_table(
+    update: ChainUpdate,
+    state: ChainState,
+    release_writer: Session,
+    clock: Clock,
+    add_summary: Callable[[RelationName, Report], Report],
+    table_number: int,
+    export: ExportFiles | None = None,
+) -> tuple[RelationName, Report]:
+    """Write, recount and publish the release of one table; return its relation and report.
+
+    ``ChainTableRun`` documents the parameters.
+    """
+    chain_reader = state.session
+    target: ChainTarget | MeasuringChainTarget
+    if update.guarantee.only_measured:
+        target = MeasuringChainTarget(release_writer, update.chain_counts)
+    else:
+        target = ChainTarget(
+            session=release_writer,
+            state=state,
+            released_columns=update.columns,
+            chain_counts=update.chain_counts,
+            # Staging tables last as long as the session that made the update; another session may
+            # read the chain if the update was committed before.
+            histories_are_staged=chain_reader is update.state.session,
+            table_number=table_number,
+        )
+    with clock.phase("write") as tick:
+        tick(0.0)
+        output = target.plan(update.planned.job, update.planned.release_id)
+        planned = replace(update.planned, output=output)
+    release_run = ChainTableRun(
         planned,
         update.clustering,
         planned.prepare_release(update.microdata, update.release),
         build_source(chain_reader, state.chain.rules),
         target,
         clock,
-        check,
-        partial(add_summary, planned.written_output.staging_name),
         export,
+        update=update,
+        chain_reader=chain_reader,
+        table_number=table_number,
+        add_summary=add_summary,
     )
+    report = release_run.publish()
     return planned.written_output.relation, report
-
-
-def _find_linking_columns(
-    update: ChainUpdate,
-    chain_reader: Session,
-    target: SqlTarget,
-    staged_release: StagedSqlRelease,
-    table_number: int,
-) -> tuple[LinkingColumn, ...]:
-    """Return findings on columns by which readers could tell the members of a class apart.
-
-    They are computed here only for chains that only measure. For other chains, ``advance_chain``
-    has computed them from the displayed rows.
-    """
-    if not update.guarantee.only_measured:
-        return update.linking_findings.get(table_number, ())
-    draft = staged_release.draft
-    written_counts = WrittenReleaseCounts(draft, SqlSource(chain_reader), target, staged_release)
-    retained_columns = RetainedColumns(
-        update.planned, draft.originals, written_counts, draft.release.names
-    )
-    return find_linking_columns(retained_columns, update.disclosive_columns)

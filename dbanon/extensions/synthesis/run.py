@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
 from dbanon.data.words import also_under_former_key
-from dbanon.errors import InvalidParameter, SourceChanged, error_code
+from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.extensions.synthesis.columns import TypedTable
 from dbanon.extensions.synthesis.enumerated_column import ListedColumn
 from dbanon.extensions.synthesis.noise import Noise, OpenDpNoise
@@ -40,7 +40,7 @@ from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
 from dbanon.run.run import PhaseProgress
-from dbanon.run.time_limit import limit_time
+from dbanon.run.run_with_ledger import recording_failures
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -305,26 +305,14 @@ def run_private(
     ------
     DbanonError : its class says what went wrong.
     """
-    started = time.perf_counter()
-    for name in (job.table, job.output):
-        # Raises InvalidName if this is not the name of a relation.
-        parse_relation(name)
     if not store.is_persistent:
         raise InvalidParameter(
             "A budget is stored in the database that is read, and a file is not a database.",
             hint="Load the rows into a table of a database, create a budget for it, and release the"
             " table.",
         )
-    # A run that is asked to stop has little time, and must still record its failure: after a
-    # request to end, the scope cuts its connections that do not answer.
-    with thread_connections().scope():
-        try:
-            with limit_time(job.time_limit, progress) as timed_progress:
-                return _run(job, store, timed_progress)
-        except (Exception, KeyboardInterrupt) as error:
-            failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
-            entries.record_failure(store, failed_run)
-            raise
+    with recording_failures(job, store, progress) as timed_progress:
+        return _run(job, store, timed_progress)
 
 
 def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
