@@ -19,9 +19,9 @@ from dbanon.sessions.session import Session
 
 def has_trusted_ledger(session: Session) -> bool:
     """Return True if there is a ledger; raises LedgerNotTrusted if reading it is unsafe."""
-    if not session.has_ledger():
+    if not session.ledger.exists():
         return False
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
     return True
 
 
@@ -30,7 +30,7 @@ def optional_column(session: Session, column: str, table: str = "release") -> st
 
     Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
-    types = dict(session.catalog.list_columns(session.ledger_name(table)))
+    types = dict(session.catalog.list_columns(session.ledger.table(table)))
     return quote(column) if column in types else "NULL"
 
 
@@ -78,7 +78,7 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.catalog.find_current_user() or "", session.catalog.find_role_id()
-    release_table = session.catalog.find_existing(session.ledger_name("release"))
+    release_table = session.catalog.find_existing(session.ledger.table("release"))
     if role_oid is None or release_table is None or not postgresql_releases.records_oids(session):
         return name_condition, (user,)
     oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
@@ -167,7 +167,7 @@ def _marked_entry(session: Session, mark: str | None) -> _EntryRelation | None:
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
         f" {optional_column(session, 'output_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )

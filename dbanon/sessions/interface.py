@@ -23,6 +23,7 @@ from dbanon.sessions.base import (
     passthrough_error,
 )
 from dbanon.sessions.catalog import Catalog
+from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import RelationName, quote, released_name
 
 
@@ -53,8 +54,6 @@ class SessionInterface(ABC):
     swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
-    # This database's SQL types for ledger columns, by the ledger's name of the type.
-    ledger_types: ClassVar[Mapping[str, str]]
     # SQL that follows the definition of a temporary table.
     staging_suffix: ClassVar[str] = ""
     # False if the database is discarded after the run, so its ledger has no earlier releases.
@@ -69,6 +68,11 @@ class SessionInterface(ABC):
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
     # The name of the algorithm of ``digest_rows``, as the ledger records it.
     digest_method: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """The ledger of the database."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -301,15 +305,6 @@ class SessionInterface(ABC):
         return self.dialect.type_of(attribute)
 
     @abstractmethod
-    def require_ledger_rights(self) -> None:
-        """Check that the release can be recorded in the ledger.
-
-        Raises
-        ------
-        InsufficientRights : the role lacks a right; the hint says which one to grant.
-        """
-
-    @abstractmethod
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
@@ -362,76 +357,6 @@ class SessionInterface(ABC):
     def analyze(self, relation: RelationName) -> None:
         """Collect statistics about the released values."""
 
-    @abstractmethod
-    def ensure_ledger(self) -> None:
-        """Create the ledger, or migrate it to this version."""
-
-    @abstractmethod
-    def update_release_oids(self) -> None:
-        """Update the object IDs in the ledger, which change if the database is dumped and restored.
-
-        Does nothing on databases without object IDs.
-        """
-
-    def has_ledger(self) -> bool:
-        """Return True if this database has a ledger."""
-        return self.catalog.find_existing(self.ledger_name("release")) is not None
-
-    @abstractmethod
-    def require_trusted_ledger(self) -> None:
-        """Check that reading or writing the ledger cannot run another role's code.
-
-        Raises
-        ------
-        LedgerNotTrusted : it could, for example because the ledger's tables have triggers.
-        """
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        """Record a release with the ledger owner's rights, and return its timestamp.
-
-        Returns None if this session must record it with its own rights, as on databases without
-        roles.
-
-        Parameters
-        ----------
-        row : by ledger column, the values of the release's entry; JSON as text, times in ISO
-            format.
-        columns : the same for each column of the release.
-        run : by ledger column, the values of the run's entry, such as its duration in seconds.
-        """
-        return None
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        """Record a run that wrote no release, with the ledger owner's rights.
-
-        Returns False if this session must record it with its own rights.
-
-        Parameters
-        ----------
-        run : by ledger column, the values of the run's entry.
-        """
-        return False
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        """Spend epsilon of a privacy budget with the ledger owner's rights.
-
-        Returns False if too little is left, and None if this session must record the spending with
-        its own rights, as on databases without roles.
-
-        Parameters
-        ----------
-        budget : the name of the budget.
-        epsilon : the amount, as a decimal text, which is exact.
-        spending_id : the UUID of the spending.
-        """
-        return None
-
-    def must_write_ledger_directly(self) -> bool:
-        """Return True unless the database has functions that write the ledger as its owner."""
-        return True
-
     def require_capability(self, capability: str) -> None:
         """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
 
@@ -441,15 +366,6 @@ class SessionInterface(ABC):
         """
         if capability in self.unsupported_features:
             raise self.unsupported_features[capability]()
-
-    @abstractmethod
-    def ledger_name(self, table: str) -> RelationName:
-        """Return this database's name of a ledger table."""
-
-    @property
-    def ledger_schema(self) -> str | None:
-        """The schema of the ledger's tables; None on databases without schemas."""
-        return self.ledger_name("").schema
 
     def require_names_allowed_in_views(self, names: Sequence[str]) -> None:
         """Check that views, and subqueries in FROM, can have columns with these names.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -355,10 +354,6 @@ class Session(PseudonymSession):
         """Insert rows into one of dbanon's own tables."""
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
-
-    def timestamp(self, text: str) -> Any:
-        """Convert an ISO time to a value for a ledger column."""
-        return datetime.fromisoformat(text)
 
     def insert(
         self,

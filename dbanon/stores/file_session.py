@@ -197,9 +197,6 @@ class FileSession(Session):
     # Set to True by the store if the file cannot be written.
     is_read_only = False
 
-    # Whether ``has_ledger`` has returned True before.
-    _has_seen_ledger = False
-
     @property
     @abstractmethod
     def catalog(self) -> FileCatalog:
@@ -221,12 +218,6 @@ class FileSession(Session):
             relation.relation_to_read, [relation.attribute(name) for name in names], salt
         )
 
-    def has_ledger(self) -> bool:
-        # Cache a positive result: no one can drop the ledger in this transaction.
-        if not self._has_seen_ledger:
-            self._has_seen_ledger = super().has_ledger()
-        return self._has_seen_ledger
-
     def create_schema(self, name: RelationName) -> None:
         """Create the schema of a relation, if it is missing."""
 
@@ -245,7 +236,7 @@ class FileSession(Session):
         is_new_schema = not self.catalog.has_schema(name)
         self.create_schema(name)
         # Warn of new schemas for releases only, not of the ledger's.
-        if is_new_schema and name.schema != self.ledger_schema:
+        if is_new_schema and name.schema != self.ledger.schema:
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
@@ -258,14 +249,3 @@ class FileSession(Session):
 
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: the database updates statistics itself, or leaves them to its owner."""
-
-    # There are no roles: anyone who can open the file can read and write all of it.
-
-    def require_ledger_rights(self) -> None:
-        """Do nothing: there are no roles."""
-
-    def require_trusted_ledger(self) -> None:
-        """Do nothing: there are no other roles whose code a ledger could run."""
-
-    def update_release_oids(self) -> None:
-        """Do nothing: tables have no persistent identifiers to record in ledger entries."""

@@ -553,7 +553,7 @@ def publish_table(
             f"Another session has created {output.name} in the meantime; nothing was published.",
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
-    session.ensure_ledger()
+    session.ledger.ensure_current()
     # Record the types of released columns as in the release, and of all others as in the source.
     types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
     # Stratum columns are released unchanged.

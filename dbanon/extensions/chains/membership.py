@@ -75,7 +75,7 @@ class ChainState:
 
     def ledger_table(self, table: str) -> str:
         """The quoted name of a ledger table that all chains share."""
-        return self.session.ledger_name(table).quoted
+        return self.session.ledger.table(table).quoted
 
     @property
     def chain_condition(self) -> str:
@@ -375,7 +375,7 @@ class ChainState:
         if is_large_batch:
             # Without new statistics, planners assume empty tables, and use nested loops.
             for table in ("chain_member", "chain_cell"):
-                session.analyze(session.ledger_name(table))
+                session.analyze(session.ledger.table(table))
             session.analyze(self.chain.table_name(session, "value"))
         return first_new_cell
 
@@ -417,7 +417,7 @@ class ChainState:
             np.full(len(cells), self.release_number),
         )
         session.append(
-            session.ledger_name("chain_cell"),
+            session.ledger.table("chain_cell"),
             [
                 ("chain_id", "integer", np.full(len(cells), chain_id)),
                 ("cell", "integer", cells),
@@ -431,7 +431,7 @@ class ChainState:
             session.class_numbers(partition)[partition.labels].astype(np.int64) + first_new_cell
         )
         session.append(
-            session.ledger_name("chain_member"),
+            session.ledger.table("chain_member"),
             [
                 ("chain_id", "integer", np.full(len(cell_of_member), chain_id)),
                 ("tag", "bytea", fetched_persons.tags_by_key(microdata.keys)),

@@ -77,7 +77,7 @@ def build_sealed_cells_query(state: ChainState) -> str:
     A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then
     the query returns no cells.
     """
-    member_table = state.session.ledger_name("chain_member")
+    member_table = state.session.ledger.table("chain_member")
     if "excluded_rows" not in {
         name for name, _ in state.session.catalog.list_columns(member_table)
     }:
@@ -214,4 +214,4 @@ def record_absences(state: ChainState) -> None:
             f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
         )
     # Without statistics, planners expect no absences and would scan all cells for each one.
-    session.analyze(session.ledger_name("chain_member"))
+    session.analyze(session.ledger.table("chain_member"))

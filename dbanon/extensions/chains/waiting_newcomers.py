@@ -50,7 +50,7 @@ def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
 def find_longest_wait(state: ChainState) -> int:
     """Return for how many releases the longest-waiting newcomer has waited."""
     # A preview may read a ledger of an earlier version, which has no such table.
-    if state.session.catalog.find_existing(state.session.ledger_name("chain_waiting")) is None:
+    if not state.session.ledger.has_table("chain_waiting"):
         return 0
     [(earliest_release,)] = state.session.rows(
         f"SELECT min(since_release) FROM {state.ledger_table('chain_waiting')}"

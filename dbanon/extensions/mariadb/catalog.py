@@ -1,4 +1,4 @@
-"""Statements and ledger tables on MariaDB.
+"""Statements and locks on MariaDB, and the records of persons.
 
 Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
@@ -16,19 +16,18 @@ from dbanon.errors import (
     BudgetsNotHere,
     ChainsNotHere,
     DbanonError,
-    LedgerNotTrusted,
     PseudonymsNotHere,
     ReadOnly,
-    sql_for_hint,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb.dialect import quote_dotted
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
+from dbanon.extensions.mariadb.ledger import SECRET_TABLE
 from dbanon.extensions.mariadb.relation_catalog import MariadbCatalog
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.interface import Dialect
+from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import (
     RelationName,
     quote,
@@ -37,40 +36,30 @@ from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.session import Session
 
 if TYPE_CHECKING:
-    from pymysql.connections import Connection
+    import pymysql
 
-# Ledger table of planned publications and their outcome.
-PUBLICATION_TABLE = "publication"
-# Ledger table of the secret that lock names are derived from: anyone who knows a lock's name can
-# take the lock.
-SECRET_TABLE = "lock_secret"
 # Persons per row of the ledger table ``release_person``.
 _PERSONS_PER_ROW = 32_768
 
 
-def publication_ddl(name: RelationName) -> str:
-    """Return the statement that creates the ledger table of publications.
-
-    The column ``entry`` has the future ledger entry as JSON, from the recount of the release until
-    it is known whether the release was published.
-    """
-    return (
-        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
-        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
-        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
-        " entry LONGTEXT)"
-    )
-
-
 class MariadbPersonRecords(PersonRecords):
-    """The records of a MariaDB database, which the server itself packs and writes."""
+    """The records of a MariaDB database, which the server itself packs and writes.
+
+    Parameters
+    ----------
+    ledger : names the table of the records.
+    """
+
+    def __init__(self, connection: Connection, ledger: Ledger) -> None:
+        super().__init__(connection)
+        self._ledger = ledger
 
     def record_in_database(self, release_id: str) -> bool:
         # The server copies the persons from a staging table: values sent by a client would appear
         # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
-        self._session.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
-        table = self._session.ledger_name("release_person")
-        self._session.run(
+        self._connection.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
+        table = self._ledger.table("release_person")
+        self._connection.run(
             f"INSERT INTO {table.quoted} (release_id, part, persons)"
             f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
             " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
@@ -82,23 +71,9 @@ class MariadbPersonRecords(PersonRecords):
 
 
 class MariadbStatementSession(Session):
-    """Session methods that execute statements and keep the ledger."""
+    """Session methods that execute statements, take locks and hash values."""
 
     dialect: ClassVar[Dialect] = mariadb_dialect
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "VARCHAR(36)",
-        "timestamp": "VARCHAR(40)",
-        "text": "LONGTEXT",
-        "json": "LONGTEXT",
-        "integer": "INT",
-        "bigint": "BIGINT",
-        "double": "DOUBLE",
-        "bytes": "LONGBLOB",
-        "amount": "DECIMAL(30,18)",
-        # Types of columns that belong to a key of a ledger table: here the server needs a length.
-        "text key": "VARCHAR(190)",
-        "bytes key": "VARBINARY(64)",
-    }
 
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {
         "chains": ChainsNotHere,
@@ -106,7 +81,9 @@ class MariadbStatementSession(Session):
         "pseudonyms": PseudonymsNotHere,
     }
 
-    def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
+    def __init__(
+        self, connection: pymysql.connections.Connection[Any], on_sql: OnSql | None = None
+    ) -> None:
         super().__init__(on_sql)
         self.connection = connection
         self._catalog = MariadbCatalog(self)
@@ -159,48 +136,6 @@ class MariadbStatementSession(Session):
         if is_transaction_read_only or (is_server_read_only and not is_exempt):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
-    def require_ledger_rights(self) -> None:
-        """Do nothing: ``catalog.must_create_schema`` checks the rights on the ledger, too."""
-
-    def require_trusted_ledger(self) -> None:
-        triggers = self.rows(
-            "SELECT event_object_table, trigger_name FROM information_schema.triggers"
-            " WHERE event_object_schema = ?",
-            (LEDGER_SCHEMA,),
-        )
-        if triggers:
-            table, trigger = triggers[0]
-            raise LedgerNotTrusted(
-                f"{LEDGER_SCHEMA}.{table} has a trigger, which could read or change its rows.",
-                hint="Find out who created it, then run DROP TRIGGER"
-                f" {sql_for_hint(quote_dotted(RelationName(LEDGER_SCHEMA, trigger)))}.",
-            )
-
-    def ensure_ledger(self) -> None:
-        existing_columns: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing_columns.setdefault(table, []).append(column)
-        changes = ledger_ddl(self.ledger_types, self.ledger_name, existing_columns)
-        if PUBLICATION_TABLE not in existing_columns:
-            changes.append(publication_ddl(self.ledger_name(PUBLICATION_TABLE)))
-        secret_table = self.ledger_name(SECRET_TABLE)
-        if SECRET_TABLE not in existing_columns:
-            changes.append(
-                f"CREATE TABLE IF NOT EXISTS {secret_table.quoted}"
-                " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
-            )
-        if not changes:
-            return
-        # The empty name stands for no table: only its database is created.
-        self.make_database(self.ledger_name(""))
-        for statement in changes:
-            creates_table = statement.startswith("CREATE TABLE")
-            options = f" ENGINE=InnoDB {mariadb_dialect.TEXT_OPTIONS}" if creates_table else ""
-            self.run(statement + options)
-
     def lock_name(self, kind: str, name: str) -> str:
         """Return the name of a server lock; only accounts with access to the ledger can compute it.
 
@@ -210,7 +145,7 @@ class MariadbStatementSession(Session):
         ----------
         kind, name : what the lock protects, e.g. ``job`` and the job's name.
         """
-        table = self.ledger_name(SECRET_TABLE).quoted
+        table = self.ledger.table(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
         if not self.rows(query):
             # IGNORE: if two first runs race, both use the secret that was inserted first. The
@@ -221,16 +156,6 @@ class MariadbStatementSession(Session):
         [(secret,)] = self.rows(query)
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
         return f"dbanon {digest[:48]}"
-
-    def update_release_oids(self) -> None:
-        """Do nothing: MariaDB has no relation ids that a ledger entry could refer to."""
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(LEDGER_SCHEMA, table)
-
-    def timestamp(self, text: str) -> Any:
-        # The ledger stores times as text; see ``ledger_types``.
-        return text
 
     def keyed_tag(self, text: str) -> str:
         raise ChainsNotHere()
@@ -243,7 +168,7 @@ class MariadbStatementSession(Session):
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return MariadbPersonRecords(self)
+        return MariadbPersonRecords(self, self.ledger)
 
     def salted_hash(self, text: str) -> str:
         digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"

@@ -23,8 +23,9 @@ from dbanon.errors import (
     SourceChanged,
     sql_for_hint,
 )
-from dbanon.extensions.mariadb.catalog import PUBLICATION_TABLE, MariadbStatementSession
+from dbanon.extensions.mariadb.catalog import MariadbStatementSession
 from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
+from dbanon.extensions.mariadb.ledger import PUBLICATION_TABLE
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
@@ -64,7 +65,7 @@ def plan(session: MariadbStatementSession, output: Output) -> UnpublishedRelease
     """Lock the output and record the plan; raises OutputBusy if another run is writing it."""
     _lock(session, output.name)
     session.insert_rows(
-        session.ledger_name(PUBLICATION_TABLE),
+        session.ledger.table(PUBLICATION_TABLE),
         ["release_id", "output_schema", "output_name", "state", "planned_at"],
         [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
     )
@@ -97,7 +98,7 @@ def publish(session: MariadbStatementSession, unpublished_release: UnpublishedRe
         another attempt, unlike ``OutputChanged``, after which users must change something first.
     OutputExists : another session has created or replaced a table of this name.
     """
-    output, publications = unpublished_release.output, session.ledger_name(PUBLICATION_TABLE)
+    output, publications = unpublished_release.output, session.ledger.table(PUBLICATION_TABLE)
     session.run(
         f"UPDATE {publications.quoted} SET entry = ? WHERE release_id = ?",
         (json.dumps(unpublished_release.entry), output.release_id),
@@ -247,7 +248,7 @@ def refuse(session: MariadbStatementSession, release_id: str) -> None:
     This also removes its exact figures (``INTERNAL_TABLE``).
     """
     _set_state(session, release_id, REFUSED)
-    figures_table = session.ledger_name(INTERNAL_TABLE).quoted
+    figures_table = session.ledger.table(INTERNAL_TABLE).quoted
     session.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))
     session.run("COMMIT")
     session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
@@ -255,7 +256,7 @@ def refuse(session: MariadbStatementSession, release_id: str) -> None:
 
 def _set_state(session: MariadbStatementSession, release_id: str, state: str) -> None:
     """Record the outcome of a planned release; its ``entry`` is no longer needed."""
-    table = session.ledger_name(PUBLICATION_TABLE)
+    table = session.ledger.table(PUBLICATION_TABLE)
     session.run(
         f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
         (state, now(), release_id),
@@ -268,7 +269,7 @@ def resolve_interrupted_publications(session: MariadbStatementSession) -> None:
     Releases that were not published are dropped. Runs in progress, which hold the locks of their
     outputs, are skipped.
     """
-    table = session.ledger_name(PUBLICATION_TABLE)
+    table = session.ledger.table(PUBLICATION_TABLE)
     if session.catalog.find_existing(table) is None:
         return
     planned_releases = session.rows(
@@ -277,7 +278,7 @@ def resolve_interrupted_publications(session: MariadbStatementSession) -> None:
     )
     if planned_releases:
         # Ledgers of earlier versions lack the secret for lock names.
-        session.ensure_ledger()
+        session.ledger.ensure_current()
     for release_id, schema, name in planned_releases:
         output = RelationName(schema, name)
         try:
@@ -293,7 +294,7 @@ def resolve_interrupted_publications(session: MariadbStatementSession) -> None:
 
 def _resolve_publication(session: MariadbStatementSession, release_id: str) -> None:
     """Record whether a planned release was published; the caller holds the output's lock."""
-    table = session.ledger_name(PUBLICATION_TABLE)
+    table = session.ledger.table(PUBLICATION_TABLE)
     [(state, entry)] = session.rows(
         f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
     )
@@ -310,7 +311,7 @@ def _resolve_publication(session: MariadbStatementSession, release_id: str) -> N
 
 def _drop_leftovers(session: MariadbStatementSession) -> None:
     """Drop tables that interrupted runs have left behind and no plan refers to any longer."""
-    table = session.ledger_name(PUBLICATION_TABLE)
+    table = session.ledger.table(PUBLICATION_TABLE)
     rows = session.rows(
         "SELECT t.table_name FROM information_schema.tables AS t"
         f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
@@ -336,7 +337,7 @@ def _replaced_name(release_id: str) -> RelationName:
 def is_published(session: MariadbStatementSession, unpublished_release: UnpublishedRelease) -> bool:
     """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
-        f"SELECT state FROM {session.ledger_name(PUBLICATION_TABLE).quoted} WHERE release_id = ?",
+        f"SELECT state FROM {session.ledger.table(PUBLICATION_TABLE).quoted} WHERE release_id = ?",
         (unpublished_release.output.release_id,),
     )
     return bool(state == PUBLISHED)

@@ -11,7 +11,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,12 @@ from dbanon.errors import (
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb import publication
+from dbanon.extensions.mariadb.ledger import MariadbLedger
 from dbanon.extensions.mariadb.staging import (
     STAGING_OPTIONS,
     MariadbStaging,
 )
-from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
+from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions.base import (
     MARK,
     OnSql,
@@ -76,6 +77,23 @@ class MariadbSession(MariadbStaging):
         self._may_copy, self._n_copies = may_copy, 0
         # The release to publish when the session ends.
         self.unpublished_release: publication.UnpublishedRelease | None = None
+        self._ledger = MariadbLedger(
+            self,
+            self.catalog.find_existing,
+            make_database=self.make_database,
+            insert_encrypted=self.insert_encrypted,
+            keep_entry=self._keep_entry,
+        )
+
+    @property
+    def ledger(self) -> MariadbLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    def _keep_entry(self, entry: dict[str, Any]) -> None:
+        """Keep the ledger entry of the unpublished release."""
+        assert self.unpublished_release is not None
+        self.unpublished_release.entry = entry
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -280,7 +298,7 @@ class MariadbSession(MariadbStaging):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        self.ensure_ledger()
+        self.ledger.ensure_current()
         self.unpublished_release = publication.plan(self, output)
         body = ", ".join(
             f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
@@ -296,27 +314,7 @@ class MariadbSession(MariadbStaging):
         assert self.unpublished_release is not None
         if output.replaced_kind is None and self.catalog.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
-        self.require_trusted_ledger()
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        """Keep the ledger entry in the unpublished release, to be written after publication."""
-        assert self.unpublished_release is not None
-        # No log may contain the exact figures (loss, evaluation and certificate). So they are not
-        # part of the entry, which is sent as plain text, but are sent encrypted now.
-        exact_figures = row.get("internal")
-        row = {name: value for name, value in row.items() if name != "internal"}
-        if exact_figures is not None:
-            # If the release is not published, ``publication.refuse`` deletes these figures.
-            figures_table = self.ledger_name(INTERNAL_TABLE)
-            self.insert_encrypted(figures_table, row["release_id"], exact_figures)
-        self.unpublished_release.entry = {
-            "row": dict(row),
-            "columns": [*map(dict, columns)],
-            "run": dict(run),
-        }
-        return str(row["created_at"])
+        self.ledger.require_trusted()
 
     def declared_type(self, sql_type: str) -> str:
         return mariadb_dialect.declare_type(sql_type)

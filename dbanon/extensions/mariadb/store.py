@@ -236,7 +236,7 @@ class MariadbStore:
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             with suppress(InsufficientRights):
-                session.ensure_ledger()
+                session.ledger.ensure_current()
                 name = session.lock_name("job", job)
                 if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
                     [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))

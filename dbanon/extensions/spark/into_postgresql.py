@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -169,10 +170,8 @@ class PostgresqlTarget:
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
-        # The second argument, which names the columns in which to count NULLs, is ignored:
-        # ``session.recount`` counts the rows with a NULL in any of the columns.
         recount = require_staged_counts(
-            job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
+            job, rows, report, partial(session.recount, output.staging_name)
         )
         report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)

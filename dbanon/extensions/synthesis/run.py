@@ -289,7 +289,7 @@ def _publish_rows(
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
     # If the database has a function that writes the ledger as its owner, ``record_row`` has called
     # it, and the function has recorded the publication, too.
-    if session.must_write_ledger_directly():
+    if session.ledger.must_write_directly():
         budgets.record_publication(session, private_plan.release_id)
     return report.with_provenance(created_at=recorded_at)
 

@@ -6,7 +6,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import UnsupportedType
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -46,6 +45,7 @@ from dbanon.stores.duckdb.dialect import (
     to_table,
 )
 from dbanon.stores.duckdb.errors import translate_errors
+from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.file_session import FileSession
 
 # The name under which Arrow tables are registered for INSERT.
@@ -59,17 +59,6 @@ class DuckdbSession(FileSession):
     digest_method = DIGEST_METHOD
     read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "UUID",
-        "timestamp": "TIMESTAMP WITH TIME ZONE",
-        "text": "VARCHAR",
-        "json": "VARCHAR",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "DOUBLE",
-        "bytes": "BLOB",
-        "amount": "DECIMAL(18,9)",
-    }
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -78,13 +67,19 @@ class DuckdbSession(FileSession):
         self._has_shuffle_secret = False
         # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
-        # A name in the ledger's schema, from which the names of the ledger's tables are built.
-        self._ledger_prefix: RelationName | None = None
         # The result of ``dialect.find_databases``.
         self._databases: tuple[str, frozenset[str]] | None = None
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
+        self._ledger = DuckdbLedger(
+            self, self.catalog.find_existing, self.make_schema, self._qualified_name
+        )
+
+    @property
+    def ledger(self) -> DuckdbLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     @property
     def catalog(self) -> DuckdbCatalog:
@@ -394,21 +389,3 @@ class DuckdbSession(FileSession):
             self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
         secret_query = f"(SELECT secret FROM {quote(SHUFFLE)})"
         return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"
-
-    def ensure_ledger(self) -> None:
-        # Only the schema of the name is used.
-        self.make_schema(self.ledger_name(""))
-        existing_columns: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM duckdb_columns()"
-            " WHERE database_name = current_database() AND schema_name = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing_columns.setdefault(table, []).append(column)
-        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing_columns):
-            self.run(statement)
-
-    def ledger_name(self, table: str) -> RelationName:
-        if self._ledger_prefix is None:
-            self._ledger_prefix = self._qualified_name(LEDGER_SCHEMA, "")
-        return self._ledger_prefix.sibling(table)

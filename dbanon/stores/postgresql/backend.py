@@ -31,9 +31,8 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import LedgerMissing, OutputExists
+from dbanon.errors import OutputExists
 from dbanon.hierarchy.edges import with_pulses
-from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
@@ -42,6 +41,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.backend_catalog import BackendCatalog
+from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -82,6 +82,12 @@ class PlpySession(PostgresqlSession):
         self._catalog = BackendCatalog(self, self.value_of_key, oid)
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
+        self._ledger = PlpyLedger(self, self.catalog.find_existing)
+
+    @property
+    def ledger(self) -> PlpyLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     @property
     def catalog(self) -> BackendCatalog:
@@ -367,19 +373,11 @@ class PlpySession(PostgresqlSession):
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
 
-    # -- output and ledger ------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         self.drop_staging()
         super().publish(output, columns)
-
-    def ensure_ledger(self) -> None:
-        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if versions != [(LEDGER_REVISION,)]:
-            raise LedgerMissing(
-                "The version of this database's ledger differs from that of dbanon's functions.",
-                hint="A superuser runs: dbanon upgrade URL",
-            )
 
 
 def limit_locks(plpy: Any) -> str:

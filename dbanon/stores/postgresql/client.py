@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DbanonError,
-    OutputExists,
-    SourceChanged,
 )
-from dbanon.ledger.postgresql import LEDGER_TYPES, REVOKE_INTERNAL, REVOKE_PERSONS
-from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
@@ -32,11 +28,11 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.client_ledger import PsycopgLedger
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
-from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
@@ -58,7 +54,6 @@ class PsycopgSession(PassthroughSession):
     open_second_session : opens a session with a new transaction; None if that is impossible.
     """
 
-    ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
     # Chains can exchange their columns with the server as arrays.
     supports_arrays = True
     # SQL of the tag of rows without a person: 16 zero bytes, which no keyed hash of a person has.
@@ -74,6 +69,7 @@ class PsycopgSession(PassthroughSession):
         self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
         self._catalog = PostgresqlCatalog(self, self.value_of_key)
+        self._ledger = PsycopgLedger(self, self._catalog.find_existing, connection)
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
@@ -83,6 +79,11 @@ class PsycopgSession(PassthroughSession):
     def catalog(self) -> PostgresqlCatalog:
         """The catalog of the database: its relations, their owners, and the rights on them."""
         return self._catalog
+
+    @property
+    def ledger(self) -> PsycopgLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -405,41 +406,3 @@ class PsycopgSession(PassthroughSession):
         )
         self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
         return True
-
-    # -- the ledger -------------------------------------------------------------------------------
-
-    def ledger_is_current(self) -> bool:
-        """Return True if the ledger has the version of this package."""
-        return ledger_is_current(self)
-
-    def _revoke_statements(self) -> list[str]:
-        """Return statements that revoke all rights on a new ledger from everyone but its owner."""
-        tables = ", ".join(self.ledger_name(table).quoted for table in TABLES)
-        return [
-            f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
-            f"REVOKE ALL ON {tables} FROM PUBLIC",
-            REVOKE_INTERNAL,
-            REVOKE_PERSONS,
-        ]
-
-    def ensure_ledger(self) -> None:
-        # Check first: even reading the ledger's version could run another role's code.
-        self.require_trusted_ledger()
-        # Usually the ledger is current: return before taking the lock.
-        if ledger_is_current(self):
-            return
-        from dbanon.ledger.migrate import create_or_migrate
-
-        # If two sessions create the ledger at the same time, the second one waits here.
-        self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
-        try:
-            # Lock all tables in short attempts: a waiting migration would block all later readers.
-            lock_schema(self, LEDGER_SCHEMA, self.lock_seconds)
-            with translate_errors():
-                create_or_migrate(self, self._connection, self._revoke_statements())
-        except OutputExists:
-            # The other session committed after this snapshot, which still shows no ledger.
-            raise SourceChanged(
-                "Another session has created the ledger in the meantime; nothing was published.",
-                hint="Try again.",
-            ) from None

@@ -55,7 +55,7 @@ class PostgresqlPublication(Session):
 
     def make_schema(self, name: RelationName) -> None:
         # Users expect a new schema for the ledger, but perhaps not one for an output.
-        if rights.make_schema(self, str(name.schema)) and name.schema != self.ledger_schema:
+        if rights.make_schema(self, str(name.schema)) and name.schema != self.ledger.schema:
             warn_caller(schema_created(str(name.schema)))
 
     def create_released(

@@ -131,17 +131,17 @@ def must_create_schema(connection: Connection, schema: str, strict: bool) -> boo
     return not privileges
 
 
-def make_schema(session: Session, schema: str) -> bool:
+def make_schema(connection: Connection, schema: str) -> bool:
     """Create a schema; returns False if it already exists.
 
     Raises
     ------
     SourceChanged : another session created it in the meantime.
     """
-    if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
+    if connection.rows(catalog.SCHEMA_RIGHTS, (schema,)):
         return False
     try:
-        session.run(f"CREATE SCHEMA {quote(schema)}")
+        connection.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
             f'Another session created the schema "{schema}" in the meantime.', hint="Try again."

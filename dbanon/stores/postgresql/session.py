@@ -7,9 +7,8 @@ session: reading the catalog, checking rights, and writing and publishing releas
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,9 +16,6 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.data.words import json_text
-from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import build_rule_oids_update
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     OnSql,
@@ -31,10 +27,11 @@ from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import SALT
-from dbanon.stores.postgresql import catalog, digest, rights
+from dbanon.stores.postgresql import catalog, digest
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
+from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.relation_catalog import NAME_LIMIT, PostgresqlCatalog
@@ -70,7 +67,11 @@ class PostgresqlSession(
         # runs together with those that replace the output.
         self.release_id: str | None = None
         self._publication_statements: list[str] = []
-        self._is_ledger_trusted = False
+
+    @property
+    @abstractmethod
+    def ledger(self) -> PostgresqlLedger:
+        """The ledger of the database."""
 
     @property
     @abstractmethod
@@ -85,7 +86,7 @@ class PostgresqlSession(
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.look_up)
+        return PostgresqlPersonRecords(self, self.catalog.find_existing)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
@@ -184,10 +185,6 @@ class PostgresqlSession(
 
     # -- output -----------------------------------------------------------------------------------
 
-    def require_ledger_rights(self) -> None:
-        self.require_trusted_ledger()
-        rights.require_ledger_rights(self.look_up)
-
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         return digest.digest_relation(self.look_up, self.rows, relation, salt)
 
@@ -202,61 +199,12 @@ class PostgresqlSession(
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
 
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def require_trusted_ledger(self) -> None:
-        # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._is_ledger_trusted:
-            rights.require_trusted_ledger(self.look_up)
-            self._is_ledger_trusted = True
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return None
-        # The function adds the release id to the rows of columns.
-        column_rows = [
-            {key: column[key] for key in column if key != "release_id"} for column in columns
-        ]
-        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
-        entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
-        return str(json.loads(entry)["created_at"])
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return False
-        self.call("dbanon._record_run", [json_text(run)])
-        return True
-
     def call(self, function: str, arguments: Sequence[str]) -> str:
         parameters = ", ".join("?::jsonb" for _ in arguments)
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
-    def update_release_oids(self) -> None:
-        # Complete entries of earlier versions, and give rules the oids of the tables that they
-        # apply to.
-        self.run(RECORD_OIDS)
-        self.run(build_rule_oids_update())
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName("dbanon", table)
-
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.rows(postgresql_ledger.FIND_SPENDER):
-            return None
-        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
-        # The function returns NULL if the budget is closed, or too little of it is left.
-        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
-        return spent is not None
-
-    def must_write_ledger_directly(self) -> bool:
-        return not self.rows(postgresql_ledger.FIND_RELEASE_WRITER)
 
     def stage_salt(self, salt: bytes) -> None:
         self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))

@@ -400,7 +400,8 @@ class PostgresqlStore:
         If this process dies, its connection ends, and so does the lock.
         """
         with self._open_connection("READ COMMITTED") as connection:
-            hold_job(PsycopgSession(connection), job)
+            session = PsycopgSession(connection)
+            hold_job(session, session.ledger, job)
             try:
                 yield
             finally:

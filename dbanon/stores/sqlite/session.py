@@ -11,32 +11,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
-    DatabaseBusy,
-    DatabaseFailure,
-    DatabaseUnreachable,
-    DbanonError,
-    DiskFull,
-    InsufficientRights,
     MixedTypes,
-    OutputExists,
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
-from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -54,62 +44,17 @@ from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
 from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
+from dbanon.stores.sqlite.errors import translate_errors
+from dbanon.stores.sqlite.ledger import SqliteLedger
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Translate SQLite's errors to DbanonError, without their text, which may quote values."""
-    try:
-        yield
-    except DbanonError:
-        raise
-    except (sqlite3.Error, DBAPIError) as exception:
-        error = exception.orig if isinstance(exception, DBAPIError) else exception
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(
-                detail=name, hint="End the other connection's transaction, then run it again."
-            ) from None
-        if name.startswith("SQLITE_FULL"):
-            raise DiskFull(
-                "The disk of the database, or of SQLite's temporary files, is full; nothing was"
-                " published.",
-                detail=name,
-                hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
-                " (/var/tmp if it is not set), and run it again.",
-            ) from None
-        if name.startswith("SQLITE_INTERRUPT"):
-            # The store sets a progress handler, so that signal handlers run during long statements.
-            # This error occurs only if one of them raises an exception.
-            raise KeyboardInterrupt from None
-        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
-            raise InsufficientRights("The database file cannot be written.", detail=name) from None
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
-            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
-        # As in "table people already exists".
-        if "already" in str(error):
-            raise OutputExists(detail=name) from None
-        raise DatabaseFailure("The database refused a statement.", detail=name) from None
 
 
 class SqliteSession(SqliteStagingSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "TEXT",
-        "timestamp": "TEXT",
-        "text": "TEXT",
-        "json": "TEXT",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "REAL",
-        "bytes": "BLOB",
-        "amount": "NUMERIC",
-    }
     digest_method = DIGEST_METHOD
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
@@ -118,7 +63,12 @@ class SqliteSession(SqliteStagingSession):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         super().__init__(driver, on_sql)
-        self._connection = connection
+        self._ledger = SqliteLedger(self, self.catalog.find_existing, connection)
+
+    @property
+    def ledger(self) -> SqliteLedger:
+        """The ledger of the database."""
+        return self._ledger
 
     @property
     def catalog(self) -> SqliteCatalog:
@@ -381,20 +331,3 @@ class SqliteSession(SqliteStagingSession):
 
     def digest_probe(self) -> str:
         return dialect.digest_probe()
-
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def ensure_ledger(self) -> None:
-        if ledger_is_current(self):
-            return
-        from dbanon.ledger.migrate import create_or_migrate
-
-        with translate_errors():
-            create_or_migrate(self, self._connection)
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(None, f"dbanon_{table}")
-
-    def timestamp(self, text: str) -> Any:
-        # The ledger stores timestamps as text, because SQLite has no type for them.
-        return text
