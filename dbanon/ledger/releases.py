@@ -324,18 +324,18 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     _require_droppable(session, name, output)
     if output.kind == "view":
         table_name = find_release_table(session, name, row)
-        session.drop_view(name)
+        session.publication.drop_view(name)
         table = None if table_name is None else session.catalog.find_existing(table_name)
         if table_name is not None and table is not None:
             _require_droppable(session, table_name, table)
-            session.drop_table(table_name)
+            session.publication.drop_table(table_name)
             dropped_names.append(table_name)
     else:
-        session.drop_table(name)
+        session.publication.drop_table(name)
     if summary is not None:
         summary_name = entries.summary_name(name)
         _require_droppable(session, summary_name, summary)
-        session.drop_table(summary_name)
+        session.publication.drop_table(summary_name)
         dropped_names.append(summary_name)
     return entry.release_id, [str(dropped_name) for dropped_name in dropped_names]
 
@@ -439,10 +439,10 @@ def plan_output(
         require_length(name.schema, session.name_limit, "schema of the output")
     creates_schema = session.catalog.must_create_schema(name, strict=strict)
     session.ledger.require_rights()
-    session.lock_output(name)
+    session.publication.lock(name)
     existing = session.catalog.find_existing(name)
     # The table behind a view keeps the name under which it is written.
-    staging_name = session.staging_name_of(name, kind, release_id)
+    staging_name = session.publication.staging_name(name, kind, release_id)
     relation = staging_name if kind == "view" else name
     output = Output(
         name=name,

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     ColumnReading,
-    Output,
     Relation,
     StagedRows,
-    passthrough_error,
 )
 from dbanon.sessions.catalog import Catalog
+from dbanon.sessions.digests import Digests
 from dbanon.sessions.ledger import Ledger
-from dbanon.sessions.names import RelationName, quote, released_name
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.passthrough import ColumnPassthrough
+from dbanon.sessions.publication import Publication
 
 
 class Dialect(Protocol):
@@ -46,12 +45,6 @@ class SessionInterface(ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
-    # How releases become visible. With ``transaction``, the session's commit publishes the release
-    # and its ledger entry together; with ``swap``, a separate statement at the end of the session
-    # renames the release into place, and the ledger entry follows.
-    publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # With ``swap``, the seconds that the renaming waits for readers of the replaced table.
-    swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
     # SQL that follows the definition of a temporary table.
@@ -66,8 +59,21 @@ class SessionInterface(ABC):
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
-    # The name of the algorithm of ``digest_rows``, as the ledger records it.
-    digest_method: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def publication(self) -> Publication:
+        """The tables and views that this session writes and publishes."""
+
+    @property
+    @abstractmethod
+    def digests(self) -> Digests:
+        """The digests of the rows of tables."""
+
+    @property
+    def passthrough(self) -> ColumnPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return ColumnPassthrough()
 
     @property
     @abstractmethod
@@ -305,55 +311,6 @@ class SessionInterface(ABC):
         return self.dialect.type_of(attribute)
 
     @abstractmethod
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        """Create the table of a release, with a comment that marks it as one.
-
-        Parameters
-        ----------
-        columns : pairs of name and SQL type.
-        """
-
-    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """Return the name under which a release's table is written.
-
-        Raises
-        ------
-        ViewsNotHere : a view is requested, and this database cannot release views.
-        """
-        return released_name(name, release_id, self.name_limit)
-
-    @abstractmethod
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Publish the written table: rename it, or point the view to it.
-
-        Other sessions see the release once this session ends without an error.
-
-        Parameters
-        ----------
-        columns : the names of the released columns, for the view.
-        """
-
-    @abstractmethod
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        """Return the row count and the sum of the row hashes under a salt, 1 to 2**62."""
-
-    @abstractmethod
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        """Return the same as ``digest_rows``, but over these columns of a source only."""
-
-    @abstractmethod
-    def digest_probe(self) -> str:
-        """Hash fixed values, to show whether the database still has the same hash function.
-
-        If the result differs from the one that was recorded with an earlier digest, the digest
-        cannot be compared with new ones.
-        """
-
-    @abstractmethod
     def analyze(self, relation: RelationName) -> None:
         """Collect statistics about the released values."""
 
@@ -386,70 +343,3 @@ class SessionInterface(ABC):
                 hint="Release a table of all rows, or give the column another name in a view and"
                 f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
-
-    def drop_view(self, relation: RelationName) -> None:
-        """Drop the view that shows a release."""
-        self.run(f"DROP VIEW {relation.quoted}")
-
-    def drop_table(self, relation: RelationName) -> None:
-        """Drop a released table."""
-        self.run(f"DROP TABLE {relation.quoted}")
-
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that these columns can be passthrough columns.
-
-        Passthrough columns are retained columns whose values the client copies without parsing
-        them. This default and those of the other methods for them raise InvalidParameter.
-
-        Raises
-        ------
-        InvalidParameter : the database, or the interface that runs the job, does not support it.
-        UnsupportedType : a column's type does not support it.
-        """
-        raise passthrough_error()
-
-    def read_passthrough(
-        self,
-        source: Relation,
-        attributes: Sequence[Attribute],
-        passthrough: Sequence[Attribute],
-        chunk_rows: int,
-        memory_limit: int | None,
-    ) -> Iterator[Chunk]:
-        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
-
-        Parameters
-        ----------
-        passthrough : the columns whose values ``insert_passthrough`` will write.
-        chunk_rows : the number of rows to read at a time.
-        memory_limit : the bytes that raw values may take; None for no limit.
-
-        Raises
-        ------
-        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
-        """
-        raise passthrough_error()
-
-    def insert_passthrough(
-        self,
-        table: RelationName,
-        class_columns: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-        passthrough: Sequence[str],
-        microdata: Microdata,
-        partition: Partition,
-    ) -> None:
-        """Fill a table with rows in random order: passthrough values, and their class's values.
-
-        Parameters
-        ----------
-        class_columns : name, SQL type and SQL expression of each column with class values; the
-            expressions use the staging table of classes.
-        columns : the released values of each class.
-        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
-
-        Raises
-        ------
-        DatabaseFailure : the database rejects a value.
-        """
-        raise passthrough_error()

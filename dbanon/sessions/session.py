@@ -58,25 +58,6 @@ class Session(PseudonymSession):
         if self._on_sql is not None:
             self._on_sql(sql)
 
-    def lock_output(self, name: RelationName) -> None:
-        """Lock the output against other runs until the transaction ends; call before reading.
-
-        Does nothing on databases that allow only one writer, or if planning has locked the output.
-
-        Raises
-        ------
-        OutputBusy : another run is writing it.
-        ReadOnly : the transaction is read-only.
-        """
-
-    def make_schema(self, name: RelationName) -> None:
-        """Create the output's schema if it is missing.
-
-        Raises
-        ------
-        SourceChanged : another session created it in the meantime.
-        """
-
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
@@ -106,7 +87,7 @@ class Session(PseudonymSession):
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
         disk : stores the values in files; None keeps them in memory.
-        passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
+        passthrough : the columns whose raw values are kept; None for no passthrough.
         """
         locator = source.required_locator
         if key_columns := locator.key_map_columns or locator.columns_to_check:
@@ -126,7 +107,7 @@ class Session(PseudonymSession):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            chunks = self.read_passthrough(
+            chunks = self.passthrough.read_chunks(
                 source, attributes, passthrough, chunk_rows, memory_limit
             )
         if progress:

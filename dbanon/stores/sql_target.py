@@ -137,7 +137,7 @@ class SqlTarget:
         """
         if self.copies_from(source):
             raise passthrough_error()
-        self.session.require_passthrough(relation, columns)
+        self.session.passthrough.require(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a copied column."""
@@ -149,7 +149,7 @@ class SqlTarget:
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write a release: join staged values to the source, or to staged copies of its rows."""
         session, is_copied = self.session, self.copies_from(source)
-        session.make_schema(draft.output.name)
+        session.publication.ensure_schema(draft.output.name)
         partition = draft.release.partition
         columns = [self.with_sql_type(column, is_copied) for column in draft.release.columns]
         if is_copied:
@@ -175,7 +175,7 @@ class SqlTarget:
         )
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         # The ID becomes part of a comment on the table, which marks it as a release.
-        session.create_released(draft.output, column_types, draft.output.release_id)
+        session.publication.create_table(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
             retained_columns = staged_release.retained_columns
             # The SQL of the recoded columns; ``columns`` has their values by class.
@@ -184,7 +184,7 @@ class SqlTarget:
                 for name, sql_type, expression in staged_release.columns
                 if name not in retained_columns
             ]
-            session.insert_passthrough(
+            session.passthrough.insert(
                 staged_release.relation,
                 recoded_columns,
                 columns,
@@ -470,7 +470,7 @@ class SqlTarget:
         """
         draft = staged_release.draft
         # How long a database that publishes by renaming waits for readers of the replaced table.
-        self.session.swap_seconds = draft.job.swap_timeout
+        self.session.publication.set_swap_timeout(draft.job.swap_timeout)
         released_columns = [
             (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
         ]
@@ -545,7 +545,7 @@ def publish_table(
     """
     types = dict(session.catalog.list_columns(output.staging_name))
     try:
-        session.publish(output, list(types))
+        session.publication.publish(output, list(types))
     except OutputExists:
         if job.if_exists == "error":
             raise

@@ -38,8 +38,8 @@ def layers() -> list[list[str]]:
         [room.strip(" ()") for room in layer.replace(":", "|").split("|")]
         for layer in contracts["contracts"][0]["layers"]
     ]
-    drawn = [[room for room in row if room not in LEFT_OUT] for row in rows]
-    return [row for row in drawn if row]
+    visible_rows = [[room for room in row if room not in LEFT_OUT] for row in rows]
+    return [row for row in visible_rows if row]
 
 
 def imports() -> set[tuple[str, str]]:

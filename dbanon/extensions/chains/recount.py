@@ -382,7 +382,7 @@ class ChainTarget(SqlTarget):
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write the displayed rows of the chain, without their cell numbers, in random order."""
         session, output = self.session, draft.output
-        session.make_schema(output.name)
+        session.publication.ensure_schema(output.name)
         attributes = self._typed_columns()
         # Triples of name, type and SQL expression; the statements below have their own expressions.
         columns = [
@@ -390,7 +390,7 @@ class ChainTarget(SqlTarget):
             for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
-        session.create_released(output, names_and_types, output.release_id)
+        session.publication.create_table(output, names_and_types, output.release_id)
         staged_release = StagedSqlRelease(
             draft, tuple(columns), is_copied=not self._is_same_session
         )

@@ -1,11 +1,10 @@
-"""Statements and locks on MariaDB, and the records of persons.
+"""Statements on MariaDB, and the records of persons.
 
 Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,11 +16,10 @@ from dbanon.errors import (
     ChainsNotHere,
     DbanonError,
     PseudonymsNotHere,
-    ReadOnly,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
-from dbanon.extensions.mariadb.ledger import SECRET_TABLE
+from dbanon.extensions.mariadb.errors import translate_errors
+from dbanon.extensions.mariadb.publication import MariadbPublication
 from dbanon.extensions.mariadb.relation_catalog import MariadbCatalog
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql
@@ -71,7 +69,7 @@ class MariadbPersonRecords(PersonRecords):
 
 
 class MariadbStatementSession(Session):
-    """Session methods that execute statements, take locks and hash values."""
+    """Session methods that execute statements and hash values."""
 
     dialect: ClassVar[Dialect] = mariadb_dialect
 
@@ -87,11 +85,19 @@ class MariadbStatementSession(Session):
         super().__init__(on_sql)
         self.connection = connection
         self._catalog = MariadbCatalog(self)
+        self._publication = MariadbPublication(
+            self, self._catalog.has_schema, self._catalog.find_granted_rights
+        )
 
     @property
     def catalog(self) -> MariadbCatalog:
         """The catalog of the server."""
         return self._catalog
+
+    @property
+    def publication(self) -> MariadbPublication:
+        """The tables that this session writes and publishes."""
+        return self._publication
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
@@ -116,46 +122,6 @@ class MariadbStatementSession(Session):
             cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
-
-    def make_database(self, name: RelationName) -> None:
-        """Create the database (schema) of a relation, unless it exists."""
-        if not self.catalog.has_schema(str(name.schema)):
-            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
-
-    def lock_output(self, name: RelationName) -> None:
-        # ``publication.plan`` takes the lock. Here only check that the session may write.
-        [(server_setting, is_transaction_read_only)] = self.rows(
-            "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
-        )
-        is_server_read_only = str(server_setting) not in ("0", "OFF")
-        # Accounts with this right may write even on a read-only server. It is granted for the whole
-        # server; the empty name stands for no schema.
-        is_exempt = bool(
-            {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self.catalog.find_granted_rights("")
-        )
-        if is_transaction_read_only or (is_server_read_only and not is_exempt):
-            raise ReadOnly(hint=READ_ONLY_HINT)
-
-    def lock_name(self, kind: str, name: str) -> str:
-        """Return the name of a server lock; only accounts with access to the ledger can compute it.
-
-        The name is a digest, since the server limits lock names to 64 characters and ignores case.
-
-        Parameters
-        ----------
-        kind, name : what the lock protects, e.g. ``job`` and the job's name.
-        """
-        table = self.ledger.table(SECRET_TABLE).quoted
-        query = f"SELECT secret FROM {table}"
-        if not self.rows(query):
-            # IGNORE: if two first runs race, both use the secret that was inserted first. The
-            # server generates it, since a secret sent by a client would appear in the general log.
-            self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
-            # Show it to other connections before this one takes a lock.
-            self.run("COMMIT")
-        [(secret,)] = self.rows(query)
-        digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
-        return f"dbanon {digest[:48]}"
 
     def keyed_tag(self, text: str) -> str:
         raise ChainsNotHere()

@@ -117,7 +117,7 @@ class MariadbLedger(Ledger):
         exact_figures = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
         if exact_figures is not None:
-            # If the release is not published, ``publication.refuse`` deletes these figures.
+            # If the release is not published, the publication deletes these figures.
             self._insert_encrypted(self.table(INTERNAL_TABLE), row["release_id"], exact_figures)
         self._keep_entry({"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)})
         return str(row["created_at"])

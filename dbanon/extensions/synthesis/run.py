@@ -263,7 +263,7 @@ def _publish_rows(
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
     released_types = dict(session.catalog.list_columns(output.staging_name))
-    session.publish(output, [column.attribute.name for column in private_plan.columns])
+    session.publication.publish(output, [column.attribute.name for column in private_plan.columns])
     ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,

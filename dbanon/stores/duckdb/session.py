@@ -22,30 +22,26 @@ from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
     Locator,
     OnSql,
-    Output,
     Relation,
     row_id_shadowed_error,
     uncopyable_value_error,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.catalog import DuckdbCatalog
 from dbanon.stores.duckdb.dialect import (
-    DIGEST_METHOD,
-    READ_ONLY_QUERY,
-    create_view,
-    default_schema,
     to_arrow,
     to_numpy,
     to_table,
 )
+from dbanon.stores.duckdb.digests import DuckdbDigests
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.ledger import DuckdbLedger
+from dbanon.stores.duckdb.publication import DuckdbPublication
 from dbanon.stores.file_session import FileSession
 
 # The name under which Arrow tables are registered for INSERT.
@@ -56,8 +52,6 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     dialect: ClassVar[Dialect] = dialect
-    digest_method = DIGEST_METHOD
-    read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
@@ -73,13 +67,28 @@ class DuckdbSession(FileSession):
         # restores them.
         self.previous_settings: dict[str, str] = {}
         self._ledger = DuckdbLedger(
-            self, self.catalog.find_existing, self.make_schema, self._qualified_name
+            self,
+            self.catalog.find_existing,
+            lambda name: self.publication.ensure_schema(name),
+            self._qualified_name,
         )
 
     @property
     def ledger(self) -> DuckdbLedger:
         """The ledger of the database."""
         return self._ledger
+
+    @property
+    def publication(self) -> DuckdbPublication:
+        """The tables and views that this session writes and publishes."""
+        return DuckdbPublication(
+            self, self._connection, self.catalog.resolve_output, stays_open=self.stays_open
+        )
+
+    @property
+    def digests(self) -> DuckdbDigests:
+        """The digests of the rows of tables."""
+        return DuckdbDigests(self, self.catalog.find_source)
 
     @property
     def catalog(self) -> DuckdbCatalog:
@@ -313,51 +322,6 @@ class DuckdbSession(FileSession):
             self._append(statements.FILE_ROWS, to_table(arrays))
 
     # -- output -----------------------------------------------------------------------------------
-
-    def create_schema(self, name: RelationName) -> None:
-        schema = RelationName(name.catalog, str(name.schema)).quoted
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        # By this comment on the relation, later runs recognize it as a release.
-        mark = f"'{MARK}{output.release_id}'"
-        if output.kind == "view":
-            replaces = output.replaced_kind is not None
-            with default_schema(self._connection, output.name):
-                self.run(
-                    create_view(
-                        output.name, quote_list(columns), output.relation, replaces=replaces
-                    )
-                )
-            self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
-        else:
-            if output.replaced_kind:
-                self.drop_table(output.name)
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
-
-    def drop_view(self, relation: RelationName) -> None:
-        super().drop_view(self.catalog.resolve_output(relation))
-
-    def drop_table(self, relation: RelationName) -> None:
-        super().drop_table(self.catalog.resolve_output(relation))
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        [(n_rows, hash_sum)] = self.rows(dialect.digest_statement(relation, columns, salt))
-        return int(n_rows), int(hash_sum)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
         # HMAC hashes the text after a first block made from the key, and the result after a second

@@ -35,7 +35,7 @@ from dbanon.errors import OutputExists
 from dbanon.hierarchy.edges import with_pulses
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Locator, Output, Relation, random_order
+from dbanon.sessions.base import Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
@@ -44,6 +44,7 @@ from dbanon.stores.postgresql.backend_catalog import BackendCatalog
 from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -82,12 +83,20 @@ class PlpySession(PostgresqlSession):
         self._catalog = BackendCatalog(self, self.value_of_key, oid)
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
-        self._ledger = PlpyLedger(self, self.catalog.find_existing)
+        self._ledger = PlpyLedger(self, self._catalog.find_existing)
+        self._publication = BackendPublication(
+            self, self.name_limit, self._catalog.list_columns, self.drop_staging
+        )
 
     @property
     def ledger(self) -> PlpyLedger:
         """The ledger of the database."""
         return self._ledger
+
+    @property
+    def publication(self) -> BackendPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
 
     @property
     def catalog(self) -> BackendCatalog:
@@ -372,12 +381,6 @@ class PlpySession(PostgresqlSession):
 
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        self.drop_staging()
-        super().publish(output, columns)
 
 
 def limit_locks(plpy: Any) -> str:

@@ -23,17 +23,19 @@ from dbanon.errors import (
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
+from dbanon.sessions.base import OnSql, Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.client_ledger import PsycopgLedger
-from dbanon.stores.postgresql.client_passthrough import PassthroughSession
+from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
+from dbanon.stores.postgresql.publication import ClientPublication
 from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
+from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ BACKEND_KEY = "dbanon_backend"
 _ROWS_PER_READ = 65_536
 
 
-class PsycopgSession(PassthroughSession):
+class PsycopgSession(PostgresqlSession):
     """One transaction through psycopg.
 
     Parameters
@@ -74,16 +76,30 @@ class PsycopgSession(PassthroughSession):
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
+        self._passthrough = PostgresqlPassthrough(self, self._catalog.oid_of)
+        self._publication = ClientPublication(
+            self, self.name_limit, self._catalog.list_columns, self._recheck_code_of_other_roles
+        )
 
     @property
-    def catalog(self) -> PostgresqlCatalog:
-        """The catalog of the database: its relations, their owners, and the rights on them."""
-        return self._catalog
+    def passthrough(self) -> PostgresqlPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return self._passthrough
+
+    @property
+    def publication(self) -> ClientPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
 
     @property
     def ledger(self) -> PsycopgLedger:
         """The ledger of the database."""
         return self._ledger
+
+    @property
+    def catalog(self) -> PostgresqlCatalog:
+        """The catalog of the database: its relations, their owners, and the rights on them."""
+        return self._catalog
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -138,6 +154,12 @@ class PsycopgSession(PassthroughSession):
             yield chunk
 
     def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to yield at a time.
+        """
         with self._open_copy(query) as stream:
             yield from read_copy(stream, self._driver.pgconn, chunk_rows)
 
@@ -174,12 +196,6 @@ class PsycopgSession(PassthroughSession):
             chunk, _, _ = packed_rows.unpack_copy_rows(buffer, key_types, [], n_passthrough=0)
             chunks.append(chunk.keys)
         return np.concatenate(chunks)
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        super().create_released(output, columns, release_id)
-        self._recheck_code_of_other_roles()
 
     def _recheck_code_of_other_roles(self) -> None:
         """Check that no other role has added code to a source since it was first checked.
@@ -341,6 +357,7 @@ class PsycopgSession(PassthroughSession):
         self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", chunks)
 
     def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
         with self._open_copy(copy) as stream:
             for chunk in chunks:
                 stream.write(chunk)

@@ -19,12 +19,12 @@ The module also has the methods of sessions for chains and for differential priv
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from dbanon.data.schema import Attribute
 from dbanon.sessions.base import Relation, random_salt
+from dbanon.sessions.digests import Digests
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
     ABSENT_MEMBERS,
@@ -36,6 +36,7 @@ from dbanon.sessions.pseudonym_session import (
     PseudonymSession,
     staged_block,
 )
+from dbanon.stores.postgresql.connection import PostgresqlConnection
 
 # Name of this method to hash rows, which is recorded with each digest.
 DIGEST_METHOD = "pg1"
@@ -170,35 +171,37 @@ _ROW_BITS = 40
 # Name of the column with the hash of a row's values.
 _VALUE_HASH = "dbanon_shared"
 
-RunQuery = Callable[..., Sequence[Sequence[Any]]]
 
-
-def digest_relation(
-    look_up: RunQuery, run: RunQuery, relation: RelationName, salt: int
-) -> tuple[int, int]:
-    """Return the number of rows and the sum of their hashes.
+class PostgresqlDigests(Digests):
+    """Computes digests of rows on the server.
 
     Parameters
     ----------
-    look_up : runs a query on the catalog, whose plan may be cached.
-    run : runs any other query.
+    connection : executes the queries.
     """
-    [(statement,)] = look_up(_STATEMENT_FOR_NAMES, (str(salt), relation.schema, relation.name))
-    [(n_rows, hash_sum)] = run(statement)
-    return int(n_rows), int(hash_sum)
 
+    method = DIGEST_METHOD
 
-def digest_columns(
-    run: RunQuery, relation: Relation, names: Sequence[str], salt: int
-) -> tuple[int, int]:
-    """Return the number of rows of a relation, and the sum of the hashes of these columns."""
-    parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
-    [(row_hash,)] = run(COLUMNS_HASH, parameters)
-    [(n_rows, hash_sum)] = run(
-        f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
-        f" FROM {relation.relation_to_read.quoted} AS s"
-    )
-    return int(n_rows), int(hash_sum)
+    def __init__(self, connection: PostgresqlConnection) -> None:
+        self._connection = connection
+
+    def of_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        parameters = (str(salt), relation.schema, relation.name)
+        [(statement,)] = self._connection.look_up(_STATEMENT_FOR_NAMES, parameters)
+        [(n_rows, hash_sum)] = self._connection.rows(statement)
+        return int(n_rows), int(hash_sum)
+
+    def of_columns(self, relation: Relation, names: Sequence[str], salt: int) -> tuple[int, int]:
+        parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
+        [(row_hash,)] = self._connection.rows(COLUMNS_HASH, parameters)
+        [(n_rows, hash_sum)] = self._connection.rows(
+            f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
+            f" FROM {relation.relation_to_read.quoted} AS s"
+        )
+        return int(n_rows), int(hash_sum)
+
+    def probe(self) -> str:
+        return str(self._connection.rows(PROBE)[0][0])
 
 
 # Parameters: schema and name of a relation, and a column. Returns whether the column's type and

@@ -122,9 +122,9 @@ class PostgresqlCatalog(Catalog):
         schema = catalog.read_schema(self._connection.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
 
-    def oid_of(self, source: Relation) -> int:
+    def oid_of(self, source: RelationName) -> int:
         """Return the oid of a source that this session has looked up."""
-        return self._relations[source.name].oid
+        return self._relations[source].oid
 
     @property
     def source_oids(self) -> list[int]:
@@ -180,7 +180,7 @@ class PostgresqlCatalog(Catalog):
         return [(name, sql_type) for name, sql_type in rows]
 
     def find_unique_columns(self, source: Relation) -> frozenset[str]:
-        rows = self._connection.rows(catalog.UNIQUE_COLUMNS, (self.oid_of(source),))
+        rows = self._connection.rows(catalog.UNIQUE_COLUMNS, (self.oid_of(source.name),))
         return frozenset(name for (name,) in rows)
 
     def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
@@ -250,11 +250,11 @@ class PostgresqlCatalog(Catalog):
     def require_readable(self, source: Relation, columns: Sequence[str]) -> None:
         # This session owns its staging tables.
         if source.name.staging_table is None:
-            rights.require_readable(self._connection, source, columns, self.oid_of(source))
+            rights.require_readable(self._connection, source, columns, self.oid_of(source.name))
 
     def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         names = [name for name in columns if not source.attribute(name).type_of_other_role]
-        oid = self.oid_of(source)
+        oid = self.oid_of(source.name)
         unreadable = {
             name for (name,) in self._connection.rows(catalog.UNREADABLE_COLUMNS, (names, oid, oid))
         }

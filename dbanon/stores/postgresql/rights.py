@@ -16,7 +16,6 @@ from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Locator, Relation
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_not_found
-from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, foreign
 
 
@@ -259,7 +258,9 @@ WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
 ORDER BY 1, 2, 4"""
 
 
-def read_grants(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
+def read_grants(
+    session: Connection, name: RelationName, columns: Collection[str]
+) -> tuple[str, ...]:
     """Return statements that restore the grants on a relation after it is recreated.
 
     Parameters
@@ -275,7 +276,7 @@ def read_grants(session: Session, name: RelationName, columns: Collection[str]) 
     return tuple(grants)
 
 
-def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
+def restore_grants(session: Connection, name: RelationName, grants: Sequence[str]) -> None:
     """Give a recreated relation exactly the grants of the former one.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from

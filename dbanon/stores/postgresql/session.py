@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,7 +19,6 @@ from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.data.words import json_text
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    OnSql,
     Relation,
 )
 from dbanon.sessions.interface import Dialect
@@ -27,10 +27,10 @@ from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import SALT
-from dbanon.stores.postgresql import catalog, digest
+from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
+from dbanon.stores.postgresql.digest import PostgresqlDigests, PostgresqlKeyedSession
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
@@ -49,7 +49,6 @@ from dbanon.stores.postgresql.settings import (
 class PostgresqlSession(
     PostgresqlArraySession,
     PostgresqlKeyedSession,
-    PostgresqlPublication,
     Session,
 ):
     """One transaction on PostgreSQL."""
@@ -57,16 +56,8 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = postgresql_dialect
     name_limit = NAME_LIMIT
     staging_suffix = " ON COMMIT DROP"
-    digest_method = digest.DIGEST_METHOD
     # Maximum seconds to wait for locks on ledger tables.
     lock_seconds = LOCK_SECONDS
-
-    def __init__(self, on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        # The release that this transaction publishes, if any, and the statements that ``publish``
-        # runs together with those that replace the output.
-        self.release_id: str | None = None
-        self._publication_statements: list[str] = []
 
     @property
     @abstractmethod
@@ -82,6 +73,16 @@ class PostgresqlSession(
     def rules(self) -> RuleCatalog:
         """The declared rules of the database."""
         return PostgresqlRuleCatalog(self, self.call)
+
+    @property
+    def digests(self) -> PostgresqlDigests:
+        """The digests of the rows of tables."""
+        return PostgresqlDigests(self)
+
+    @property
+    @abstractmethod
+    def publication(self) -> PostgresqlPublication:
+        """The tables and views that this session writes and publishes."""
 
     @property
     def persons(self) -> PersonRecords:
@@ -100,6 +101,10 @@ class PostgresqlSession(
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog, whose plan subclasses may cache."""
         return self.rows(sql, parameters)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """If the block raises, roll back only its own statements."""
 
     def read_search_path(self) -> list[str]:
         """Return the schemas in which unqualified names are looked up."""
@@ -184,17 +189,6 @@ class PostgresqlSession(
         return postgresql_dialect.range_type(attribute, bounds)
 
     # -- output -----------------------------------------------------------------------------------
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.digest_relation(self.look_up, self.rows, relation, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return digest.digest_columns(self.rows, relation, names, salt)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")

@@ -290,7 +290,7 @@ class PostgresqlStore:
             if write:
                 # ``commit`` calls ``hold_interrupts`` once the transaction is committed: from then
                 # on signals no longer interrupt the run.
-                commit(connection, self._connect, session.release_id, hold_interrupts)
+                commit(connection, self._connect, session.publication.release_id, hold_interrupts)
             else:
                 connection.commit()
 
@@ -376,7 +376,7 @@ class PostgresqlStore:
         Without ``staging`` it is read-only.
         """
         with self.session(write=False) as session:
-            session.begin_plan(staging=staging)
+            session.publication.begin_plan(staging=staging)
             yield session
 
     def _connect(self) -> Connection:

@@ -30,22 +30,22 @@ from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
     Locator,
     OnSql,
-    Output,
     Relation,
     prepend_class_and_position,
     row_id_shadowed_error,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
-from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
+from dbanon.stores.sqlite.dialect import SqliteStagingSession
+from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
+from dbanon.stores.sqlite.publication import SqlitePublication
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,9 +55,10 @@ class SqliteSession(SqliteStagingSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
-    digest_method = DIGEST_METHOD
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
+    # Set to True by the store if the file cannot be written.
+    is_read_only = False
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
@@ -69,6 +70,16 @@ class SqliteSession(SqliteStagingSession):
     def ledger(self) -> SqliteLedger:
         """The ledger of the database."""
         return self._ledger
+
+    @property
+    def publication(self) -> SqlitePublication:
+        """The tables and views that this session writes and publishes."""
+        return SqlitePublication(self, is_read_only=self.is_read_only)
+
+    @property
+    def digests(self) -> SqliteDigests:
+        """The digests of the rows of tables."""
+        return SqliteDigests(self.catalog.find_source, self._hash_query)
 
     @property
     def catalog(self) -> SqliteCatalog:
@@ -286,48 +297,11 @@ class SqliteSession(SqliteStagingSession):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
-
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
 
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        if output.kind == "view":
-            if output.replaced_kind:
-                self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names: a name could contain text that looks like it.
-            self.run(
-                f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
-                f" ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
-            return
-        if output.replaced_kind:
-            self.drop_table(output.name)
-        # Without this setting, RENAME fails if views still refer to the dropped table.
-        self.run("PRAGMA legacy_alter_table = ON")
-        try:
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        finally:
-            self.run("PRAGMA legacy_alter_table = OFF")
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        names = quote_list((column.name for column in columns), "s.")
-        query = f"SELECT {names} FROM {relation.quoted} AS s"
+    def _hash_query(self, query: str, salt: int) -> tuple[int, int]:
+        """Return the number of rows of a query, and the sum of their hashes under a salt."""
         self.report_sql(query)
         with translate_errors():
             return dialect.digest_of_query(self._driver, query, salt)
-
-    def digest_probe(self) -> str:
-        return dialect.digest_probe()
