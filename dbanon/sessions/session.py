@@ -5,6 +5,7 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,17 +22,20 @@ from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
 from dbanon.errors import DuplicateKeys, UnsupportedType, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import recount_statements, statements
+from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.chain_arrays import ChainArrays
+from dbanon.sessions.chain_dialect import ChainDialect
+from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
+from dbanon.sessions.person_tags import PersonTags, StagedKey
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
 
-class Session(PseudonymSession):
+class Session(SessionInterface):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -42,6 +46,7 @@ class Session(PseudonymSession):
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
+        self._staged_key = StagedKey()
 
     @property
     def rules(self) -> RuleCatalog:
@@ -52,6 +57,21 @@ class Session(PseudonymSession):
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
         return PersonRecords(self)
+
+    @property
+    @abstractmethod
+    def tags(self) -> PersonTags:
+        """The keyed and salted hashes of person identifiers."""
+
+    @property
+    @abstractmethod
+    def chain_dialect(self) -> ChainDialect:
+        """The SQL and the settings with which the database makes releases of chains."""
+
+    @property
+    def chain_arrays(self) -> ChainArrays | None:
+        """The arrays that chains exchange with the database; None if it exchanges none."""
+        return None
 
     def report_sql(self, sql: str) -> None:
         """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
@@ -197,7 +217,12 @@ class Session(PseudonymSession):
     @property
     def staging_tables(self) -> tuple[str, ...]:
         """The temporary tables that this session may have created."""
-        return (*statements.STAGING, *STAGING, *self._value_tables)
+        return (
+            *statements.STAGING,
+            person_tags.SECRET,
+            *chain_staging.STAGING,
+            *self._value_tables,
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         """SQL of a key column that sorts texts by code point, regardless of the collation."""

@@ -164,7 +164,7 @@ class SqlTarget:
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 # The SQL of ``pseudonym_of`` reads this key.
-                session.stage_key(*draft.pseudonym_key.hmac_blocks())
+                session.tags.stage_key(*draft.pseudonym_key.hmac_blocks())
             # Stages the class of each row by row key, and the released values of each class.
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
@@ -281,7 +281,7 @@ class SqlTarget:
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
-                pseudonym = self.session.pseudonym_of(text)
+                pseudonym = self.session.tags.pseudonym_of(text)
                 release_columns.append((name, self.session.type_of(attribute), pseudonym))
             else:
                 release_columns.append(

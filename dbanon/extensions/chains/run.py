@@ -56,8 +56,8 @@ from dbanon.run.run import (
 )
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 

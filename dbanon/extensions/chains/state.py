@@ -174,7 +174,11 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
-    if is_text and sql_type != "uuid" and not session.distinguishes_all_texts(relation, attribute):
+    if (
+        is_text
+        and sql_type != "uuid"
+        and not session.chain_dialect.distinguishes_all_texts(relation, attribute)
+    ):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",

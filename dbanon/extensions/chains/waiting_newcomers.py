@@ -7,8 +7,8 @@ admitted or excluded. Each is recorded under a *tag*, the pseudonym of the perso
 from __future__ import annotations
 
 from dbanon.extensions.chains.membership import ChainState
+from dbanon.sessions.chain_staging import WAITING_NEWCOMERS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 
 
 def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pymysql.cursors import SSCursor
 
@@ -21,13 +21,13 @@ from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.extensions.mariadb.publication import MariadbPublication
 from dbanon.extensions.mariadb.relation_catalog import MariadbCatalog
+from dbanon.extensions.mariadb.tags import MariadbPersonTags
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import (
-    RelationName,
     quote,
 )
 from dbanon.sessions.person_records import PersonRecords
@@ -69,7 +69,7 @@ class MariadbPersonRecords(PersonRecords):
 
 
 class MariadbStatementSession(Session):
-    """Session methods that execute statements and hash values."""
+    """Session methods that execute statements."""
 
     dialect: ClassVar[Dialect] = mariadb_dialect
 
@@ -123,23 +123,16 @@ class MariadbStatementSession(Session):
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
 
-    def keyed_tag(self, text: str) -> str:
-        raise ChainsNotHere()
-
-    def stage_salt(self, salt: bytes) -> None:
-        columns = [("salt", "VARCHAR(64)")]
-        self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
-        self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
-
     @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
         return MariadbPersonRecords(self, self.ledger)
 
-    def salted_hash(self, text: str) -> str:
-        digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
-        # The ledger stores 8 bytes per person: 16 hexadecimal digits.
-        return f"unhex(left({digest}, 16))"
+    @property
+    def tags(self) -> MariadbPersonTags:
+        """The salted hashes of person identifiers."""
+        return MariadbPersonTags(self, self._staged_key)
 
-    def random_order_key(self, alias: str) -> str:
+    @property
+    def chain_dialect(self) -> NoReturn:
         raise ChainsNotHere()

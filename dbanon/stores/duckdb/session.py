@@ -5,7 +5,6 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,9 +29,9 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.catalog import DuckdbCatalog
+from dbanon.stores.duckdb.chain_dialect import DuckdbChainDialect
 from dbanon.stores.duckdb.dialect import (
     to_arrow,
     to_numpy,
@@ -42,6 +41,7 @@ from dbanon.stores.duckdb.digests import DuckdbDigests
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.duckdb.publication import DuckdbPublication
+from dbanon.stores.duckdb.tags import DuckdbPersonTags
 from dbanon.stores.file_session import FileSession
 
 # The name under which Arrow tables are registered for INSERT.
@@ -57,8 +57,6 @@ class DuckdbSession(FileSession):
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        # Whether the secret of ``random_order_key`` is staged.
-        self._has_shuffle_secret = False
         # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
         # The result of ``dialect.find_databases``.
@@ -66,12 +64,24 @@ class DuckdbSession(FileSession):
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
+        # The staging tables of secrets that exist.
+        self._secret_tables: set[str] = set()
         self._ledger = DuckdbLedger(
             self,
             self.catalog.find_existing,
             lambda name: self.publication.ensure_schema(name),
             self._qualified_name,
         )
+
+    @property
+    def tags(self) -> DuckdbPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return DuckdbPersonTags(self, self._staged_key)
+
+    @property
+    def chain_dialect(self) -> DuckdbChainDialect:
+        """The SQL with which DuckDB makes releases of chains."""
+        return DuckdbChainDialect(self, self.catalog.find_source, self._secret_tables)
 
     @property
     def ledger(self) -> DuckdbLedger:
@@ -320,36 +330,3 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
             self._append(statements.FILE_ROWS, to_table(arrays))
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def keyed_tag(self, text: str) -> str:
-        # HMAC hashes the text after a first block made from the key, and the result after a second
-        # one. ``stage_key`` has staged both blocks.
-        inner_hash = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
-        outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
-        # The tag is the first 32 hexadecimal digits, 16 bytes, of an HMAC; or of the inner hash
-        # alone, if ``stage_key`` was called without an outer block.
-        return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
-
-    def salted_hash(self, text: str) -> str:
-        # ``stage_salt`` stages the salt as the inner block. The first 16 hexadecimal digits are 8
-        # bytes.
-        return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
-
-    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        source = self.catalog.find_source(relation)
-        columns = [source.attribute(name) for name in names]
-        # Each call draws a new salt, a positive BIGINT, so that equal rows get different hashes in
-        # different calls.
-        return dialect.row_hash(columns, secrets.randbits(62) + 1)
-
-    def random_order_key(self, alias: str) -> str:
-        # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.
-        if not self._has_shuffle_secret:
-            self._has_shuffle_secret = True
-            self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
-            secret = [(secrets.token_bytes(32),)]
-            self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
-        secret_query = f"(SELECT secret FROM {quote(SHUFFLE)})"
-        return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"

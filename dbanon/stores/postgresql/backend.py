@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -371,7 +371,12 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
-    # Not needed here: rows never leave the database, and ``stage_labels`` stages labels itself.
+    # Not needed here: rows never leave the database, ``stage_labels`` stages labels itself, and SQL
+    # functions make no releases of chains.
+
+    @property
+    def chain_dialect(self) -> NoReturn:
+        raise NotImplementedError
 
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError

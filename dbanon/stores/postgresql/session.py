@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.data.words import json_text
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     Relation,
 )
@@ -26,11 +25,10 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlDigests, PostgresqlKeyedSession
+from dbanon.stores.postgresql.digest import PostgresqlDigests
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
@@ -44,13 +42,10 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
+from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
-class PostgresqlSession(
-    PostgresqlArraySession,
-    PostgresqlKeyedSession,
-    Session,
-):
+class PostgresqlSession(PostgresqlArraySession, Session):
     """One transaction on PostgreSQL."""
 
     dialect: ClassVar[Dialect] = postgresql_dialect
@@ -63,6 +58,11 @@ class PostgresqlSession(
     @abstractmethod
     def ledger(self) -> PostgresqlLedger:
         """The ledger of the database."""
+
+    @property
+    def tags(self) -> PostgresqlPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return PostgresqlPersonTags(self, self._staged_key)
 
     @property
     @abstractmethod
@@ -199,13 +199,3 @@ class PostgresqlSession(
 
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"

@@ -10,6 +10,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -39,19 +40,30 @@ from dbanon.sessions.base import (
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
-from dbanon.stores.sqlite.dialect import SqliteStagingSession
+from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
 from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
 from dbanon.stores.sqlite.publication import SqlitePublication
+from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class SqliteSession(SqliteStagingSession):
+# Names of SQL functions that are written in Python.
+_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
+
+
+def _matches(text: object, pattern: str) -> bool:
+    """Whether a pattern occurs in a text; False for other values."""
+    return isinstance(text, str) and re.search(pattern, text) is not None
+
+
+class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
@@ -63,7 +75,8 @@ class SqliteSession(SqliteStagingSession):
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        super().__init__(driver, on_sql)
+        super().__init__(on_sql)
+        self._connection, self._driver = connection, driver
         self._ledger = SqliteLedger(self, self.catalog.find_existing, connection)
 
     @property
@@ -80,6 +93,16 @@ class SqliteSession(SqliteStagingSession):
     def digests(self) -> SqliteDigests:
         """The digests of the rows of tables."""
         return SqliteDigests(self.catalog.find_source, self._hash_query)
+
+    @property
+    def tags(self) -> SqlitePersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return SqlitePersonTags(self, self._staged_key, self._driver)
+
+    @property
+    def chain_dialect(self) -> SqliteChainDialect:
+        """The SQL with which SQLite makes releases of chains."""
+        return SqliteChainDialect(self, self._driver)
 
     @property
     def catalog(self) -> SqliteCatalog:
@@ -111,6 +134,17 @@ class SqliteSession(SqliteStagingSession):
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def lowercase_sql(self, text: str) -> str:
+        # SQLite's own lower() handles only ASCII.
+        self._driver.create_function(
+            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
+        )
+        return f"{_CASEFOLD_FUNCTION}({text})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
+        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
 
     def sample(self, relation: RelationName, share: float) -> str:
         n_buckets = 2**32
@@ -207,6 +241,10 @@ class SqliteSession(SqliteStagingSession):
         self.report_sql(insert_statement)
         with translate_errors():
             self._driver.executemany(insert_statement, rows).close()
+
+    def drop_staging(self) -> None:
+        super().drop_staging()
+        self.tags.drop_key()
 
     def load_labels(
         self,
