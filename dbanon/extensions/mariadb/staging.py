@@ -27,8 +27,8 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb.catalog import MariadbStatementSession
 from dbanon.extensions.mariadb.errors import translate_errors
+from dbanon.extensions.mariadb.statement_session import MariadbStatementSession
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, prepend_class_and_position
