@@ -62,7 +62,7 @@ def declare(
     store = open_store(database, on_sql)
     by_column = rules if isinstance(rules, Mapping) else rules_to_declare(rules or ())
     with store.session(write=True) as session:
-        relation = session.find_source(parse_relation(table))
+        relation = session.catalog.find_source(parse_relation(table))
         table_rules = collect_rules(session, relation, by_column, from_comments=from_comments)
         stored_rules.write_rules(session, relation.name, table_rules)
         return list_column_rules(session, relation)
@@ -79,10 +79,10 @@ def undeclare(
     InsufficientRights : another role owns the table.
     """
     with open_store(database, on_sql).session(write=True) as session:
-        name = session.find_source(parse_relation(table)).name
+        name = session.catalog.find_source(parse_relation(table)).name
         require_removable_rules(session, name, columns)
         stored_rules.remove_rules(session, name, columns)
-        return list_column_rules(session, session.find_source(name))
+        return list_column_rules(session, session.catalog.find_source(name))
 
 
 def rules(
@@ -97,7 +97,7 @@ def rules(
     with open_store(database, on_sql).session(write=False) as session:
         if table is None:
             return list_table_rules(session)
-        return list_column_rules(session, session.find_source(parse_relation(table)))
+        return list_column_rules(session, session.catalog.find_source(parse_relation(table)))
 
 
 def refresh(

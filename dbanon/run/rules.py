@@ -71,7 +71,7 @@ def collect_rules(
     ColumnNotFound : the table has no such column.
     """
     requested_rules = (
-        dict(rules_from_comments(session.read_column_comments(relation.name)))
+        dict(rules_from_comments(session.catalog.read_column_comments(relation.name)))
         if from_comments
         else {}
     )
@@ -189,7 +189,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
     """
     if job.declared != RULES_NOT_READ:
         return job
-    relation = session.find_source(parse_relation(job.table))
+    relation = session.catalog.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
     all_rules = stored_rules.list_rules(session, relation.name)
     _require_trusted(relation.name, [rule for rule in all_rules if rule.name in columns])
@@ -225,7 +225,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             # The owner chose this table, but it is read with the rights of the releasing role. So
             # require that the owner may read it, too.
-            tree_table = session.find_source(parse_relation(spec.value)).name
+            tree_table = session.catalog.find_source(parse_relation(spec.value)).name
             session.rules.require_owner_reads(relation.name, tree_table)
     return ruled_job
 
