@@ -264,7 +264,7 @@ def _upgrade_and_repair_ledger(
             raise InstallRefused(hint="Run: dbanon install")
         session.ledger.require_trusted()
         if isinstance(session, PostgresqlSession):
-            session.lock_seconds = lock_timeout
+            session.connection.lock_seconds = lock_timeout
         session.ledger.ensure_current()
         # A restored dump has other OIDs than the ledger recorded.
         session.ledger.update_oids()

@@ -275,11 +275,13 @@ def insert_release(
         row["request"] = json_text(request)
     # The exact figures have their own table: not everyone who may read the ledger may read them.
     internal = row.pop("internal", None)
-    session.insert_rows(release_table, list(row), [tuple(row.values())])
+    session.connection.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
         internal_rows = [(row["release_id"], internal)]
-        session.insert_rows(session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
-    session.insert_rows(
+        session.connection.insert_rows(
+            session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows
+        )
+    session.connection.insert_rows(
         column_table, list(columns[0]), [tuple(column.values()) for column in columns]
     )
     insert_run(session, replace(run, release_id=row["release_id"]))
@@ -312,7 +314,7 @@ def insert_run(session: Session, run: Run) -> None:
     # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
     ledger_columns = dict(session.catalog.list_columns(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
-    session.insert_rows(relation, list(row), [tuple(row.values())])
+    session.connection.insert_rows(relation, list(row), [tuple(row.values())])
 
 
 def record_failure(store: Store, run: Run) -> None:

@@ -167,7 +167,7 @@ def record_persons(session: Session, release_id: str) -> None:
     ]
     if rows:
         columns = ["release_id", "part", "persons"]
-        session.insert_rows(session.ledger.table("release_person"), columns, rows)
+        session.connection.insert_rows(session.ledger.table("release_person"), columns, rows)
 
 
 def count_joint_histories_of_records(

@@ -108,7 +108,7 @@ def find_summary(
     to the output's own name.
     """
     name = summary_name(output)
-    limit = session.name_limit
+    limit = session.dialect.name_limit
     if limit is not None and len(name.name.encode()) > limit:
         return None
     existing = session.catalog.find_existing(name)

@@ -434,9 +434,9 @@ def plan_output(
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
-    require_length(name.name, session.name_limit, "name of the output")
+    require_length(name.name, session.dialect.name_limit, "name of the output")
     if name.schema is not None:
-        require_length(name.schema, session.name_limit, "schema of the output")
+        require_length(name.schema, session.dialect.name_limit, "schema of the output")
     creates_schema = session.catalog.must_create_schema(name, strict=strict)
     session.ledger.require_rights()
     session.publication.lock(name)

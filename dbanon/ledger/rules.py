@@ -197,7 +197,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
         (str(source), name, json_text(rule), declared_at, *identity_columns.values())
         for name, rule in rules.by_column.items()
     ]
-    session.insert_rows(session.ledger.table("rule"), columns, rows)
+    session.connection.insert_rows(session.ledger.table("rule"), columns, rows)
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:

@@ -92,7 +92,7 @@ def _repair_entry(
         success_reason = f"its entry named it {recorded_name}"
     elif refusal_reason is None:
         try:
-            with session.savepoint():
+            with session.connection.savepoint():
                 comparison = _compare_rows(
                     session, release_id, compared_relation, candidate["digest"]
                 )

@@ -284,9 +284,9 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             hint=_MISSING_IDENTIFIER_HINT,
         )
     class_columns = ", ".join(
-        session.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
+        session.dialect.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
     )
-    columns = [session.text_of(attributes[column]) for column in (entity, *sensitive)]
+    columns = [session.dialect.text_of(attributes[column]) for column in (entity, *sensitive)]
     rows = session.rows(
         f"SELECT dense_rank() OVER (ORDER BY {class_columns}), {', '.join(columns)}"
         f" FROM {entry.name.quoted} AS s"

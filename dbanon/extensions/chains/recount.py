@@ -386,7 +386,7 @@ class ChainTarget(SqlTarget):
         attributes = self._typed_columns()
         # Triples of name, type and SQL expression; the statements below have their own expressions.
         columns = [
-            (a.name, a.sql_type if self._is_same_session else session.type_of(a), "")
+            (a.name, a.sql_type if self._is_same_session else session.dialect.type_of(a), "")
             for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]

@@ -167,7 +167,7 @@ def find_failing_cells(
     column : the model's column, with its name in these rows.
     reference : the table to compare with, from the chain's first release.
     """
-    text = state.session.text_of(column)
+    text = state.session.dialect.text_of(column)
     value_counts = state.session.rows(
         f"SELECT t.cell, t.value, count(*) FROM (SELECT s.cell AS cell, {text}"
         f" AS value {from_clause}) AS t GROUP BY t.cell, t.value ORDER BY t.cell"

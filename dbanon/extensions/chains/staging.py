@@ -209,7 +209,7 @@ def _stage_columns(
     file_attributes = file.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in names]
     )
-    columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in file_attributes]
+    columns = [(a.name, types.get(a.name) or session.dialect.type_of(a)) for a in file_attributes]
     staged_relation = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, file_attributes, staged_relation)
     chunks = (rows for _, rows in file.read_retained_rows(relation, names, chunk_rows) if rows)
@@ -218,7 +218,9 @@ def _stage_columns(
     except DatabaseFailure as error:
         # Only a column that has another type than in the file can hold a value that does not fit.
         converted_columns = [
-            a for a in file_attributes if types.get(a.name, "") not in ("", session.type_of(a))
+            a
+            for a in file_attributes
+            if types.get(a.name, "") not in ("", session.dialect.type_of(a))
         ]
         if not converted_columns:
             raise

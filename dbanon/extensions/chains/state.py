@@ -148,7 +148,7 @@ def create(
         "key_check": compute_check(key),
         "sequence": 0,
     }
-    session.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
+    session.connection.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
     return find_chain(session, name)
 
 
@@ -435,7 +435,9 @@ def add_release(
         "created_at": session.ledger.to_timestamp(now()),
         "counts": json.dumps(counts),
     }
-    session.insert_rows(session.ledger.table("chain_release"), list(row), [tuple(row.values())])
+    session.connection.insert_rows(
+        session.ledger.table("chain_release"), list(row), [tuple(row.values())]
+    )
 
 
 def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:

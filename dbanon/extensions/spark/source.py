@@ -169,7 +169,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
                 detail=error.detail,
                 hint="The driver's connection to the database was lost. Try again.",
             ) from None
-        yield from _parse_csv(session.copy_out(query), schema)
+        yield from _parse_csv(session.connection.copy_out(query), schema)
 
 
 class _ChunkStream(io.RawIOBase):

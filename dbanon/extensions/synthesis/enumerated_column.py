@@ -76,7 +76,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
         # columns, ``type_of`` returns the name of this database's type.
         sql_type=(source.enum_type or source.sql_type)
         if keeps_enum_type
-        else session.type_of(source),
+        else session.dialect.type_of(source),
         enum_type=source.enum_type if keeps_enum_type else "",
         order=(),
         nullable=False,
@@ -94,7 +94,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
 def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database returns these texts unchanged."""
     # A query that returns the texts of its single parameter, a row each.
-    query, parameter = session.texts_query(labels)
+    query, parameter = session.dialect.texts_query(labels)
     try:
         return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:
@@ -142,7 +142,7 @@ def index_expression(
     column = f"s.{quote(listed_column.source.name)}"
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
-        f" ON {session.text_of(listed_column.source)} = {alias}.{value}"
+        f" ON {session.dialect.text_of(listed_column.source)} = {alias}.{value}"
         # The rows after the list are padding; empty texts in them must not match.
         f" AND {alias}.class < {len(listed_column.labels)}"
     )

@@ -91,9 +91,9 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)
-        require_length(attribute.name, session.name_limit, "name of a column")
+        require_length(attribute.name, session.dialect.name_limit, "name of a column")
     if job.output_kind == "view":
-        session.require_names_allowed_in_views(job.quasi_identifiers)
+        session.dialect.require_names_allowed_in_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
     # The domains of the columns do not depend on the number of units, so pass 0.
     columns = tuple(

@@ -155,7 +155,7 @@ def to_synthetic_column(
         source,
         kind=Kind.FLOAT if has_unknown_scale else kind,
         bits=64 if has_unknown_scale else source.bits,
-        sql_type=session.type_of(replace(source, scale=0) if has_unknown_scale else source),
+        sql_type=session.dialect.type_of(replace(source, scale=0) if has_unknown_scale else source),
         nullable=False,
     )
     if kind is Kind.BOOLEAN:
@@ -296,7 +296,7 @@ def read_numbers(
         else:
             # SQL that converts the value to a double and cannot fail: what a double cannot hold is
             # clipped to the bounds first.
-            expression = session.bounded_number(column.source, column.low, column.high)
+            expression = session.dialect.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
     for name in person_names:
         person_number_sql = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
@@ -341,7 +341,9 @@ def write_rows(
         output.release_id,
     )
     # SQL that converts each staged value to its released type.
-    values = [session.released_expression(i, column) for i, column in enumerate(released_columns)]
+    values = [
+        session.dialect.released_expression(i, column) for i, column in enumerate(released_columns)
+    ]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(column.attribute.name for column in columns)})"
@@ -385,12 +387,14 @@ def recount(
         column = f"s.{quote(domain.attribute.name)}"
         invalid_conditions.append(f"{column} IS NULL")
         if domain.low:
-            bound = session.cast_parameter(domain.attribute.sql_type)
+            bound = session.dialect.cast_parameter(domain.attribute.sql_type)
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.allowed_values:
-            texts, parameter = session.texts_query(domain.allowed_values)
-            invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
+            texts, parameter = session.dialect.texts_query(domain.allowed_values)
+            invalid_conditions.append(
+                f"{session.dialect.text_of(domain.attribute)} NOT IN ({texts})"
+            )
             values.append(parameter)
     [(n_rows, n_invalid)] = session.rows(
         f"SELECT count(*), count(CASE WHEN {' OR '.join(invalid_conditions)} THEN 1 END)"
