@@ -285,14 +285,15 @@ def with_job_file_hints() -> Iterator[None]:
 def _build_schema(parameter: Parameter) -> dict[str, Any]:
     """Build the JSON Schema of an option."""
     schema: dict[str, Any] = {"description": parameter.help}
-    json_type = {
+    json_types: dict[object, str] = {
         int: "integer",
         float: "number",
         bool: "boolean",
         str: "string",
         tuple: "array",
         Mapping: "object",
-    }.get(parameter.kind)
+    }
+    json_type = json_types.get(parameter.kind)
     option = parameter.option
     if option.unit == "bytes":
         schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
