@@ -22,5 +22,8 @@ JsonObject: TypeAlias = dict[str, Any]
 # An object of JSON that is only read, such as the arguments in a ledger.
 JsonMapping: TypeAlias = Mapping[str, Any]
 
+# Arguments by name, which several calls share.
+KeywordArguments: TypeAlias = dict[str, Any]
+
 # A row of a query's result; the statement decides on the number and types of its values.
 SqlRow: TypeAlias = tuple[Any, ...]

@@ -31,6 +31,7 @@ from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import AnyArray
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import encode_leaves, format_number, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
@@ -258,9 +259,7 @@ def _wide_column_error(attribute: Attribute) -> InvalidParameter:
     )
 
 
-def _compute_class_ranges(
-    values: NDArray[Any], partition: Partition
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _compute_class_ranges(values: AnyArray, partition: Partition) -> tuple[AnyArray, AnyArray]:
     """Compute the smallest and the largest value of each class, two arrays (n_classes,).
 
     Parameters
@@ -365,7 +364,7 @@ def _to_column_type(
     return np.rint(scaled).astype(np.int64)
 
 
-def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
+def _to_exact_borders(numbers: AnyArray) -> AnyArray:
     """Convert float borders to text, which databases convert to decimals without loss.
 
     Other borders are returned unchanged.

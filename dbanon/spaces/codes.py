@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,6 +195,18 @@ def _compute_step_square(width: float, tree: Hierarchy) -> int:
     return square // max(tree.height, 1) ** 2
 
 
+class PointSpace(Protocol):
+    """The space of points as ``CodeSpace`` needs it: ``numeric.Space``, which is above."""
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """The records as points, float64 (n, p)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attribute of each of the p columns."""
+
+
 @dataclass(frozen=True, eq=False)
 class CodeSpace:
     """Records as integer codes, for methods that need no coordinates.
@@ -213,7 +225,7 @@ class CodeSpace:
     codes: NDArray[np.int32]
     metric: Metric
     records: NDArray[np.int64]
-    build_points: Callable[[NDArray[np.int64]], Any]
+    build_points: Callable[[NDArray[np.int64]], PointSpace]
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -266,7 +278,7 @@ class CodeSpace:
         return partial(codes_kernel, self.metric.table(self.codes), self.metric.step_squares)
 
     @cached_property
-    def _points(self) -> Any:
+    def _points(self) -> PointSpace:
         return self.build_points(self.records)
 
     @property
@@ -277,11 +289,9 @@ class CodeSpace:
         ------
         MemoryLimit : the records would need too many coordinates; see ``numeric.embed_leaves``.
         """
-        points: NDArray[np.float64] = self._points.points
-        return points
+        return self._points.points
 
     @property
     def names(self) -> tuple[str, ...]:
         """The attribute of each of the p columns of ``points``; empty for embedded leaves."""
-        names: tuple[str, ...] = self._points.names
-        return names
+        return self._points.names
