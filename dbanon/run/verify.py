@@ -11,6 +11,7 @@ from typing import Any
 from dbanon.data.counts import Counts, Recount
 from dbanon.data.extension import load_runner
 from dbanon.data.schema import require_lists
+from dbanon.data.types import JsonObject
 from dbanon.errors import (
     DbanonError,
     InsufficientRights,
@@ -78,7 +79,7 @@ class PrivateVerification:
     def recount_sql(self) -> None:
         """None: such a release has no classes."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return asdict(self)
 
@@ -204,7 +205,7 @@ class Verification:
         """A one-line description of the counts."""
         return f"smallest class {self.smallest_class} ({self.counted})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
