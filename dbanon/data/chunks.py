@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.pieces import Disk, DiskArray, reorder_on_disk, split_records
 from dbanon.data.schema import Attribute, Kind, move_ordinals_to_numbers
-from dbanon.data.types import AnyArray
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
 # Number of copies of a numeric column while a method runs: the values, the standardized points, the

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import ParallelMap
-from dbanon.data.types import AnyArray
 from dbanon.errors import RecountFailed
 
 

@@ -14,8 +14,8 @@ from typing import BinaryIO, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.memory import worker_threads
-from dbanon.data.types import AnyArray
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

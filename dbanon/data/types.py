@@ -1,21 +1,13 @@
-"""Names of types that are open on purpose: what a value is depends on a dtype, a key or a column.
+"""Names of types that are open on purpose: what a value is depends on its key or its statement.
 
 Each name says what a value stands for, where Python's type system cannot say more. A dict with
-fixed keys, a known dtype or a known class has its own type instead.
+fixed keys and a known class have their own types instead. ``data.array_types`` has those of arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
-
-# An array of any dtype, such as the values of a column.
-AnyArray: TypeAlias = NDArray[Any]
-# The dtype of such an array.
-AnyDtype: TypeAlias = np.dtype[Any]
 
 # An object of JSON: plain values by key, where the key decides on the type of its value.
 JsonObject: TypeAlias = dict[str, Any]

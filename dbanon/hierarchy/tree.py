@@ -21,8 +21,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.files import open_regular_file
-from dbanon.data.types import AnyArray
 from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,

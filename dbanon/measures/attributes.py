@@ -32,8 +32,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.scales import Scale, Standardization
-from dbanon.data.types import AnyArray
 from dbanon.hierarchy.tree import Hierarchy
 
 Floats: TypeAlias = NDArray[np.float64]

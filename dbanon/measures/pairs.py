@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
-from dbanon.data.types import AnyArray
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
 from dbanon.measures.covariances import Moments, compute_moments
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.data.types import AnyArray
 from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, pluralize
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy

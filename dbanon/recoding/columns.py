@@ -12,12 +12,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Levels, MethodResult, Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.types import AnyArray
 from dbanon.errors import UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 

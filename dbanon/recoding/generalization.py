@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.grid import ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.types import AnyArray
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import encode_leaves, format_number, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import choose_column_map
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.types import AnyArray
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import (
     ExactTotals,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.types import AnyArray
+from dbanon.data.array_types import AnyArray
 from dbanon.kernels import Linkage, MixedLinkage
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import EvaluationTask, Tick
