@@ -13,12 +13,13 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors import plpython_options
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
@@ -69,7 +70,7 @@ def anonymize(plpy: Any, sql_version: str, arguments: str) -> str:
 def check(plpy: Any, sql_version: str) -> str:
     """Return the versions of Python and packages in this backend, and test the compiled core."""
 
-    def collect_versions() -> dict[str, Any]:
+    def collect_versions() -> JsonObject:
         import numpy as np
 
         from dbanon.kernels import Mdav
@@ -98,7 +99,7 @@ def classes(
     # Has the labelled rows as its only item, if the call succeeds.
     results: list[Any] = []
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         call_options = plpython_options.parse_call_options(call, writes=False)
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
@@ -134,7 +135,7 @@ def _label_rows(
 def advise(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return the rows of ``dbanon.advise``, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.advice.request import AdviceRequest
         from dbanon.run.advise import advise as run_advise
 
@@ -167,7 +168,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
 def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         return dict(rules.validate_rules(_parse_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
@@ -176,7 +177,7 @@ def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
 def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     """Store a hierarchy by name. Return its leaves, height and SHA-256, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         tree_source = parse(call["hierarchy"], files=False)
@@ -195,7 +196,7 @@ def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     If the call names a column, its values that are not leaves are problems, too.
     """
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         try:
@@ -216,7 +217,7 @@ def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
 def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return the levels of a hierarchy proposed for a column's values, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
         values = read_column_values(store, store.source_name, call["column_name"])
@@ -235,7 +236,7 @@ def _build_cancellation_check(session: PlpySession) -> Callable[[], None]:
 def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
     """Repeat a release in the caller's transaction. Returns the same as ``anonymize``."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.run.refresh import build_refresh_job
 
         call = _parse_call(arguments)
@@ -262,7 +263,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
 def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     """Return whether the source's rows have changed since a release, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.run.fingerprint import has_changed_rows
 
         return {"differs": has_changed_rows(PlpySession(plpy), release_id)}
@@ -271,7 +272,7 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     return _run_guarded(plpy, sql_version, work)
 
 
-def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
+def _anonymize(plpy: Any, call: JsonMapping) -> JsonObject:
     """Run the job of a call, and return its ``dbanon.release_info`` row."""
     call_options = plpython_options.parse_call_options(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
@@ -281,7 +282,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
+def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> JsonObject:
     """Run a job, send its messages, and return its ``dbanon.release_info`` row."""
     start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
@@ -340,7 +341,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     }
 
 
-def _parse_call(arguments: str) -> dict[str, Any]:
+def _parse_call(arguments: str) -> JsonObject:
     """Parse the JSON object with the arguments of a call.
 
     Its values are the arguments by name; ``source`` is the OID of the source relation.
@@ -354,11 +355,11 @@ def _parse_call(arguments: str) -> dict[str, Any]:
             )
         return int(digits)
 
-    call: dict[str, Any] = json.loads(arguments, parse_int=parse_int)
+    call: JsonObject = json.loads(arguments, parse_int=parse_int)
     return call
 
 
-def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) -> Job:
+def _build_job(plpy: Any, call_options: JsonObject, **fixed_options: Any) -> Job:
     """Build a job from the checked options of a call, within the backend's limits.
 
     Parameters
@@ -415,7 +416,7 @@ class _Progress:
 def _run_guarded(
     plpy: Any,
     sql_version: str,
-    work: Callable[[], dict[str, Any]],
+    work: Callable[[], JsonObject],
     *,
     writes: bool = True,
     spelling: Notation = spell_sql_option,

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -45,7 +46,7 @@ _PROGRESS_OPTION = Parameter(
 _SHORT_MODEL_OPTIONS = tuple(
     Parameter(
         name=kind,
-        type=Mapping[str, Any],
+        type=JsonMapping,
         default={},
         option=Option(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
@@ -99,9 +100,7 @@ def allowed_keys(
     }
 
 
-def check_private_options(
-    call_options: Mapping[str, Any], arguments: Collection[str]
-) -> dict[str, Any]:
+def check_private_options(call_options: JsonMapping, arguments: Collection[str]) -> JsonObject:
     """Check options of a procedure for synthetic rows, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -138,7 +137,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     }
 
 
-def check_advice_options(call_options: Any) -> dict[str, Any]:
+def check_advice_options(call_options: Any) -> JsonObject:
     """Check the options of advice, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -153,9 +152,7 @@ def describe_option(parameter: Parameter) -> str:
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
 
-def parse_call_options(
-    call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job
-) -> dict[str, Any]:
+def parse_call_options(call: JsonMapping, *, writes: bool, job: type[Any] = Job) -> JsonObject:
     """Check the arguments and options of a call, and return their values by name.
 
     Options of the method are in a mapping under ``options``.
@@ -253,7 +250,7 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
+def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> JsonObject:
     """Check options against the allowed keys, and return their values by name."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
@@ -281,7 +278,7 @@ def _check_value(parameter: Parameter, value: Any) -> Any:
     return parameter.check(value)
 
 
-def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
+def _build_models(kind: str, levels: JsonMapping) -> list[Model]:
     """Build the models of a short form.
 
     Parameters
@@ -341,7 +338,7 @@ def messages_of(
     ]
 
 
-def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
+def error_to_json(refusal: DbanonError, spelling: Notation) -> JsonObject:
     """Convert an error to JSON values.
 
     An ellipsis becomes three dots, because some encodings of databases lack the character.

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, describe_option
 from dbanon.hierarchy.spec import KINDS
@@ -242,7 +241,7 @@ def method_arguments() -> tuple[str, ...]:
     return tuple(re.findall(r"^ +'(\w+)', @METHOD@", template, re.M))
 
 
-def method_manual(method: Method, job: type[Any] = Job) -> str:
+def method_manual(method: Method, job: type[object] = Job) -> str:
     """Build the manual of a method's SQL function."""
     allowed_options = allowed_keys(method.name, method_arguments(), writes=True, job=job)
     lines = [
