@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.data.types import JsonMapping, JsonObject
@@ -32,6 +32,11 @@ from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from dbanon.stores.postgresql.plpython import PlPython
 
 # From short names of privacy models to the kind of model.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
@@ -77,7 +82,7 @@ _PSEUDONYM_OPTIONS = ("pseudonyms", "pseudonym_key")
 
 
 def allowed_keys(
-    method: str, arguments: Collection[str], *, writes: bool, job: type[Any] = Job
+    method: str, arguments: Collection[str], *, writes: bool, job: type[DataclassInstance] = Job
 ) -> dict[str, Parameter]:
     """Return the allowed keys of ``options`` by name.
 
@@ -137,7 +142,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     }
 
 
-def check_advice_options(call_options: Any) -> JsonObject:
+def check_advice_options(call_options: object) -> JsonObject:
     """Check the options of advice, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -152,7 +157,9 @@ def describe_option(parameter: Parameter) -> str:
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
 
-def parse_call_options(call: JsonMapping, *, writes: bool, job: type[Any] = Job) -> JsonObject:
+def parse_call_options(
+    call: JsonMapping, *, writes: bool, job: type[DataclassInstance] = Job
+) -> JsonObject:
     """Check the arguments and options of a call, and return their values by name.
 
     Options of the method are in a mapping under ``options``.
@@ -250,7 +257,7 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> JsonObject:
+def _check_options(allowed_options: Mapping[str, Parameter], call_options: object) -> JsonObject:
     """Check options against the allowed keys, and return their values by name."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
@@ -268,7 +275,7 @@ def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) 
     }
 
 
-def _check_value(parameter: Parameter, value: Any) -> Any:
+def _check_value(parameter: Parameter, value: object) -> Any:
     """Check a value and convert it to the option's type."""
     # NULL often comes from a wrong expression, so it is accepted only if it is the default.
     if value is None and parameter.default is not None:
@@ -299,7 +306,7 @@ def _build_models(kind: str, levels: JsonMapping) -> list[Model]:
     return models
 
 
-def _build_model(fields: Any) -> Model:
+def _build_model(fields: object) -> Model:
     """Build a model from a JSON object; hierarchies from files are refused."""
     return Model.from_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
@@ -349,7 +356,7 @@ def error_to_json(refusal: DbanonError, spelling: Notation) -> JsonObject:
     }
 
 
-def to_dbanon_error(plpy: Any, failure: Exception) -> DbanonError:
+def to_dbanon_error(plpy: PlPython, failure: Exception) -> DbanonError:
     """Translate an exception into the error that a call reports."""
     if isinstance(failure, DbanonError):
         return failure
