@@ -261,7 +261,7 @@ def as_table(data: Any) -> Any:
 
 @name_missing_extras()
 def microdata_of(
-    data: ArrayLike | pd.DataFrame,
+    data: object,
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
@@ -272,13 +272,13 @@ def microdata_of(
     orders : for columns of a frame, by name: the values from the lowest to the highest.
     kinds : for columns of a frame, by name: ``nominal`` or ``numeric``.
     """
-    data = as_table(data)
-    if is_frame(data):
+    table = as_table(data)
+    if is_frame(table):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         return microdata_from_frame(
-            data,
-            list(data.columns),
+            table,
+            list(table.columns),
             orders=find_parameter(Policy, "orders").check(orders),
             kinds=kinds,
         )
@@ -287,7 +287,7 @@ def microdata_of(
             f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array"
             " has no named columns."
         )
-    return _microdata_from_array(data)
+    return _microdata_from_array(table)
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:

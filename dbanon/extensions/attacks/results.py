@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
+from dbanon.data.types import JsonObject
 from dbanon.data.words import LabelledText, also_under_former_key
 from dbanon.extensions.attacks.catalogue import run_attacks
 from dbanon.extensions.attacks.rates import AttackResult
@@ -84,7 +85,7 @@ class Attacks(LabelledText):
             card.render_details("In words", card.render_pairs(self.pairs())),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the results as JSON values."""
         return {
             "originals": self.originals,
