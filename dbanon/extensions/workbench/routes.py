@@ -258,9 +258,9 @@ class Routes:
         name: str,
         step: str,
         work: Callable[..., None],
-        *arguments: Any,
+        *arguments: object,
         request: FormRequest = NO_FORM,
-        **options: Any,
+        **options: object,
     ) -> BackgroundTask:
         """Begin a task that calls a function of ``database``.
 

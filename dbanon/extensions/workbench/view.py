@@ -14,13 +14,14 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dbanon.advice.answer import ColumnAdvice, describe_entity, describe_set
 from dbanon.advice.profile import SMALL_COUNT
 from dbanon.advice.recommend import Point
 from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS, are_numbers
 from dbanon.advice.roles import REASONS
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors.html import svg
 from dbanon.doors.html.card import LOSS_NAMES
 from dbanon.doors.html.figures import format_figure
@@ -43,7 +44,7 @@ from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 
-TemplateValues = dict[str, Any]
+TemplateValues = JsonObject
 
 
 class WorkbenchStep(NamedTuple):
@@ -288,7 +289,7 @@ def _is_numeric(bench: Workbench) -> bool:
     return are_numbers(attributes, bench.hierarchies)
 
 
-def describe_sweep_map(sweep_result: SweepResult, chosen_trial: Point | None) -> dict[str, Any]:
+def describe_sweep_map(sweep_result: SweepResult, chosen_trial: Point | None) -> JsonObject:
     """Return the points of a sweep, in the form that ``describe_map`` expects."""
     points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
@@ -472,7 +473,7 @@ def _find_program() -> str:
     return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 
 
-PAGE_BUILDERS: Mapping[str, Any] = {
+PAGE_BUILDERS: JsonMapping = {
     "columns": describe_columns,
     "trees": describe_trees,
     "sweep": describe_sweep,
