@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dbanon.advice.request import DEFAULT_KS, AdviceRequest
 from dbanon.advice.request import DEFAULT_MAX_SECONDS as DEFAULT_MAX_SECONDS
 from dbanon.data.option import build_options, parameters
-from dbanon.data.types import JsonMapping
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
@@ -126,7 +126,7 @@ def advise(
 
 # If pandas is missing, the error names the extra that installs it.
 @name_missing_extras()
-def _advise_frame(data: object, options: JsonMapping, progress: ProgressOption) -> Advice:
+def _advise_frame(data: object, options: KeywordArguments, progress: ProgressOption) -> Advice:
     """Advise on how to release a table in memory with ``anonymize_frame``.
 
     Parameters

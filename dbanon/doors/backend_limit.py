@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dbanon.data.memory import half_of_memory, limit_threads
-from dbanon.data.types import JsonMapping
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.spelling import parse_bytes
 from dbanon.errors import InvalidParameter
 
@@ -42,7 +42,7 @@ FROM pg_catalog.unnest(ARRAY['dbanon.memory_limit', 'dbanon.threads']) AS name
 """
 
 
-def apply_backend_limits(plpy: PlPython, call_options: JsonMapping) -> int:
+def apply_backend_limits(plpy: PlPython, call_options: KeywordArguments) -> int:
     """Limit this backend's threads, and return the bytes of memory that the call may use.
 
     Parameters

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.doors import plpython_options
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
@@ -362,7 +362,7 @@ def _parse_call(arguments: str) -> JsonObject:
     return call
 
 
-def _build_job(plpy: PlPython, call_options: JsonObject, **fixed_options: object) -> Job:
+def _build_job(plpy: PlPython, call_options: KeywordArguments, **fixed_options: object) -> Job:
     """Build a job from the checked options of a call, within the backend's limits.
 
     Parameters

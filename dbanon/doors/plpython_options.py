@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -105,7 +105,9 @@ def allowed_keys(
     }
 
 
-def check_private_options(call_options: JsonMapping, arguments: Collection[str]) -> JsonObject:
+def check_private_options(
+    call_options: JsonMapping, arguments: Collection[str]
+) -> KeywordArguments:
     """Check options of a procedure for synthetic rows, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -142,7 +144,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     }
 
 
-def check_advice_options(call_options: object) -> JsonObject:
+def check_advice_options(call_options: object) -> KeywordArguments:
     """Check the options of advice, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -159,7 +161,7 @@ def describe_option(parameter: Parameter) -> str:
 
 def parse_call_options(
     call: JsonMapping, *, writes: bool, job: type[DataclassInstance] = Job
-) -> JsonObject:
+) -> KeywordArguments:
     """Check the arguments and options of a call, and return their values by name.
 
     Options of the method are in a mapping under ``options``.
@@ -257,7 +259,9 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed_options: Mapping[str, Parameter], call_options: object) -> JsonObject:
+def _check_options(
+    allowed_options: Mapping[str, Parameter], call_options: object
+) -> KeywordArguments:
     """Check options against the allowed keys, and return their values by name."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):

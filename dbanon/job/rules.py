@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import NORMALIZE
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.data.words import json_text
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec, parse
@@ -122,7 +122,7 @@ class TableRules:
         """The names of the columns that have this role."""
         return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
 
-    def options(self) -> JsonObject:
+    def options(self) -> KeywordArguments:
         """The options of a job that follow from these rules, by name.
 
         Raises

@@ -100,7 +100,7 @@ class Run:
 
 def build_release_row(
     report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
-) -> JsonObject:
+) -> LedgerRow:
     """Build the ledger row of a report: values by column name, with JSON as text.
 
     Parameters

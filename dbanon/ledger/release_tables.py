@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.types import JsonMapping
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries, postgresql_releases
 from dbanon.ledger.recorded_report import ledger_time, rows_of_release
@@ -180,7 +179,7 @@ def _table_dropped_error(row: LedgerRow, table: RelationName) -> TableNotFound:
 
 
 def find_release_table(
-    session: Session, output: RelationName, entry: JsonMapping
+    session: Session, output: RelationName, entry: LedgerRow
 ) -> RelationName | None:
     """Return the table of a release if it exists and is the recorded one, else None.
 

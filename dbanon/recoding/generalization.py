@@ -20,7 +20,6 @@ columns of floats that are all whole numbers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import KeywordArguments
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import encode_leaves, format_number, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
@@ -179,7 +179,7 @@ def _release_intervals(
     width = width_share(low, high, scale, spacing)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
     interval_ranges = np.column_stack((low, np.maximum(high - spacing, low)))
-    fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
+    fields: KeywordArguments = {"losses": losses, "interval_ranges": interval_ranges}
     # Databases have no range type for ranks.
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 
@@ -180,7 +180,7 @@ def recount_models(
     relation: RelationName,
     names: Sequence[str],
     recorded_models: Sequence[JsonMapping],
-    hierarchies: JsonMapping,
+    hierarchies: Mapping[str, JsonMapping],
     recount: Recount,
 ) -> tuple[ModelCount, ...]:
     """Recount the privacy models of a release, where enough was recorded to do so.
@@ -244,7 +244,7 @@ def recount_models(
 
 
 def _restore_model(
-    session: Session, recorded_model: JsonMapping, hierarchies: JsonMapping
+    session: Session, recorded_model: JsonMapping, hierarchies: Mapping[str, JsonMapping]
 ) -> Model | str:
     """Restore a model from its record, or return the reason why that is impossible."""
     if "kind" not in recorded_model:

@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
-from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.log import Command, current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
@@ -75,7 +75,7 @@ def with_engine_options(command: Command) -> Command:
     return command
 
 
-def build_engine(arguments: JsonMapping) -> Engine | None:
+def build_engine(arguments: KeywordArguments) -> Engine | None:
     """Build the engine from a command's options; None to run in this process.
 
     Raises
@@ -119,7 +119,7 @@ def with_chain_options(command: Command) -> Command:
     return command
 
 
-def build_chain(arguments: JsonMapping) -> Chain | None:
+def build_chain(arguments: KeywordArguments) -> Chain | None:
     """Build the chain from a command's options; None without ``--chain``.
 
     Raises
@@ -194,7 +194,7 @@ _DECLARED_OPTION = click.option(
 )
 
 
-def to_python_options(arguments: JsonMapping) -> JsonObject:
+def to_python_options(arguments: KeywordArguments) -> KeywordArguments:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
     options = parse_option_values(OPTIONS, arguments)
     # Add the values of the short options ``-q`` and ``-s``.

@@ -15,7 +15,7 @@ from typing import Any, get_origin
 import click
 
 from dbanon.data.option import REQUIRED, Parameter
-from dbanon.data.types import JsonMapping, KeywordArguments
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_pair
 from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
@@ -92,7 +92,7 @@ def _click_type(parameter: Parameter) -> object:
 
 
 def parse_option_values(
-    parameters: Iterable[Parameter], arguments: JsonMapping
+    parameters: Iterable[Parameter], arguments: KeywordArguments
 ) -> KeywordArguments:
     """Convert the arguments of a command into option values by name.
 

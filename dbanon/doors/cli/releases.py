@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dbanon.data.types import JsonMapping
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.log import current_log, print_message
 from dbanon.doors.cli.support import (
@@ -70,7 +70,9 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 
 
 @contextmanager
-def save_refusal_on_error(path: Path | None, options: JsonMapping, run_id: str) -> Iterator[None]:
+def save_refusal_on_error(
+    path: Path | None, options: KeywordArguments, run_id: str
+) -> Iterator[None]:
     """If the block raises an error, write the reason to a file next to the requested report.
 
     Parameters

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Protocol
 
 import click
 
-from dbanon.data.types import JsonMapping
 from dbanon.doors.cli.log import (
     Command,
     current_log,
@@ -242,7 +241,7 @@ def show(output_format: str, document: object, build_table: Callable[[], object]
 
 
 def show_entries(
-    output_format: str, title: str, header: Sequence[str], entries: Sequence[JsonMapping]
+    output_format: str, title: str, header: Sequence[str], entries: Sequence[Mapping[str, object]]
 ) -> None:
     """Print entries on stdout: as JSON, or as a list with the fields of ``header``."""
     from dbanon.doors.cli.render import EntryList

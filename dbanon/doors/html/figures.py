@@ -5,7 +5,9 @@ A figure is a formatted value of a measure.
 
 from __future__ import annotations
 
-from dbanon.data.types import JsonMapping, JsonObject
+from typing import Any, TypeAlias
+
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.doors.html.svg import draw_share_bar
 from dbanon.job.guarantee import Guarantee
@@ -13,7 +15,7 @@ from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS, Measure
 
 # Values for a template of a page, by name.
-PageValues = JsonObject
+PageValues: TypeAlias = dict[str, Any]
 
 # Minimum number of rows per column: with fewer, a correlation could reveal single records.
 _ROWS_PER_COLUMN = 30

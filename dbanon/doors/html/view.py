@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import PageValues, format_figure
@@ -31,7 +31,7 @@ def describe_report(
     distributions: Sequence[Distribution],
     tradeoff: JsonMapping | None,
     inspection: ReleaseInspection | None,
-) -> JsonObject:
+) -> PageValues:
     """Build the values for the template of a report's page.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from dbanon.data.chunks import non_finite_error
 from dbanon.data.microdata import Microdata, null_in_entity_error
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import NOMINAL, Kind, not_in_order_error
-from dbanon.data.types import JsonMapping
 from dbanon.errors import (
     InvalidParameter,
     ModelInfeasible,
@@ -34,7 +33,7 @@ from dbanon.run.plan import Plan
 _LEAVE_OUT_HINT = "Leave it out, or anonymize without Spark."
 
 
-def check_method(options: JsonMapping) -> None:
+def check_method(options: Mapping[str, object]) -> None:
     """Refuse differentially private methods, before their options are checked.
 
     Raises

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     check_private_options,
@@ -135,7 +135,7 @@ class _Call:
             f"{'' if report.rho is None else ' (rho)'} of budget {report.budget} is spent"
         )
 
-    def _read_options(self) -> JsonObject:
+    def _read_options(self) -> KeywordArguments:
         """Check arguments and options, and return them by name."""
         arguments = {
             name: value for name, value in self._arguments.items() if name in _ARGUMENT_NAMES

@@ -6,17 +6,17 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
-
-from dbanon.data.types import JsonMapping
+from typing import Any, Protocol
 
 
 class PlPython(Protocol):
     """PL/Python's module for queries in the caller's session."""
 
-    def execute(self, query: object, values: Sequence[object] = (), /) -> Sequence[JsonMapping]:
+    def execute(
+        self, query: object, values: Sequence[object] = (), /
+    ) -> Sequence[Mapping[str, Any]]:
         """Run a statement, which is text or a plan, and return its rows: values by column."""
 
     def prepare(self, query: str, types: Sequence[str] = (), /) -> object:
