@@ -13,18 +13,22 @@ import dataclasses
 import reprlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from inspect import Signature
-
-    from _typeshed import DataclassInstance
 
 MethodT = TypeVar("MethodT", bound=Callable[..., object])
 Fields = tuple["dataclasses.Field[object]", ...]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+
+    class DataclassInstance(Protocol):
+        """An instance of a dataclass; for type checkers alone."""
+
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
 else:
 
     def dataclass(

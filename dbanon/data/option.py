@@ -28,7 +28,7 @@ from dbanon.errors import InvalidParameter, nearest_names
 if TYPE_CHECKING:
     from inspect import Signature
 
-    from _typeshed import DataclassInstance
+    from dbanon.data.frozen import DataclassInstance
 
 OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
 

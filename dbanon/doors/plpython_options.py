@@ -34,8 +34,7 @@ from dbanon.stores.postgresql.errors import translate_notice_error, translate_sp
 from dbanon.version import version
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
+    from dbanon.data.frozen import DataclassInstance
     from dbanon.stores.postgresql.plpython import PlPython
 
 # From short names of privacy models to the kind of model.

@@ -55,7 +55,7 @@ from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS
 from dbanon.version import share_path, version
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+    from dbanon.data.frozen import DataclassInstance
 
 # The extension that holds the ledger, named as the role that owns it.
 LEDGER_EXTENSION = LEDGER_OWNER
