@@ -229,7 +229,7 @@ def record_row(
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
     # None if the database has no function that writes with the ledger owner's rights.
-    recorded_at = session.record_release_as_owner(
+    recorded_at = session.ledger.record_release_as_owner(
         row,
         columns,
         {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.job_fields},
@@ -245,8 +245,8 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     row : the row of the release, from ``build_release_row``, with the oids of its relations.
     columns : the rows of its columns, from ``build_column_rows``.
     """
-    release_table = session.ledger_name("release")
-    column_table = session.ledger_name("release_column")
+    release_table = session.ledger.table("release")
+    column_table = session.ledger.table("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
@@ -260,11 +260,11 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     session.run(
         f"UPDATE {release_table.quoted} SET superseded_at = ?"
         f" WHERE superseded_at IS NULL AND {condition}",
-        (session.timestamp(created_at), *values),
+        (session.ledger.to_timestamp(created_at), *values),
     )
     row |= {
         "published_by": session.current_user(),
-        "created_at": session.timestamp(created_at),
+        "created_at": session.ledger.to_timestamp(created_at),
     }
     if row.get("request") is not None and role_oid is not None:
         request = {**json.loads(row["request"]), PUBLISHER_OID_KEY: role_oid}
@@ -274,7 +274,7 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
         internal_rows = [(row["release_id"], internal)]
-        session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
+        session.insert_rows(session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
     session.insert_rows(
         column_table, list(columns[0]), [tuple(column.values()) for column in columns]
     )
@@ -293,8 +293,10 @@ def insert_run(session: Session, run: Run) -> None:
         "source": run.source,
         "output_schema": run.output.schema,
         "output_name": run.output.name,
-        "started_at": session.timestamp(time_text(ended - timedelta(seconds=run.elapsed))),
-        "finished_at": session.timestamp(time_text(ended)),
+        "started_at": session.ledger.to_timestamp(
+            time_text(ended - timedelta(seconds=run.elapsed))
+        ),
+        "finished_at": session.ledger.to_timestamp(time_text(ended)),
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
         "run_by": session.current_user(),
@@ -302,7 +304,7 @@ def insert_run(session: Session, run: Run) -> None:
     for name in ("source_types", "source_counts"):
         if row.get(name) is not None:
             row[name] = json_text(row[name])
-    relation = session.ledger_name("run")
+    relation = session.ledger.table("run")
     # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
     ledger_columns = dict(session.columns_of(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
@@ -323,7 +325,7 @@ def record_failure(store: Store, run: Run) -> None:
         store.session(write=True) as session,
     ):
         # False if the database has no function that writes with the ledger owner's rights.
-        if has_trusted_ledger(session) and not session.record_run_as_owner(_run_fields(run)):
+        if has_trusted_ledger(session) and not session.ledger.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
 
@@ -410,12 +412,12 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {optional_column(session, 'epsilon')}"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )[-1]
     columns = session.rows(
-        f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+        f"SELECT name FROM {session.ledger.table('release_column').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
         " ORDER BY position",
         (release_id,),
@@ -427,7 +429,7 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
 def _has_current_entry(session: Session, name: RelationName) -> bool:
     """Return True if an entry that is not superseded has an output of this name."""
     condition, values = _output_condition(name)
-    release = session.ledger_name("release").quoted
+    release = session.ledger.table("release").quoted
     return bool(
         session.rows(
             f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {condition}", values

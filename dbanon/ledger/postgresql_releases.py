@@ -365,7 +365,7 @@ def records_oids(session: Session) -> bool:
     """Return True if entries record the database of their oids: PostgreSQL, from revision 0013."""
     if session.role_id() is None:
         return False
-    types = dict(session.columns_of(session.ledger_name("release")))
+    types = dict(session.columns_of(session.ledger.table("release")))
     return {"owner_oid", "ledger_oid"} <= set(types)
 
 

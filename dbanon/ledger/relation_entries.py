@@ -20,9 +20,9 @@ from dbanon.sessions.session import Session
 
 def has_trusted_ledger(session: Session) -> bool:
     """Return True if there is a ledger; raises LedgerNotTrusted if reading it is unsafe."""
-    if not session.has_ledger():
+    if not session.ledger.exists():
         return False
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
     return True
 
 
@@ -31,7 +31,7 @@ def optional_column(session: Session, column: str, table: str = "release") -> st
 
     Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
-    types = dict(session.columns_of(session.ledger_name(table)))
+    types = dict(session.columns_of(session.ledger.table(table)))
     return quote(column) if column in types else "NULL"
 
 
@@ -75,7 +75,7 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, SqlRo
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.current_user() or "", session.role_id()
-    release_table = session.find_existing(session.ledger_name("release"))
+    release_table = session.find_existing(session.ledger.table("release"))
     if role_oid is None or release_table is None or not postgresql_releases.records_oids(session):
         return name_condition, (user,)
     oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
@@ -160,7 +160,7 @@ def _marked_entry(session: Session, mark: str | None) -> _EntryRelation | None:
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
         f" {optional_column(session, 'output_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )

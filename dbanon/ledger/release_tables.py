@@ -118,7 +118,7 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
         return None
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
         (name.name, _marked_release_id(session, name)),
     )
@@ -215,7 +215,7 @@ def own_tables_by_release(
     own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
-        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}",
+        f" FROM {session.ledger.table('release').quoted} WHERE {own_entries}",
         parameters,
     )
     return {
@@ -252,7 +252,7 @@ def superseded_tables(
     superseded_entries = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.optional_column(session, 'relation_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
     )
@@ -292,7 +292,7 @@ def _superseded_tables_by_oid(
     """
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC, release_id"
     )

@@ -118,7 +118,7 @@ def list_releases(session: Session) -> list[Listed]:
         f" {entries.optional_column(session, 'epsilon')},"
         f" {entries.optional_column(session, 'budget')}, source,"
         f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
-        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
+        f" FROM {session.ledger.table('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing_relations: dict[RelationName, ExistingRelation | None] = {}
     # By release id; empty for ledgers that do not record the oids of relations.
@@ -282,9 +282,9 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
 
 def _internal_figures(session: Session, release_id: str) -> JsonObject | None:
     """Return the exact figures of a release; None if this role can read none."""
-    view = session.ledger_name(INTERNAL_VIEW)
+    view = session.ledger.table(INTERNAL_VIEW)
     table = INTERNAL_TABLE if session.find_existing(view) is None else INTERNAL_VIEW
-    relation = session.ledger_name(table)
+    relation = session.ledger.table(table)
     if session.find_existing(relation) is None:
         return None
     rows = session.rows(
@@ -320,18 +320,18 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     _require_droppable(session, name, output)
     if output.kind == "view":
         table_name = find_release_table(session, name, row)
-        session.drop_view(name)
+        session.publication.drop_view(name)
         table = None if table_name is None else session.find_existing(table_name)
         if table_name is not None and table is not None:
             _require_droppable(session, table_name, table)
-            session.drop_table(table_name)
+            session.publication.drop_table(table_name)
             dropped_names.append(table_name)
     else:
-        session.drop_table(name)
+        session.publication.drop_table(name)
     if summary is not None:
         summary_name = entries.summary_name(name)
         _require_droppable(session, summary_name, summary)
-        session.drop_table(summary_name)
+        session.publication.drop_table(summary_name)
         dropped_names.append(summary_name)
     return entry.release_id, [str(dropped_name) for dropped_name in dropped_names]
 
@@ -360,11 +360,11 @@ def clear_runs(session: Session, before: str) -> int:
     """
     if not entries.has_trusted_ledger(session):
         return 0
-    relation = session.ledger_name("run")
+    relation = session.ledger.table("run")
     if session.find_existing(relation) is None:
         return 0
     condition = "release_id IS NULL AND started_at < ?"
-    parameters = [session.timestamp(before)]
+    parameters = [session.ledger.to_timestamp(before)]
     [(n_runs,)] = session.rows(
         f"SELECT count(*) FROM {relation.quoted} WHERE {condition}", parameters
     )
@@ -384,7 +384,7 @@ def list_exports(session: Session, output: str) -> list[tuple[str, int, JsonObje
     own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}"
+        f" FROM {session.ledger.table('release').quoted} WHERE {own_entries}"
         " ORDER BY created_at DESC",
         parameters,
     )
@@ -425,8 +425,8 @@ def plan_output(
     name = session.resolve_output(name)
     # This returns the beginning of the names of all ledger tables; it is empty if they have their
     # own schema.
-    prefix = session.ledger_name("").name
-    if name.schema == session.ledger_schema and name.name.startswith(prefix):
+    prefix = session.ledger.table("").name
+    if name.schema == session.ledger.schema and name.name.startswith(prefix):
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
@@ -434,11 +434,11 @@ def plan_output(
     if name.schema is not None:
         require_length(name.schema, session.name_limit, "schema of the output")
     creates_schema = session.must_create_schema(name, strict=strict)
-    session.require_ledger_rights()
-    session.lock_output(name)
+    session.ledger.require_rights()
+    session.publication.lock(name)
     existing = session.find_existing(name)
     # The table behind a view keeps the name under which it is written.
-    staging_name = session.staging_name_of(name, kind, release_id)
+    staging_name = session.publication.staging_name(name, kind, release_id)
     relation = staging_name if kind == "view" else name
     output = Output(
         name=name,

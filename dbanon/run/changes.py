@@ -131,7 +131,7 @@ def plan_changes(
     ------
     OutputExists, InsufficientRights, InvalidParameter : a file cannot be written.
     """
-    created_relations = [] if session.has_ledger() else [_LEDGER]
+    created_relations = [] if session.ledger.exists() else [_LEDGER]
     if output.creates_schema:
         created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaced_kind is None:

@@ -38,7 +38,7 @@ def collect_garbage(
         tables = release_tables.superseded_tables(session, keep_last, output)
         tables += session.find_orphaned_tables() if output is None else []
         for table in tables:
-            session.drop_table(table)
+            session.publication.drop_table(table)
     return [str(table) for table in tables]
 
 

@@ -5,9 +5,9 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,20 @@ from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
 from dbanon.errors import DuplicateKeys, UnsupportedType, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import recount_statements, statements
+from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.chain_arrays import ChainArrays
+from dbanon.sessions.chain_dialect import ChainDialect
+from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
+from dbanon.sessions.person_tags import PersonTags, StagedKey
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
 
-class Session(PseudonymSession):
+class Session(SessionInterface):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -43,6 +46,7 @@ class Session(PseudonymSession):
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
+        self._staged_key = StagedKey()
 
     @property
     def rules(self) -> RuleCatalog:
@@ -53,6 +57,21 @@ class Session(PseudonymSession):
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
         return PersonRecords(self)
+
+    @property
+    @abstractmethod
+    def tags(self) -> PersonTags:
+        """The keyed and salted hashes of person identifiers."""
+
+    @property
+    @abstractmethod
+    def chain_dialect(self) -> ChainDialect:
+        """The SQL and the settings with which the database makes releases of chains."""
+
+    @property
+    def chain_arrays(self) -> ChainArrays | None:
+        """The arrays that chains exchange with the database; None if it exchanges none."""
+        return None
 
     def report_sql(self, sql: str) -> None:
         """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
@@ -89,25 +108,6 @@ class Session(PseudonymSession):
         """Return the id of the publishing role, which survives renames; None without ids."""
         return None
 
-    def lock_output(self, name: RelationName) -> None:
-        """Lock the output against other runs until the transaction ends; call before reading.
-
-        Does nothing on databases that allow only one writer, or if planning has locked the output.
-
-        Raises
-        ------
-        OutputBusy : another run is writing it.
-        ReadOnly : the transaction is read-only.
-        """
-
-    def make_schema(self, name: RelationName) -> None:
-        """Create the output's schema if it is missing.
-
-        Raises
-        ------
-        SourceChanged : another session created it in the meantime.
-        """
-
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
@@ -137,7 +137,7 @@ class Session(PseudonymSession):
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
         disk : stores the values in files; None keeps them in memory.
-        passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
+        passthrough : the columns whose raw values are kept; None for no passthrough.
         """
         locator = source.required_locator
         if key_columns := locator.key_map_columns or locator.columns_to_check:
@@ -157,7 +157,7 @@ class Session(PseudonymSession):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            chunks = self.read_passthrough(
+            chunks = self.passthrough.read_chunks(
                 source, attributes, passthrough, chunk_rows, memory_limit
             )
         if progress:
@@ -247,7 +247,12 @@ class Session(PseudonymSession):
     @property
     def staging_tables(self) -> tuple[str, ...]:
         """The temporary tables that this session may have created."""
-        return (*statements.STAGING, *STAGING, *self._value_tables)
+        return (
+            *statements.STAGING,
+            person_tags.SECRET,
+            *chain_staging.STAGING,
+            *self._value_tables,
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         """SQL of a key column that sorts texts by code point, regardless of the collation."""
@@ -385,10 +390,6 @@ class Session(PseudonymSession):
         """Insert rows into one of dbanon's own tables."""
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
-
-    def timestamp(self, text: str) -> Any:
-        """Convert an ISO time to a value for a ledger column."""
-        return datetime.fromisoformat(text)
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         """Return the names and types of a relation's columns, in catalog order."""

@@ -359,7 +359,7 @@ class SqlSource:
 
     def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
-        return self.session.has_padding(attribute)
+        return self.session.tags.has_padding(attribute)
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a non-NULL value in a column, and the distinct texts."""

@@ -90,9 +90,9 @@ def test_every_key_word_names_a_table_a_schema_and_a_column(database: Database) 
                 name = session.resolve_output(RelationName(word, word))
                 written = name.sibling(f"{name.name}_r")
                 output = Output(name, name, written, "table", release_id, None)
-                session.make_schema(RelationName(word, word))
-                session.create_released(output, [(word, "INTEGER")], release_id)
-                session.publish(output, [word])
+                session.publication.ensure_schema(RelationName(word, word))
+                session.publication.create_table(output, [(word, "INTEGER")], release_id)
+                session.publication.publish(output, [word])
                 assert session.find_source(name).schema.attributes[0].name == word
 
 

@@ -28,7 +28,7 @@ def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str,
     """
     releases: dict[str, str] = {}
     for session in sessions:
-        release_table = session.ledger_name("release")
+        release_table = session.ledger.table("release")
         if not has_trusted_ledger(session):
             continue
         # Ledgers of versions before chains have no such column.

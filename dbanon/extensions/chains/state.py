@@ -116,7 +116,7 @@ class ChainRecord:
         kind : ``row`` for the *row table*, which has the rows of the last release; ``value`` for
             the *value table*, which has the released values that the rows of a cell share.
         """
-        return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
+        return session.ledger.table(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
 def create(
@@ -131,9 +131,9 @@ def create(
         ``require_entity``.
     """
     require_entity(session, source, source.attribute(entity))
-    session.ensure_ledger()
-    session.require_trusted_ledger()
-    chain_table = session.ledger_name("chain").quoted
+    session.ledger.ensure_current()
+    session.ledger.require_trusted()
+    chain_table = session.ledger.table("chain").quoted
     if session.rows(f"SELECT 1 FROM {chain_table} WHERE name = ?", (name,)):
         raise ChainExists(f"There is a chain {name} already.", hint="Choose another name.")
     row = {
@@ -141,7 +141,7 @@ def create(
         # Positive, and small enough for a column of 32-bit integers.
         "chain_id": secrets.randbelow(2**31 - 1) + 1,
         "identity": str(uuid.uuid4()),
-        "created_at": session.timestamp(now()),
+        "created_at": session.ledger.to_timestamp(now()),
         "created_by": session.current_user(),
         "source": str(source.name),
         "entity": entity,
@@ -149,7 +149,7 @@ def create(
         "key_check": compute_check(key),
         "sequence": 0,
     }
-    session.insert_rows(session.ledger_name("chain"), list(row), [tuple(row.values())])
+    session.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
     return find_chain(session, name)
 
 
@@ -175,7 +175,11 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
-    if is_text and sql_type != "uuid" and not session.distinguishes_all_texts(relation, attribute):
+    if (
+        is_text
+        and sql_type != "uuid"
+        and not session.chain_dialect.distinguishes_all_texts(relation, attribute)
+    ):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",
@@ -187,7 +191,7 @@ def list_chains(session: Session) -> list[ChainRecord]:
     """All chains, by name."""
     if not _has_chain_table(session):
         return []
-    names = session.rows(f"SELECT name FROM {session.ledger_name('chain').quoted} ORDER BY name")
+    names = session.rows(f"SELECT name FROM {session.ledger.table('chain').quoted} ORDER BY name")
     return [find_chain(session, name) for (name,) in names]
 
 
@@ -208,8 +212,8 @@ def find_chain(session: Session, name: str) -> ChainRecord:
     session.require_capability("chains")
     if not _has_chain_table(session):
         raise _chain_not_found_error(name)
-    chain_table = session.ledger_name("chain").quoted
-    definition_table = session.ledger_name("chain_definition").quoted
+    chain_table = session.ledger.table("chain").quoted
+    definition_table = session.ledger.table("chain_definition").quoted
     try:
         rows = session.rows(
             "SELECT c.name, c.chain_id, CAST(c.identity AS VARCHAR(36)),"
@@ -262,9 +266,9 @@ def find_chain(session: Session, name: str) -> ChainRecord:
 
 def _has_chain_table(session: Session) -> bool:
     """True if the ledger has a table of chains; raises LedgerNotTrusted if it is not trusted."""
-    if not session.has_ledger() or session.find_existing(session.ledger_name("chain")) is None:
+    if not session.ledger.exists() or not session.ledger.has_table("chain"):
         return False
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
     return True
 
 
@@ -283,7 +287,7 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     require_can_continue(session, chain, request, key)
     # A concurrent run of the chain waits here, and is refused afterwards.
     session.run(
-        f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
+        f"UPDATE {session.ledger.table('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
         (chain.name,),
     )
     return chain
@@ -366,7 +370,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     ChainBehind : the ledger has a later release.
     LedgerNotTrusted : querying the ledger could run another user's code.
     """
-    release_table = session.ledger_name("release")
+    release_table = session.ledger.table("release")
     # False only if there is no ledger; for a ledger that is not trusted, an error is raised.
     if not has_trusted_ledger(session):
         return
@@ -405,8 +409,8 @@ def require_state_includes(chain: ChainRecord, latest_release: int, location: st
 def close(session: Session, chain: ChainRecord) -> None:
     """Close a chain: it can have no further releases, but keeps its state."""
     session.run(
-        f"UPDATE {session.ledger_name('chain').quoted} SET closed_at = ? WHERE name = ?",
-        (session.timestamp(now()), chain.name),
+        f"UPDATE {session.ledger.table('chain').quoted} SET closed_at = ? WHERE name = ?",
+        (session.ledger.to_timestamp(now()), chain.name),
     )
 
 
@@ -429,10 +433,10 @@ def add_release(
         "chain_id": chain.chain_id,
         "sequence": release_number,
         "release_id": release_id,
-        "created_at": session.timestamp(now()),
+        "created_at": session.ledger.to_timestamp(now()),
         "counts": json.dumps(counts),
     }
-    session.insert_rows(session.ledger_name("chain_release"), list(row), [tuple(row.values())])
+    session.insert_rows(session.ledger.table("chain_release"), list(row), [tuple(row.values())])
 
 
 def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:
@@ -442,9 +446,9 @@ def confirm_release(session: Session, chain: ChainRecord, release_number: int) -
     output may be written later, in another database, and may fail.
     """
     session.run(
-        f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
+        f"UPDATE {session.ledger.table('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
-        (session.timestamp(now()), chain.chain_id, release_number),
+        (session.ledger.to_timestamp(now()), chain.chain_id, release_number),
     )
 
 
@@ -453,7 +457,8 @@ def list_releases(session: Session, chain: ChainRecord) -> list[JsonObject]:
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
         " confirmed_at IS NOT NULL, counts"
-        f" FROM {session.ledger_name('chain_release').quoted} WHERE chain_id = ? ORDER BY sequence",
+        f" FROM {session.ledger.table('chain_release').quoted}"
+        " WHERE chain_id = ? ORDER BY sequence",
         (chain.chain_id,),
     )
     return [

@@ -148,9 +148,9 @@ def begin_release(
     assert request is not None
     with clock.phase("read") as tick:
         tick(0.0)
-        if session.has_ledger():
+        if session.ledger.exists():
             # Migrate ledgers of earlier versions, which do not record absences.
-            session.ensure_ledger()
+            session.ledger.ensure_current()
         chain = chain_state.lock_chain(session, request, key)
         source = build_source(session, chain.rules)
         # An output in another database is planned below.
@@ -504,7 +504,7 @@ def _write_state(
             job, planned, release, describe_tables(chain_tables), typical_class_loss
         )
         columns = new_definition["columns"]
-        definition_table = session.ledger_name("chain_definition")
+        definition_table = session.ledger.table("chain_definition")
         row = (chain.chain_id, state.k, definition.to_json_text(new_definition))
         session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
         cell_rows.create_state_tables(

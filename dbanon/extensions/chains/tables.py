@@ -22,8 +22,8 @@ from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job, SourceRequest
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import HISTORY_SIZES
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
-from dbanon.sessions.pseudonym_session import HISTORY_SIZES
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 

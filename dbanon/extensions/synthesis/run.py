@@ -263,7 +263,7 @@ def _publish_rows(
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
     released_types = dict(session.columns_of(output.staging_name))
-    session.publish(output, [column.attribute.name for column in private_plan.columns])
+    session.publication.publish(output, [column.attribute.name for column in private_plan.columns])
     ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
@@ -289,7 +289,7 @@ def _publish_rows(
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
     # If the database has a function that writes the ledger as its owner, ``record_row`` has called
     # it, and the function has recorded the publication, too.
-    if session.must_write_ledger_directly():
+    if session.ledger.must_write_directly():
         budgets.record_publication(session, private_plan.release_id)
     return report.with_provenance(created_at=recorded_at)
 

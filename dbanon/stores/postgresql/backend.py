@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,19 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.errors import InvalidName, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import with_pulses
-from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Locator, Output, Relation, random_order
+from dbanon.sessions.base import Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -83,6 +84,20 @@ class PlpySession(PostgresqlSession):
         self._search_path = []
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
+        self._ledger = PlpyLedger(self, self.find_existing)
+        self._publication = BackendPublication(
+            self, self.name_limit, self.columns_of, self.drop_staging
+        )
+
+    @property
+    def ledger(self) -> PlpyLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def publication(self) -> BackendPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -372,7 +387,12 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
-    # Not needed here: rows never leave the database, and ``stage_labels`` stages labels itself.
+    # Not needed here: rows never leave the database, ``stage_labels`` stages labels itself, and SQL
+    # functions make no releases of chains.
+
+    @property
+    def chain_dialect(self) -> NoReturn:
+        raise NotImplementedError
 
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError
@@ -383,7 +403,7 @@ class PlpySession(PostgresqlSession):
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
 
-    # -- output and ledger ------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------
 
     def resolve_output(self, name: RelationName) -> RelationName:
         if name.schema is None:
@@ -391,18 +411,6 @@ class PlpySession(PostgresqlSession):
                 "The output has no schema.", hint="Name its schema, as in release.people."
             )
         return super().resolve_output(name)
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        self.drop_staging()
-        super().publish(output, columns)
-
-    def ensure_ledger(self) -> None:
-        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if versions != [(LEDGER_REVISION,)]:
-            raise LedgerMissing(
-                "The version of this database's ledger differs from that of dbanon's functions.",
-                hint="A superuser runs: dbanon upgrade URL",
-            )
 
 
 def limit_locks(plpy: Any) -> str:

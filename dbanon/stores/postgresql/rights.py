@@ -14,6 +14,7 @@ from dbanon.errors import (
 )
 from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Locator, Relation
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_not_found
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, foreign
@@ -126,17 +127,17 @@ def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
     return not privileges
 
 
-def make_schema(session: Session, schema: str) -> bool:
+def make_schema(connection: Connection, schema: str) -> bool:
     """Create a schema; returns False if it already exists.
 
     Raises
     ------
     SourceChanged : another session created it in the meantime.
     """
-    if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
+    if connection.rows(catalog.SCHEMA_RIGHTS, (schema,)):
         return False
     try:
-        session.run(f"CREATE SCHEMA {quote(schema)}")
+        connection.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
             f'Another session created the schema "{schema}" in the meantime.', hint="Try again."
@@ -254,7 +255,9 @@ WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
 ORDER BY 1, 2, 4"""
 
 
-def read_grants(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
+def read_grants(
+    session: Connection, name: RelationName, columns: Collection[str]
+) -> tuple[str, ...]:
     """Return statements that restore the grants on a relation after it is recreated.
 
     Parameters
@@ -270,7 +273,7 @@ def read_grants(session: Session, name: RelationName, columns: Collection[str]) 
     return tuple(grants)
 
 
-def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
+def restore_grants(session: Connection, name: RelationName, grants: Sequence[str]) -> None:
     """Give a recreated relation exactly the grants of the former one.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from

@@ -8,7 +8,9 @@ checking rights, and writing and publishing releases.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,10 +25,6 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
-from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import build_rule_oids_update
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
@@ -42,12 +40,12 @@ from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
+from dbanon.stores.postgresql.digest import PostgresqlDigests
 from dbanon.stores.postgresql.display import expressions_as_displayed
+from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
@@ -59,6 +57,7 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
+from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
 class _Relation(NamedTuple):
@@ -75,18 +74,12 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(
-    PostgresqlArraySession,
-    PostgresqlKeyedSession,
-    PostgresqlPublication,
-    Session,
-):
+class PostgresqlSession(PostgresqlArraySession, Session):
     """One transaction on PostgreSQL."""
 
     dialect: ClassVar[Dialect] = postgresql_dialect
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_method = digest.DIGEST_METHOD
     # Maximum seconds to wait for locks on ledger tables.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
@@ -95,11 +88,16 @@ class PostgresqlSession(
         super().__init__(on_sql)
         # The sources that this session has looked up.
         self._relations: dict[RelationName, _Relation] = {}
-        # The release that this transaction publishes, if any, and the statements that ``publish``
-        # runs together with those that replace the output.
-        self.release_id: str | None = None
-        self._publication_statements: list[str] = []
-        self._is_ledger_trusted = False
+
+    @property
+    @abstractmethod
+    def ledger(self) -> PostgresqlLedger:
+        """The ledger of the database."""
+
+    @property
+    def tags(self) -> PostgresqlPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return PostgresqlPersonTags(self, self._staged_key)
 
     @property
     def rules(self) -> RuleCatalog:
@@ -107,9 +105,19 @@ class PostgresqlSession(
         return PostgresqlRuleCatalog(self, self.call)
 
     @property
+    def digests(self) -> PostgresqlDigests:
+        """The digests of the rows of tables."""
+        return PostgresqlDigests(self)
+
+    @property
+    @abstractmethod
+    def publication(self) -> PostgresqlPublication:
+        """The tables and views that this session writes and publishes."""
+
+    @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.look_up)
+        return PostgresqlPersonRecords(self, self.find_existing)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
@@ -123,6 +131,10 @@ class PostgresqlSession(
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog, whose plan subclasses may cache."""
         return self.rows(sql, parameters)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """If the block raises, roll back only its own statements."""
 
     def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
@@ -357,9 +369,19 @@ class PostgresqlSession(
             )
         return name
 
-    def require_ledger_rights(self) -> None:
-        self.require_trusted_ledger()
-        rights.require_ledger_rights(self.look_up)
+    def role_id(self) -> int:
+        rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
+        return int(rows[0][0])
+
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        schemas = [str(name.schema)] if name.schema is not None else self._search_path
+        return rights.find_missing_read_grants(self, schemas, name.name, columns)
+
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
+        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
+
+    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        return rights.must_create_schema(self, str(name.schema), strict)
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))
@@ -375,63 +397,15 @@ class PostgresqlSession(
         rows = self.look_up(digest.COLUMNS_FOR_NAMES, (relation.schema, relation.name))
         return [(name, sql_type) for name, sql_type in rows]
 
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.digest_relation(self.look_up, self.rows, relation, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return digest.digest_columns(self.rows, relation, names, salt)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(digest.PROBE)[0][0])
-
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
-
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def require_trusted_ledger(self) -> None:
-        # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._is_ledger_trusted:
-            rights.require_trusted_ledger(self.look_up)
-            self._is_ledger_trusted = True
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return None
-        # The function adds the release id to the rows of columns.
-        column_rows = [
-            {key: column[key] for key in column if key != "release_id"} for column in columns
-        ]
-        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
-        entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
-        return str(json.loads(entry)["created_at"])
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return False
-        self.call("dbanon._record_run", [json_text(run)])
-        return True
 
     def call(self, function: str, arguments: Sequence[str]) -> str:
         parameters = ", ".join("?::jsonb" for _ in arguments)
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
-    def update_release_oids(self) -> None:
-        # Complete entries of earlier versions, and give rules the oids of the tables that they
-        # apply to.
-        self.run(RECORD_OIDS)
-        self.run(build_rule_oids_update())
-
     def may_drop(self, existing: ExistingRelation) -> bool:
         return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName("dbanon", table)
 
     def current_user(self) -> str | None:
         return str(self.rows("SELECT current_user::text")[0][0])
@@ -439,27 +413,5 @@ class PostgresqlSession(
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.rows(postgresql_ledger.FIND_SPENDER):
-            return None
-        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
-        # The function returns NULL if the budget is closed, or too little of it is left.
-        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
-        return spent is not None
-
-    def must_write_ledger_directly(self) -> bool:
-        return not self.rows(postgresql_ledger.FIND_RELEASE_WRITER)
-
     def find_orphaned_tables(self) -> list[RelationName]:
         return pieces.find_abandoned(self)
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"

@@ -159,9 +159,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     if session.rows(_HAS_REPLACEABLE_ROW, (columns, name.schema, name.name)) == [(True,)]:
         # The table has no trigger now. But another role could create one before the table is
         # locked, and this snapshot would not show it. So disable all triggers.
-        session.run_at_publication(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
+        session.publication.defer(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
-    session.run_at_publication(f"DROP TABLE {name.quoted}")
+    session.publication.defer(f"DROP TABLE {name.quoted}")
     return PlannedSummary(
         name, grants=rights.read_grants(session, name, {column for column, _ in COLUMNS})
     )

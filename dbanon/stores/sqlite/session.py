@@ -12,34 +12,24 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
-    DatabaseBusy,
-    DatabaseFailure,
-    DatabaseUnreachable,
-    DbanonError,
-    DiskFull,
-    InsufficientRights,
     MixedTypes,
-    OutputExists,
     TableNotFound,
     nearest_names,
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
-from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -47,7 +37,6 @@ from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
     OnSql,
-    Output,
     Relation,
     choose_key,
     is_integer_key,
@@ -57,81 +46,74 @@ from dbanon.sessions.base import (
     with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
-from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
+from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
+from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.display import expression_as_displayed
+from dbanon.stores.sqlite.errors import translate_errors
+from dbanon.stores.sqlite.ledger import SqliteLedger
+from dbanon.stores.sqlite.publication import SqlitePublication
+from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Translate SQLite's errors to DbanonError, without their text, which may quote values."""
-    try:
-        yield
-    except DbanonError:
-        raise
-    except (sqlite3.Error, DBAPIError) as exception:
-        error = exception.orig if isinstance(exception, DBAPIError) else exception
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(
-                detail=name, hint="End the other connection's transaction, then run it again."
-            ) from None
-        if name.startswith("SQLITE_FULL"):
-            raise DiskFull(
-                "The disk of the database, or of SQLite's temporary files, is full; nothing was"
-                " published.",
-                detail=name,
-                hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
-                " (/var/tmp if it is not set), and run it again.",
-            ) from None
-        if name.startswith("SQLITE_INTERRUPT"):
-            # The store sets a progress handler, so that signal handlers run during long statements.
-            # This error occurs only if one of them raises an exception.
-            raise KeyboardInterrupt from None
-        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
-            raise InsufficientRights("The database file cannot be written.", detail=name) from None
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
-            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
-        # As in "table people already exists".
-        if "already" in str(error):
-            raise OutputExists(detail=name) from None
-        raise DatabaseFailure("The database refused a statement.", detail=name) from None
-
-
+# Names of SQL functions that are written in Python.
+_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
 # SQLite's names for the row ID. A column of the same name hides it.
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
-class SqliteSession(SqliteStagingSession):
+def _matches(text: object, pattern: str) -> bool:
+    """Whether a pattern occurs in a text; False for other values."""
+    return isinstance(text, str) and re.search(pattern, text) is not None
+
+
+class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "TEXT",
-        "timestamp": "TEXT",
-        "text": "TEXT",
-        "json": "TEXT",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "REAL",
-        "bytes": "BLOB",
-        "amount": "NUMERIC",
-    }
-    digest_method = DIGEST_METHOD
     expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
+    # Set to True by the store if the file cannot be written.
+    is_read_only = False
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        super().__init__(driver, on_sql)
-        self._connection = connection
+        super().__init__(on_sql)
+        self._connection, self._driver = connection, driver
+        self._ledger = SqliteLedger(self, self.find_existing, connection)
+
+    @property
+    def ledger(self) -> SqliteLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def publication(self) -> SqlitePublication:
+        """The tables and views that this session writes and publishes."""
+        return SqlitePublication(self, is_read_only=self.is_read_only)
+
+    @property
+    def digests(self) -> SqliteDigests:
+        """The digests of the rows of tables."""
+        return SqliteDigests(self.find_source, self._hash_query)
+
+    @property
+    def tags(self) -> SqlitePersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return SqlitePersonTags(self, self._staged_key, self._driver)
+
+    @property
+    def chain_dialect(self) -> SqliteChainDialect:
+        """The SQL with which SQLite makes releases of chains."""
+        return SqliteChainDialect(self, self._driver)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -235,6 +217,17 @@ class SqliteSession(SqliteStagingSession):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
 
+    def lowercase_sql(self, text: str) -> str:
+        # SQLite's own lower() handles only ASCII.
+        self._driver.create_function(
+            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
+        )
+        return f"{_CASEFOLD_FUNCTION}({text})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
+        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
+
     def sample(self, relation: RelationName, share: float) -> str:
         n_buckets = 2**32
         # Sample without a subquery in FROM, in which SQLite may rename columns.
@@ -330,6 +323,10 @@ class SqliteSession(SqliteStagingSession):
         self.report_sql(insert_statement)
         with translate_errors():
             self._driver.executemany(insert_statement, rows).close()
+
+    def drop_staging(self) -> None:
+        super().drop_staging()
+        self.tags.drop_key()
 
     def load_labels(
         self,
@@ -437,65 +434,11 @@ class SqliteSession(SqliteStagingSession):
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
         return ExistingRelation(kind, mark.group(1) if mark else None)
 
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
-
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
 
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        if output.kind == "view":
-            if output.replaced_kind:
-                self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names: a name could contain text that looks like it.
-            self.run(
-                f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
-                f" ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
-            return
-        if output.replaced_kind:
-            self.drop_table(output.name)
-        # Without this setting, RENAME fails if views still refer to the dropped table.
-        self.run("PRAGMA legacy_alter_table = ON")
-        try:
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        finally:
-            self.run("PRAGMA legacy_alter_table = OFF")
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        names = quote_list((column.name for column in columns), "s.")
-        query = f"SELECT {names} FROM {relation.quoted} AS s"
+    def _hash_query(self, query: str, salt: int) -> tuple[int, int]:
+        """Return the number of rows of a query, and the sum of their hashes under a salt."""
         self.report_sql(query)
         with translate_errors():
             return dialect.digest_of_query(self._driver, query, salt)
-
-    def digest_probe(self) -> str:
-        return dialect.digest_probe()
-
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def ensure_ledger(self) -> None:
-        if ledger_is_current(self):
-            return
-        from dbanon.ledger.migrate import create_or_migrate
-
-        with translate_errors():
-            create_or_migrate(self, self._connection)
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(None, f"dbanon_{table}")
-
-    def timestamp(self, text: str) -> Any:
-        # The ledger stores timestamps as text, because SQLite has no type for them.
-        return text
