@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Required, TypedDict
+from typing import TYPE_CHECKING
 
 from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.data.frozen import dataclass
@@ -46,16 +46,19 @@ NULL_SUFFIXES = {
 }
 
 
-class GuaranteeFields(TypedDict, total=False):
-    """The fields of ``Guarantee`` that do not depend on what k counts, as keyword arguments."""
+if TYPE_CHECKING:
+    from typing import Required, TypedDict
 
-    k: Required[int]
-    by: tuple[str, ...]
-    models: tuple[Model, ...]
-    column_sets: tuple[ColumnSet, ...]
-    nulls: str
-    withhold_failing: bool
-    method_sentence: str
+    class GuaranteeFields(TypedDict, total=False):
+        """The fields of ``Guarantee`` that do not depend on what k counts, as keyword arguments."""
+
+        k: Required[int]
+        by: tuple[str, ...]
+        models: tuple[Model, ...]
+        column_sets: tuple[ColumnSet, ...]
+        nulls: str
+        withhold_failing: bool
+        method_sentence: str
 
 
 @dataclass(frozen=True)

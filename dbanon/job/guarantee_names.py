@@ -7,7 +7,7 @@ release, with counts if there are any; the verdict on the release contains it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Unpack
+from typing import TYPE_CHECKING
 
 from dbanon.data.counts import CountRequests, Counts, Recount, describe_rarest_row
 from dbanon.data.frozen import dataclass
@@ -21,7 +21,6 @@ from dbanon.job.guarantee import (
     WHOLE_PERSONS,
     ChainTableGuarantee,
     Guarantee,
-    GuaranteeFields,
     PersonGuarantee,
     SplitPersonGuarantee,
 )
@@ -30,6 +29,11 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dbanon.job.guarantee import GuaranteeFields
 
 
 @dataclass(frozen=True)

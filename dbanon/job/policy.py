@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from types import MappingProxyType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, document_options, find_parameter, parameters
@@ -20,7 +20,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.columns import KINDS, ORDERS
-from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee, GuaranteeFields
+from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
 from dbanon.job.sets import ColumnSet
@@ -30,6 +30,9 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
+
+if TYPE_CHECKING:
+    from dbanon.job.guarantee import GuaranteeFields
 
 REFINEMENTS = ("pass", "fast", "thorough")
 

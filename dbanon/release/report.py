@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import ClassVar, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
@@ -137,27 +137,29 @@ class Provenance:
     verified: bool = True
 
 
-class RequestChanges(TypedDict, total=False):
-    """The fields of ``Request`` that a run knows only later."""
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
 
-    source: str
-    output: str
-    output_kind: str
-    arguments: JsonMapping
-    not_copied: tuple[str, ...]
-    guarantee: str
+    class RequestChanges(TypedDict, total=False):
+        """The fields of ``Request`` that a run knows only later."""
 
+        source: str
+        output: str
+        output_kind: str
+        arguments: JsonMapping
+        not_copied: tuple[str, ...]
+        guarantee: str
 
-class ProvenanceChanges(TypedDict, total=False):
-    """The fields of ``Provenance`` that a run knows only later."""
+    class ProvenanceChanges(TypedDict, total=False):
+        """The fields of ``Provenance`` that a run knows only later."""
 
-    release_id: str
-    created_at: str
-    relation: str
-    seconds: Mapping[str, float]
-    digest: str | None
-    seed_policy: str
-    earlier_releases: str
+        release_id: str
+        created_at: str
+        relation: str
+        seconds: Mapping[str, float]
+        digest: str | None
+        seed_policy: str
+        earlier_releases: str
 
 
 # A finding on a retained column.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Required, TypedDict, Unpack
 
 from dbanon.data.counts import Counts, Recount
 from dbanon.data.extension import load_runner
@@ -114,6 +114,20 @@ class SetCount:
     counted: int
 
 
+class VerificationFields(TypedDict, total=False):
+    """The fields of ``Verification`` that do not follow from the recount."""
+
+    release_id: Required[str | None]
+    unchanged: Required[bool | None]
+    guarantee: Required[str | None]
+    entity: str | None
+    models: tuple[ModelCount, ...]
+    digest: str | None
+    also_k: tuple[SetCount, ...]
+    output: str | None
+    superseded_at: str | None
+
+
 @dataclass(frozen=True)
 class Verification:
     """The result of recounting a published relation.
@@ -166,7 +180,7 @@ class Verification:
         guarantee: Guarantee,
         recount: Recount,
         /,
-        **fields: Any,
+        **fields: Unpack[VerificationFields],
     ) -> Verification:
         """Build the result from a recount.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,21 @@ from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
 from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class PointSpace(Protocol):
+        """The space of points as ``CodeSpace`` needs it: ``numeric.Space``, which is above."""
+
+        @property
+        def points(self) -> NDArray[np.float64]:
+            """The records as points, float64 (n, p)."""
+
+        @property
+        def names(self) -> tuple[str, ...]:
+            """The attribute of each of the p columns."""
+
 
 KernelT = TypeVar("KernelT")
 
@@ -193,18 +208,6 @@ def _compute_step_square(width: float, tree: Hierarchy) -> int:
     if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE
     return square // max(tree.height, 1) ** 2
-
-
-class PointSpace(Protocol):
-    """The space of points as ``CodeSpace`` needs it: ``numeric.Space``, which is above."""
-
-    @property
-    def points(self) -> NDArray[np.float64]:
-        """The records as points, float64 (n, p)."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The attribute of each of the p columns."""
 
 
 @dataclass(frozen=True, eq=False)

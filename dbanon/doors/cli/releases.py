@@ -86,11 +86,14 @@ def save_refusal_on_error(
         if path is not None:
             from dbanon.doors.cli.render import save_refusal
 
-            release_names = {
-                "output": str(options["output"]),
-                "source": str(options["table"] or ""),
-            }
-            save_refusal(error, path, **release_names, run_id=run_id, notation=spell_cli_option)
+            save_refusal(
+                error,
+                path,
+                output=str(options["output"]),
+                source=str(options["table"] or ""),
+                run_id=run_id,
+                notation=spell_cli_option,
+            )
         raise
 
 

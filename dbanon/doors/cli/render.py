@@ -25,6 +25,9 @@ from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dbanon.doors.html.refusals import RefusalContext
     from dbanon.release.private_report import PrivateReport
     from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.verify import PrivateVerification, Verification
@@ -268,7 +271,7 @@ def save_report(
     write_private_file(text, path)
 
 
-def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
+def save_refusal(error: DbanonError, report_path: Path, **context: Unpack[RefusalContext]) -> None:
     """Write a refusal, i.e. why nothing was released, next to the report; warn if that fails.
 
     Parameters

@@ -359,9 +359,11 @@ def _save_refusal(file_job: FileJob, error: DbanonError) -> None:
             f" {failure.message}"
         )
         return
-    release_names = {
-        "output": str(file_job.job.output),
-        "source": str(file_job.job.table),
-        "job": file_job.name,
-    }
-    save_refusal(error, path, **release_names, run_id=file_job.job.run_id)
+    save_refusal(
+        error,
+        path,
+        output=str(file_job.job.output),
+        source=str(file_job.job.table),
+        job=file_job.name,
+        run_id=file_job.job.run_id,
+    )

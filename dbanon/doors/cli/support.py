@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import click
 
@@ -295,7 +295,9 @@ def commit_guard() -> Iterator[Callable[[], None]]:
 def _warning_printer(default_printer: Callable[..., object]) -> Callable[..., None]:
     """Return a function for ``warnings.showwarning`` that prints dbanon's warnings as messages."""
 
-    def show_warning(message: Any, category: type[Warning], *location: Any, **options: Any) -> None:
+    def show_warning(
+        message: object, category: type[Warning], *location: object, **options: object
+    ) -> None:
         if issubclass(category, _PRINTED_WARNINGS):
             print_message(f"Warning: {message}")
         else:

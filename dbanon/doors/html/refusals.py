@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Required, TypedDict
 
 from markupsafe import Markup
 
@@ -30,6 +31,16 @@ _MARK_PREFIX = "dbanon refusal "
 _MARK_PATTERN = re.compile(rf"{_MARK_PREFIX}[0-9A-Za-z-]+")
 # Refusals are far smaller; larger files are not read.
 _MAX_BYTES = 1 << 20
+
+
+class RefusalContext(TypedDict, total=False):
+    """The keyword arguments of ``describe_refusal``."""
+
+    output: Required[str]
+    source: Required[str]
+    run_id: Required[str]
+    job: str
+    notation: Notation
 
 
 def describe_refusal(
