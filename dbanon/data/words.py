@@ -37,16 +37,28 @@ def escape_for_page(text: str) -> str:
     return text.translate(_ESCAPES_ON_PAGES)
 
 
-def json_text(value: object, **options: Any) -> str:
+def json_text(
+    value: object,
+    *,
+    sort_keys: bool = False,
+    allow_nan: bool = True,
+    separators: tuple[str, str] | None = None,
+) -> str:
     """Serialize to JSON without escaping letters.
 
     A PostgreSQL database with the encoding ``SQL_ASCII`` cannot read an escape such as ``\\u00f6``.
 
     Parameters
     ----------
-    options : further options of ``json.dumps``.
+    sort_keys, allow_nan, separators : as for ``json.dumps``.
     """
-    return json.dumps(value, ensure_ascii=False, **options)
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        sort_keys=sort_keys,
+        allow_nan=allow_nan,
+        separators=separators,
+    )
 
 
 class LabelledText:
