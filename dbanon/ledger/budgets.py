@@ -199,7 +199,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         "epsilon_total": str(total),
         "spent": str(spent),
         "created_at": session.ledger.to_timestamp(now()),
-        "created_by": session.current_user(),
+        "created_by": session.catalog.find_current_user(),
         "raises": new_budget.raises,
         # Open; ``_close`` sets another number.
         "closed": 0,
@@ -217,12 +217,12 @@ def _find_former_budgets(
     A missing table may be this source if the source has all columns of the table's releases, and
     the person identifier of the budget. Budgets from which nothing is spent are left out.
     """
-    source_columns = {name for name, _ in session.columns_of(source)}
+    source_columns = {name for name, _ in session.catalog.list_columns(source)}
     former_budgets = []
     for budget in budgets:
         if budget.closed or not budget.spent or budget.source == str(source):
             continue
-        if session.find_existing(parse_relation(budget.source)) is not None:
+        if session.catalog.find_existing(parse_relation(budget.source)) is not None:
             continue
         released_columns = session.rows(
             f"SELECT DISTINCT c.name FROM {session.ledger.table('release_column').quoted} AS c"
@@ -428,7 +428,7 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
         "epsilon": str(amount),
         "state": "spent",
         "spent_at": session.ledger.to_timestamp(now()),
-        "spent_by": session.current_user(),
+        "spent_by": session.catalog.find_current_user(),
     }
     _insert(session, "spending", row)
     return True

@@ -225,7 +225,7 @@ def record_row(
     """
     # The table that holds the rows, and the view or the same table; both have the same owner.
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
-        existing = session.find_existing(name)
+        existing = session.catalog.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
     # None if the database has no function that writes with the ledger owner's rights.
@@ -251,7 +251,10 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
     # after a dump was restored that the recorded oids are those of another database.
-    role_oid, ledger_relation = session.role_id(), session.find_existing(release_table)
+    role_oid, ledger_relation = (
+        session.catalog.find_role_id(),
+        session.catalog.find_existing(release_table),
+    )
     if role_oid is not None and ledger_relation is not None:
         row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}
         # The view may have been renamed since its last release.
@@ -263,7 +266,7 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
         (session.ledger.to_timestamp(created_at), *values),
     )
     row |= {
-        "published_by": session.current_user(),
+        "published_by": session.catalog.find_current_user(),
         "created_at": session.ledger.to_timestamp(created_at),
     }
     if row.get("request") is not None and role_oid is not None:
@@ -299,14 +302,14 @@ def insert_run(session: Session, run: Run) -> None:
         "finished_at": session.ledger.to_timestamp(time_text(ended)),
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
-        "run_by": session.current_user(),
+        "run_by": session.catalog.find_current_user(),
     } | run.job_fields
     for name in ("source_types", "source_counts"):
         if row.get(name) is not None:
             row[name] = json_text(row[name])
     relation = session.ledger.table("run")
     # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
-    ledger_columns = dict(session.columns_of(relation))
+    ledger_columns = dict(session.catalog.list_columns(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
     session.insert_rows(relation, list(row), [tuple(row.values())])
 
@@ -357,11 +360,11 @@ def find_release(session: Session, name: RelationName, hint: str = _RECOUNT_HINT
     LedgerNotTrusted : the ledger belongs to another role.
     LedgerEntryBroken : the entry is malformed.
     """
-    name = session.resolve_output(name)
+    name = session.catalog.resolve_output(name)
     message = f"The ledger of this database has no release {name}."
     if not has_trusted_ledger(session):
         raise ReleaseNotFound(message, hint=hint)
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     try:
         release_id = release_id_of(session, name, existing)
     except InsufficientRights as error:

@@ -145,6 +145,6 @@ def _records_jobs(session: Session) -> bool:
     if not entries.has_trusted_ledger(session):
         return False
     relation = session.ledger.table("run")
-    if session.find_existing(relation) is None:
+    if session.catalog.find_existing(relation) is None:
         return False
-    return "job" in dict(session.columns_of(relation))
+    return "job" in dict(session.catalog.list_columns(relation))

@@ -56,9 +56,9 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[Ledge
     Ledgers of version 0.1.0 lack some columns and tables.
     """
     relation = session.ledger.table(table)
-    if session.find_existing(relation) is None:
+    if session.catalog.find_existing(relation) is None:
         return []
-    existing = {name for name, _ in session.columns_of(relation)}
+    existing = {name for name, _ in session.catalog.list_columns(relation)}
     columns, _primary_key = TABLES[table]
     recorded_columns = [(name, kind) for name, kind, _ in columns if name in existing]
     expressions = ", ".join(

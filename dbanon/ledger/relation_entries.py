@@ -31,7 +31,7 @@ def optional_column(session: Session, column: str, table: str = "release") -> st
 
     Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
-    types = dict(session.columns_of(session.ledger.table(table)))
+    types = dict(session.catalog.list_columns(session.ledger.table(table)))
     return quote(column) if column in types else "NULL"
 
 
@@ -54,7 +54,11 @@ def release_id_of(
     if postgresql_releases.records_oids(session):
         return postgresql_releases.release_id_of(session, existing)
     entry = _marked_entry(session, existing.mark)
-    if entry is None or not session.is_same_name(entry.output, name) or entry.kind != existing.kind:
+    if (
+        entry is None
+        or not session.catalog.is_same_name(entry.output, name)
+        or entry.kind != existing.kind
+    ):
         return None
     if existing.oid is None:
         return entry.release_id
@@ -74,8 +78,8 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, SqlRo
     alias : the alias of the table of releases, followed by a dot, such as ``r.``; empty for none.
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
-    user, role_oid = session.current_user() or "", session.role_id()
-    release_table = session.find_existing(session.ledger.table("release"))
+    user, role_oid = session.catalog.find_current_user() or "", session.catalog.find_role_id()
+    release_table = session.catalog.find_existing(session.ledger.table("release"))
     if role_oid is None or release_table is None or not postgresql_releases.records_oids(session):
         return name_condition, (user,)
     oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
@@ -108,7 +112,7 @@ def find_summary(
     limit = session.name_limit
     if limit is not None and len(name.name.encode()) > limit:
         return None
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     if existing is None or not is_summary_of(session, output, existing, existing_output):
         return None
     return existing
@@ -137,7 +141,11 @@ def is_summary_of(
     ):
         return True
     entry = _marked_entry(session, existing.mark)
-    if entry is None or existing.kind != "table" or not session.is_same_name(entry.output, output):
+    if (
+        entry is None
+        or existing.kind != "table"
+        or not session.catalog.is_same_name(entry.output, output)
+    ):
         return False
     owners = {entry.published_by, existing_output.owner if existing_output else entry.published_by}
     return existing.owner in owners

@@ -128,9 +128,9 @@ def _stored_rule(row: SqlRow) -> StoredRule:
 def _columns_of(session: Session, source: str) -> frozenset[str] | None:
     """Return the columns of a rule's table; None if it does not exist."""
     name = parse_relation(source)
-    if session.find_existing(name) is None:
+    if session.catalog.find_existing(name) is None:
         return None
-    return frozenset(column for column, _ in session.columns_of(name))
+    return frozenset(column for column, _ in session.catalog.list_columns(name))
 
 
 def _find_state(columns: frozenset[str] | None, name: str) -> str:

@@ -15,10 +15,10 @@ from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     ColumnReading,
-    ExistingRelation,
     Relation,
     StagedRows,
 )
+from dbanon.sessions.catalog import Catalog
 from dbanon.sessions.digests import Digests
 from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import RelationName, quote
@@ -88,6 +88,11 @@ class SessionInterface(ABC):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
 
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """The catalog of the database: its relations, and the rights on them."""
+
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         """Describe how the columns of a CSV file were read; empty if the source declares types."""
         return ()
@@ -107,42 +112,6 @@ class SessionInterface(ABC):
     def copied_rows_summary(self) -> Mapping[str, Any]:
         """How many rows were copied here from another system, and how; empty for local rows."""
         return {}
-
-    @abstractmethod
-    def find_source(self, name: RelationName) -> Relation:
-        """Look up a relation; the result has no row locator yet.
-
-        Raises
-        ------
-        TableNotFound : the relation does not exist.
-        """
-
-    @abstractmethod
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        """Return the source with a locator that addresses its rows.
-
-        Parameters
-        ----------
-        key : names of the key columns that the job declares; empty to choose one.
-
-        Raises
-        ------
-        KeyRequired : no key was declared, and the rows have no other address.
-        ColumnNotFound : a column of the key does not exist.
-        """
-
-    @abstractmethod
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that these columns may be read.
-
-        Raises
-        ------
-        InsufficientRights : a right is missing; the hint says which one to grant.
-        """
-
-    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        """Return those of these columns that this role may read; all of them without roles."""
-        return frozenset(columns)
 
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -184,10 +153,6 @@ class SessionInterface(ABC):
         Values that are equal only by the column's collation may be counted separately.
         """
         return f"count(DISTINCT {value})"
-
-    @abstractmethod
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        """Return the columns that the database declares unique."""
 
     @abstractmethod
     def sample(self, relation: RelationName, share: float) -> str:
@@ -346,34 +311,8 @@ class SessionInterface(ABC):
         return self.dialect.type_of(attribute)
 
     @abstractmethod
-    def resolve_output(self, name: RelationName) -> RelationName:
-        """Resolve the output's name, with its schema."""
-
-    @abstractmethod
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        """Return the relation that has this name, or None."""
-
-    @abstractmethod
     def analyze(self, relation: RelationName) -> None:
         """Collect statistics about the released values."""
-
-    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        """Return the GRANT statements that would let this role read the columns.
-
-        Empty if no right is missing, or on databases without roles.
-        """
-        return []
-
-    def find_missing_write_grants(self, output: RelationName) -> list[str]:
-        """Return the GRANT statements that would let this role write the output.
-
-        Empty if no right is missing, or on databases without roles.
-        """
-        return []
-
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        """Return True if both names refer to the same relation."""
-        return name == other_name
 
     def require_capability(self, capability: str) -> None:
         """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
@@ -384,14 +323,6 @@ class SessionInterface(ABC):
         """
         if capability in self.unsupported_features:
             raise self.unsupported_features[capability]()
-
-    def may_drop(self, existing: ExistingRelation) -> bool:
-        """Return True if this role may drop a relation and nothing depends on it."""
-        return True
-
-    @abstractmethod
-    def current_user(self) -> str | None:
-        """Return the publishing role, if the database has roles."""
 
     def require_names_allowed_in_views(self, names: Sequence[str]) -> None:
         """Check that views, and subqueries in FROM, can have columns with these names.
@@ -412,21 +343,3 @@ class SessionInterface(ABC):
                 hint="Release a table of all rows, or give the column another name in a view and"
                 f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
-
-    def find_orphaned_tables(self) -> list[RelationName]:
-        """Return tables that workers of a Spark cluster left behind, whose driver has ended."""
-        return []
-
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        """Summarize a table's state without reading its rows, to let later runs detect changes.
-
-        The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
-        rows inserted, updated and deleted; ``since``, when the database began to count these; and
-        ``file``, which changes if the table is emptied or rewritten. Empty if the database does not
-        count writes.
-        """
-        return {}
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        """Return the comments on a table's columns, by column; empty if there are none."""
-        return {}

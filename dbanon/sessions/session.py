@@ -78,36 +78,6 @@ class Session(SessionInterface):
         if self._on_sql is not None:
             self._on_sql(sql)
 
-    def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that the values of these columns can be compared.
-
-        Does nothing on databases where every type has an equality operator.
-
-        Raises
-        ------
-        UnsupportedType : a column's type has no equality operator.
-        """
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check the role's rights, and return whether the output's schema is missing.
-
-        Without roles or schemas, nothing is checked, and the result is False.
-
-        Parameters
-        ----------
-        strict : True to refuse a missing schema.
-
-        Raises
-        ------
-        InsufficientRights : the role may not create tables in the schema, or the missing schema.
-        SchemaNotFound : the schema is missing, and the release is strict.
-        """
-        return False
-
-    def role_id(self) -> int | None:
-        """Return the id of the publishing role, which survives renames; None without ids."""
-        return None
-
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
 
@@ -391,11 +361,6 @@ class Session(SessionInterface):
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
 
-    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        """Return the names and types of a relation's columns, in catalog order."""
-        attributes = self.find_source(relation).schema.attributes
-        return [(attribute.name, attribute.sql_type) for attribute in attributes]
-
     def insert(
         self,
         table: RelationName,
@@ -429,47 +394,9 @@ class Session(SessionInterface):
                 )
             )
 
-    def expression_as_displayed(self, attribute: Attribute, column: str) -> tuple[str, ...]:
-        """SQL expressions to group by, so that values that readers can tell apart are separate.
-
-        Values that compare equal may be displayed differently, such as 7.5 and 7.50, texts under a
-        case-insensitive collation, or intervals.
-
-        The first expression is NULL if the value is. If equal values always look the same, the
-        column itself is the only expression.
-
-        Parameters
-        ----------
-        attribute : the column's type.
-        column : SQL of the column.
-        """
-        return (column,)
-
-    def expressions_as_displayed(
-        self, relation: RelationName, columns: Mapping[str, str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each of several SQL expressions.
-
-        Parameters
-        ----------
-        relation : a relation whose columns have the types of the expressions.
-        columns : SQL of each expression, by the name of the column whose type it has.
-        """
-        source = self.find_source(relation)
-        return [
-            self.expression_as_displayed(source.attribute(name), column)
-            for name, column in columns.items()
-        ]
-
-    def columns_as_displayed(
-        self, relation: RelationName, names: Sequence[str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
-        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
-
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
-        keys = self.columns_as_displayed(relation, quasi_identifiers)
+        keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
     def declared_type(self, sql_type: str) -> str:

@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,8 +18,8 @@ from dbanon.errors import (
     InsufficientRights,
     hints_without_views,
 )
-from dbanon.sessions.base import LockHolder, Relation, job_running_error
-from dbanon.sessions.names import RelationName, quote, schema_not_found
+from dbanon.sessions.base import LockHolder, job_running_error
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
@@ -196,19 +196,6 @@ class FileSession(Session):
     # Whether the connection stays open after the transaction. Closing it drops temporary tables.
     stays_open = True
 
-    def has_schema(self, name: RelationName) -> bool:
-        """Whether the schema of a relation exists; True for databases without schemas."""
-        return True
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        if self.has_schema(name):
-            return False
-        # A strict policy refuses to create a missing schema.
-        if strict:
-            schema = str(name.schema)
-            raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
-        return True
-
     def drop_staging(self) -> None:
         """Drop all staging tables, because a caller's connection stays open.
 
@@ -217,16 +204,5 @@ class FileSession(Session):
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        return str(name).lower() == str(other_name).lower()
-
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: the database updates statistics itself, or leaves them to its owner."""
-
-    def current_user(self) -> str | None:
-        return None
-
-    # There are no roles: anyone who can open the file can read and write all of it.
-
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Do nothing: there are no roles."""

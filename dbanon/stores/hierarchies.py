@@ -113,11 +113,11 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     HierarchyBroken : the rows do not form a tree; the error lists all problems.
     MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
-    source = session.find_source(name)
+    source = session.catalog.find_source(name)
     columns = _tree_columns(source)
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
-    session.require_rights(source, [a.name for a in (*columns, *position_columns)])
+    session.catalog.require_readable(source, [a.name for a in (*columns, *position_columns)])
     # Find in the values what the types leave open, such as the scale of decimals.
     columns = session.complete_attributes_from_values(source, columns)
     for attribute in columns:
@@ -190,7 +190,7 @@ def store(
         "kind": _STORED_KIND,
         "description": description,
         "created_at": session.ledger.to_timestamp(now()),
-        "created_by": session.current_user(),
+        "created_by": session.catalog.find_current_user(),
     }
     try:
         session.insert_rows(session.ledger.table("hierarchy"), list(row), [[*row.values()]])

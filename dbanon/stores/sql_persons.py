@@ -110,7 +110,7 @@ def count_persons(
     displayed_expressions = dict(
         zip(
             staged_names,
-            session.expressions_as_displayed(staged_release.relation, staged_expressions),
+            session.catalog.expressions_as_displayed(staged_release.relation, staged_expressions),
             strict=True,
         )
     )
@@ -214,7 +214,7 @@ def stage_release_persons(
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
-    keys = session.expressions_as_displayed(staged_release.relation, staged_expressions)
+    keys = session.catalog.expressions_as_displayed(staged_release.relation, staged_expressions)
     # ``salted_hash_of`` builds SQL that reads the staged salt.
     session.tags.stage_salt(bytes.fromhex(str(staged_release.salt)))
     # In a dictionary, the column of values is named "value".

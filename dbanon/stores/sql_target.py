@@ -377,8 +377,8 @@ class SqlTarget:
         Readers who know a value's profile can find the value if no other value has this profile.
         """
         relation = staged_release.relation
-        profile_expressions = self.session.columns_as_displayed(relation, columns)
-        [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        profile_expressions = self.session.catalog.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.catalog.columns_as_displayed(relation, [name])
         query = recount_statements.unique_profiles(
             relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )
@@ -390,8 +390,8 @@ class SqlTarget:
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         relation = staged_release.relation
-        class_expressions = self.session.columns_as_displayed(relation, columns)
-        [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        class_expressions = self.session.catalog.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.catalog.columns_as_displayed(relation, [name])
         query = recount_statements.count_homogeneous_classes(
             relation, class_expressions, value_expressions
         )
@@ -449,9 +449,9 @@ class SqlTarget:
 
         A batch is a list of tuples or an Arrow record batch.
         """
-        relation = self.session.find_source(staged_release.relation)
+        relation = self.session.catalog.find_source(staged_release.relation)
         # No key is passed, so the database chooses how to locate rows.
-        relation = self.session.with_row_locator(relation, ())
+        relation = self.session.catalog.with_row_locator(relation, ())
         attributes = self.session.complete_attributes_from_values(
             relation, relation.schema.attributes
         )
@@ -487,7 +487,9 @@ class SqlTarget:
         # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
-        if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
+        if not is_source_elsewhere and (
+            table := self.session.catalog.find_existing(draft.relation.name)
+        ):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Store exact measures only in the database of the originals: anyone who may read the
         # originals learns nothing new from the measures.
@@ -541,7 +543,7 @@ def publish_table(
     ------
     OutputExists, SourceChanged : another session has created a relation with the output's name.
     """
-    types = dict(session.columns_of(output.staging_name))
+    types = dict(session.catalog.list_columns(output.staging_name))
     try:
         session.publication.publish(output, list(types))
     except OutputExists:

@@ -453,7 +453,7 @@ class ChainTarget(SqlTarget):
         session, chain = self.state.session, self.state.chain
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
-            relation = session.find_source(chain.table_name(session, table))
+            relation = session.catalog.find_source(chain.table_name(session, table))
             # Some databases do not declare all of a type, such as the scale of decimals.
             typed_attributes = session.complete_attributes_from_values(
                 relation, relation.schema.attributes

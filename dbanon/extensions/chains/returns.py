@@ -78,7 +78,9 @@ def build_sealed_cells_query(state: ChainState) -> str:
     the query returns no cells.
     """
     member_table = state.session.ledger.table("chain_member")
-    if "excluded_rows" not in {name for name, _ in state.session.columns_of(member_table)}:
+    if "excluded_rows" not in {
+        name for name, _ in state.session.catalog.list_columns(member_table)
+    }:
         return "SELECT 0 AS cell WHERE 1 = 0"
     return (
         f"SELECT DISTINCT m.cell FROM {member_table.quoted} AS m"

@@ -142,7 +142,7 @@ def create(
         "chain_id": secrets.randbelow(2**31 - 1) + 1,
         "identity": str(uuid.uuid4()),
         "created_at": session.ledger.to_timestamp(now()),
-        "created_by": session.current_user(),
+        "created_by": session.catalog.find_current_user(),
         "source": str(source.name),
         "entity": entity,
         "rules": json.dumps(rules.to_plain()),
@@ -375,7 +375,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     if not has_trusted_ledger(session):
         return
     # Ledgers of versions before chains have no such column.
-    if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
+    if "chain_sequence" not in {name for name, _ in session.catalog.list_columns(release_table)}:
         return
     [(latest_release,)] = session.rows(
         f"SELECT max(chain_sequence) FROM {release_table.quoted} WHERE CAST(chain_id"

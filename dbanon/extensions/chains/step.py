@@ -432,7 +432,7 @@ def _release_without_newcomers(
     stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
     if stored_definition:
-        types = dict(session.columns_of(chain.table_name(session, "value")))
+        types = dict(session.catalog.list_columns(chain.table_name(session, "value")))
         # The released columns of quasi-identifiers, in the order v0, v1, … of the value table,
         # whose values all rows of a cell share (``is_shared``). This table also has the columns of
         # strata (``by``). Retained columns, k0, k1, …, are left out.

@@ -165,7 +165,10 @@ class MariadbPublication(Publication):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Check that the release can be published; ``complete`` does that when the session ends."""
         assert self.unpublished_release is not None
-        if output.replaced_kind is None and self._session.find_existing(output.name) is not None:
+        if (
+            output.replaced_kind is None
+            and self._session.catalog.find_existing(output.name) is not None
+        ):
             raise OutputExists(f"The output {output.name} already exists.")
         self._session.ledger.require_trusted()
 
@@ -223,7 +226,7 @@ class MariadbPublication(Publication):
         )
         self._session.run("COMMIT")
         self.ensure_database(output.name)
-        existing = self._session.find_existing(output.name)
+        existing = self._session.catalog.find_existing(output.name)
         self._require_replaceable(output, existing)
         renames = [(output.staging_name, output.name)]
         if existing is not None:
@@ -232,7 +235,7 @@ class MariadbPublication(Publication):
         replaced_table = (
             None
             if existing is None
-            else self._session.find_existing(unpublished_release.replaced_name)
+            else self._session.catalog.find_existing(unpublished_release.replaced_name)
         )
         if replaced_table is not None and replaced_table.mark != (existing and existing.mark):
             # The mark names another release, so another session replaced the table just before the
@@ -309,7 +312,7 @@ class MariadbPublication(Publication):
             except DatabaseBusy:
                 # The rename may have succeeded just before the timeout. Then no table has the old
                 # name of the last pair: no other pair gives this name to its table.
-                if self._session.find_existing(last_old_name) is None:
+                if self._session.catalog.find_existing(last_old_name) is None:
                     return
                 if time.monotonic() >= deadline:
                     raise OutputBusy(
@@ -370,7 +373,7 @@ class MariadbPublication(Publication):
         their outputs, are skipped.
         """
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        if self._session.find_existing(table) is None:
+        if self._session.catalog.find_existing(table) is None:
             return
         planned_releases = self._session.rows(
             f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
@@ -401,7 +404,10 @@ class MariadbPublication(Publication):
             return
         # Once a release has been counted, its plan has an entry. If the staging table is missing
         # after that, it was renamed to the output, so the release was published.
-        if entry is None or self._session.find_existing(_staging_name(release_id)) is not None:
+        if (
+            entry is None
+            or self._session.catalog.find_existing(_staging_name(release_id)) is not None
+        ):
             self._refuse(release_id)
         else:
             self._record_published(release_id, json.loads(entry))

@@ -20,27 +20,19 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import json_text
 from dbanon.errors import (
-    EngineUnsuitable,
     MixedTypes,
     UnsupportedType,
-    sql_for_hint,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.digests import MariadbDigests
-from dbanon.extensions.mariadb.display import expression_as_displayed
 from dbanon.extensions.mariadb.ledger import MariadbLedger
 from dbanon.extensions.mariadb.staging import (
-    ROW_NUMBER,
     STAGING_OPTIONS,
     MariadbStaging,
-    unused_name,
 )
 from dbanon.sessions.base import (
-    Locator,
     OnSql,
     Relation,
-    choose_key,
-    key_required_error,
 )
 from dbanon.sessions.names import RelationName, quote
 
@@ -64,7 +56,6 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
-    expression_as_displayed = staticmethod(expression_as_displayed)
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
 
@@ -73,11 +64,9 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         super().__init__(connection, on_sql)
         self._may_copy, self._n_copies = may_copy, 0
-        # Key columns by source, for the copy that ``pin`` makes.
-        self._keys: dict[RelationName, tuple[str, ...]] = {}
         self._ledger = MariadbLedger(
             self,
-            self.find_existing,
+            self.catalog.find_existing,
             make_database=self.publication.ensure_database,
             insert_encrypted=self.insert_encrypted,
             keep_entry=self.publication.keep_entry,
@@ -91,36 +80,9 @@ class MariadbSession(MariadbStaging):
     @property
     def digests(self) -> MariadbDigests:
         """The digests of the rows of tables."""
-        return MariadbDigests(self, self.find_source)
+        return MariadbDigests(self, self.catalog.find_source)
 
     # -- source -----------------------------------------------------------------------------------
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        [(table_type, engine, _)] = self._look_up(source.name)
-        if table_type == "BASE TABLE" and engine != "InnoDB":
-            table = sql_for_hint(mariadb_dialect.quote_dotted(source.name))
-            raise EngineUnsuitable(
-                f"{source.name} uses the storage engine {engine}, whose rows can change while they"
-                " are read.",
-                hint=f"Run ALTER TABLE {table} ENGINE InnoDB, or anonymize a copy that has this"
-                " engine.",
-            )
-        primary_key = self._primary_key(source.name)
-        attributes = choose_key(source, key or primary_key)
-        # A key that the job names may have NULLs and duplicates, so reading the source checks it.
-        unverified_key = tuple(key) if key and tuple(key) != primary_key else ()
-        if not attributes and source.kind != "table":
-            raise key_required_error(source)
-        names = tuple(attribute.name for attribute in attributes)
-        self.require_rights(source, names)
-        # ``pin`` numbers the rows of the copy in the order of these columns.
-        self._keys[source.name] = names
-        # Add 0 so that this is no plain column. For the rows that a job's condition selects, plain
-        # columns are read from the source itself, which has no row numbers.
-        expression = f"s.{_row_column(source)} + 0"
-        return replace(
-            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unverified_key)
-        )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Copy these columns in one statement, and number the rows in key order.
@@ -131,7 +93,7 @@ class MariadbSession(MariadbStaging):
         """
         if not self._may_copy or source.copy is not None:
             return source
-        key_names = self._keys.get(source.name, ())
+        key_names = self.catalog.key_columns_of(source)
         names = tuple(
             dict.fromkeys(
                 [*columns, *source.required_locator.columns_to_check, *source.non_null_columns]
@@ -147,7 +109,7 @@ class MariadbSession(MariadbStaging):
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
-        row_column = _row_column(source)
+        row_column = mariadb_dialect.row_number_column(source)
         definition = f"{row_column} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
         row_value = order = ""
         if is_integer_key:
@@ -319,8 +281,3 @@ class MariadbSession(MariadbStaging):
 
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: InnoDB updates statistics automatically."""
-
-
-def _row_column(source: Relation) -> str:
-    """Return a name for the copy's column of row numbers that no source column has."""
-    return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])

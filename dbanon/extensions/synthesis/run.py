@@ -85,7 +85,7 @@ class Spender:
         self.budget, self.session = self.spend_and_begin(self.private_plan)
         budgets.require_spent(self.session, self.private_plan.release_id)
         relation = self.private_plan.relation
-        if self.session.find_source(relation.name).schema != relation.schema:
+        if self.session.catalog.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
                 f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
                 " published, and the epsilon stays spent.",
@@ -262,7 +262,7 @@ def _publish_rows(
     elapsed_seconds: float,
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
-    released_types = dict(session.columns_of(output.staging_name))
+    released_types = dict(session.catalog.list_columns(output.staging_name))
     session.publication.publish(output, [column.attribute.name for column in private_plan.columns])
     ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,

@@ -410,7 +410,7 @@ def require_recount(
     ------
     RecountFailed : rows or columns are missing, or a row has a NULL or a value outside its domain.
     """
-    names = [name for name, _ in session.columns_of(relation)]
+    names = [name for name, _ in session.catalog.list_columns(relation)]
     n_rows, n_invalid = recount(session, relation, domains)
     if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(

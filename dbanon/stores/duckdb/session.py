@@ -21,20 +21,16 @@ from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    ExistingRelation,
     Locator,
     OnSql,
     Relation,
-    choose_key,
-    is_integer_key,
-    key_required_error,
     row_id_shadowed_error,
     uncopyable_value_error,
-    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.catalog import DuckdbCatalog
 from dbanon.stores.duckdb.chain_dialect import DuckdbChainDialect
 from dbanon.stores.duckdb.dialect import (
     to_arrow,
@@ -42,8 +38,7 @@ from dbanon.stores.duckdb.dialect import (
     to_table,
 )
 from dbanon.stores.duckdb.digests import DuckdbDigests
-from dbanon.stores.duckdb.display import expression_as_displayed
-from dbanon.stores.duckdb.errors import source_not_found, translate_errors
+from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.duckdb.publication import DuckdbPublication
 from dbanon.stores.duckdb.tags import DuckdbPersonTags
@@ -57,14 +52,11 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     dialect: ClassVar[Dialect] = dialect
-    expression_as_displayed = staticmethod(expression_as_displayed)
     temporary_schema = "temp.main"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        # Whether the source is a table, whose rows have IDs.
-        self._has_rowid = False
         # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
         # The result of ``dialect.find_databases``.
@@ -76,7 +68,7 @@ class DuckdbSession(FileSession):
         self._secret_tables: set[str] = set()
         self._ledger = DuckdbLedger(
             self,
-            self.find_existing,
+            self.catalog.find_existing,
             lambda name: self.publication.ensure_schema(name),
             self._qualified_name,
         )
@@ -89,7 +81,7 @@ class DuckdbSession(FileSession):
     @property
     def chain_dialect(self) -> DuckdbChainDialect:
         """The SQL with which DuckDB makes releases of chains."""
-        return DuckdbChainDialect(self, self.find_source, self._secret_tables)
+        return DuckdbChainDialect(self, self.catalog.find_source, self._secret_tables)
 
     @property
     def ledger(self) -> DuckdbLedger:
@@ -100,13 +92,18 @@ class DuckdbSession(FileSession):
     def publication(self) -> DuckdbPublication:
         """The tables and views that this session writes and publishes."""
         return DuckdbPublication(
-            self, self._connection, self.resolve_output, stays_open=self.stays_open
+            self, self._connection, self.catalog.resolve_output, stays_open=self.stays_open
         )
 
     @property
     def digests(self) -> DuckdbDigests:
         """The digests of the rows of tables."""
-        return DuckdbDigests(self, self.find_source)
+        return DuckdbDigests(self, self.catalog.find_source)
+
+    @property
+    def catalog(self) -> DuckdbCatalog:
+        """The catalog of the database: its relations and schemas."""
+        return DuckdbCatalog(self, self._qualified_name, self.require_typed)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -132,78 +129,11 @@ class DuckdbSession(FileSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Relation:
-        schema = name.schema if name.schema is not None else self._current_schema()
-        relations = self.rows(
-            "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            " UNION ALL SELECT view_name, 'view', 0 FROM duckdb_views()"
-            " WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
-            (schema, name.name) * 2,
-        )
-        if not relations:
-            raise source_not_found(self.rows, name, schema)
-        _, kind, estimated_rows = relations[0]
-        resolved_name = self._qualified_name(schema, name.name)
-        columns = self.rows(
-            "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            " ORDER BY column_index",
-            (schema, name.name),
-        )
-        # Any column of a view may be NULL, whatever the catalog says.
-        attributes = tuple(
-            dialect.to_attribute(column, sql_type, nullable or kind == "view")
-            for column, sql_type, nullable in columns
-        )
-        return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        keys = self._constraint_columns(source, "IN ('PRIMARY KEY', 'UNIQUE')")
-        return frozenset(names[0] for names in keys if len(names) == 1)
-
-    def _constraint_columns(self, source: Relation, type_condition: str) -> list[list[str]]:
-        """List the column names of each constraint of some types.
-
-        Parameters
-        ----------
-        type_condition : SQL after the column ``constraint_type``, such as ``= 'PRIMARY KEY'``.
-        """
-        rows = self.rows(
-            "SELECT constraint_column_names FROM duckdb_constraints()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            f" AND constraint_type {type_condition}",
-            (source.name.schema, source.name.name),
-        )
-        return [names for (names,) in rows]
-
     def _qualified_name(self, schema: str, name: str) -> RelationName:
         with translate_errors():
             if self._databases is None:
                 self._databases = dialect.find_databases(self._connection)
             return dialect.qualified_name(self._connection, self._databases, schema, name)
-
-    def _current_schema(self) -> str:
-        return str(self.rows("SELECT current_schema()")[0][0])
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        is_user_key = bool(key)
-        self._has_rowid = source.kind == "table"
-        if not is_user_key and self._has_rowid:
-            key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
-        attributes = choose_key(source, key)
-        if attributes:
-            fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
-            return with_key_locator(
-                source,
-                attributes,
-                "BIGINT",
-                is_single_integer=fits_bigint,
-                needs_uniqueness_check=is_user_key,
-            )
-        if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
-            return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required_error(source, shadowing_column="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -387,7 +317,6 @@ class DuckdbSession(FileSession):
         relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise row_id_shadowed_error(relation, "rowid")
-        self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
@@ -401,29 +330,3 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
             self._append(statements.FILE_ROWS, to_table(arrays))
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        comments = self.rows(
-            "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
-            " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
-            (source.schema, source.name),
-        )
-        return dict(comments)
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        return self._qualified_name(name.schema or self._current_schema(), name.name)
-
-    def has_schema(self, name: RelationName) -> bool:
-        return dialect.has_schema(self.rows, name)
-
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        relations = self.rows(
-            "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
-            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
-            " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
-            " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
-            (name.schema, name.name) * 2,
-        )
-        return ExistingRelation(*relations[0]) if relations else None

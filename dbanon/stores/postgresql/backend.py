@@ -31,7 +31,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import InvalidName, OutputExists, TableNotFound
+from dbanon.errors import OutputExists
 from dbanon.hierarchy.edges import with_pulses
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -40,6 +40,7 @@ from dbanon.sessions.names import RelationName, array_text, literal, quote, quot
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.backend_catalog import BackendCatalog
 from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
@@ -78,15 +79,13 @@ class PlpySession(PostgresqlSession):
 
     def __init__(self, plpy: Any, oid: int | None = None) -> None:
         super().__init__(on_sql=None)
-        self._plpy, self._source_oid = plpy, oid
-        self._source: RelationName | None = None
-        # SQL functions pin the search path, so all names that they look up have a schema.
-        self._search_path = []
+        self._plpy = plpy
+        self._catalog = BackendCatalog(self, self.value_of_key, oid)
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
-        self._ledger = PlpyLedger(self, self.find_existing)
+        self._ledger = PlpyLedger(self, self._catalog.find_existing)
         self._publication = BackendPublication(
-            self, self.name_limit, self.columns_of, self.drop_staging
+            self, self.name_limit, self._catalog.list_columns, self.drop_staging
         )
 
     @property
@@ -98,6 +97,11 @@ class PlpySession(PostgresqlSession):
     def publication(self) -> BackendPublication:
         """The tables and views that this session writes and publishes."""
         return self._publication
+
+    @property
+    def catalog(self) -> BackendCatalog:
+        """The catalog of the database, which knows the source by its oid."""
+        return self._catalog
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -176,26 +180,6 @@ class PlpySession(PostgresqlSession):
         return subtransaction
 
     # -- source -----------------------------------------------------------------------------------
-
-    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
-        if name != self._source:
-            return super()._look_up_relation(name)
-        # Look the source up by oid, which stays valid even if it was renamed.
-        rows = self.look_up(catalog.RELATION, (self._source_oid,))
-        return rows[0] if rows else None
-
-    def source_name(self) -> RelationName:
-        """Look up the name of the source.
-
-        Raises
-        ------
-        TableNotFound : there is no relation with this oid.
-        """
-        rows = self.look_up(catalog.RELATION, (self._source_oid,))
-        if not rows:
-            raise TableNotFound("The source is not a relation of this database.")
-        self._source = RelationName(rows[0][1], rows[0][2])
-        return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         # The copy has the rows in record order, so that its row addresses replace the key of the
@@ -402,15 +386,6 @@ class PlpySession(PostgresqlSession):
 
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is None:
-            raise InvalidName(
-                "The output has no schema.", hint="Name its schema, as in release.people."
-            )
-        return super().resolve_output(name)
 
 
 def limit_locks(plpy: Any) -> str:

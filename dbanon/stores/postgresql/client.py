@@ -32,6 +32,7 @@ from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.publication import ClientPublication
+from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 from dbanon.stores.postgresql.session import PostgresqlSession
 
 if TYPE_CHECKING:
@@ -59,14 +60,15 @@ class PsycopgSession(PostgresqlSession):
         super().__init__(on_sql)
         self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
-        self._ledger = PsycopgLedger(self, self.find_existing, connection)
+        self._catalog = PostgresqlCatalog(self, self.value_of_key)
+        self._ledger = PsycopgLedger(self, self._catalog.find_existing, connection)
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
-        self._passthrough = PostgresqlPassthrough(self, lambda name: self._relations[name].oid)
+        self._passthrough = PostgresqlPassthrough(self, self._catalog.oid_of)
         self._publication = ClientPublication(
-            self, self.name_limit, self.columns_of, self._recheck_code_of_other_roles
+            self, self.name_limit, self._catalog.list_columns, self._recheck_code_of_other_roles
         )
 
     @property
@@ -93,6 +95,11 @@ class PsycopgSession(PostgresqlSession):
     def ledger(self) -> PsycopgLedger:
         """The ledger of the database."""
         return self._ledger
+
+    @property
+    def catalog(self) -> PostgresqlCatalog:
+        """The catalog of the database: its relations, their owners, and the rights on them."""
+        return self._catalog
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -184,15 +191,15 @@ class PsycopgSession(PostgresqlSession):
         # A source of a trusted owner without any code needs no second look: no other role can have
         # added code to it.
         oids = [
-            relation.oid
-            for relation in self._relations.values()
-            if not self.has_no_attached_code(relation.oid)
-            or self.rows(foreign.other_owner_query(f"{int(relation.oid)}::oid")) == [(True,)]
+            oid
+            for oid in self.catalog.source_oids
+            if not self.catalog.has_no_attached_code(oid)
+            or self.rows(foreign.other_owner_query(f"{int(oid)}::oid")) == [(True,)]
         ]
         if self._open_second_session is not None and oids:
             with self._open_second_session() as second_session:
                 for oid in oids:
-                    second_session.require_no_foreign_code(oid)
+                    second_session.catalog.require_no_foreign_code(oid)
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
@@ -252,7 +259,9 @@ class PsycopgSession(PostgresqlSession):
         self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
         self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
         [(oid,)] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (f"pg_temp.{table}",))
-        return self.staged_relation(replace(name, staging_table=statements.FILE_ROWS), int(oid))
+        return self.catalog.describe_staging_table(
+            replace(name, staging_table=statements.FILE_ROWS), int(oid)
+        )
 
     def fill_file_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]

@@ -26,33 +26,25 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     MixedTypes,
-    TableNotFound,
-    nearest_names,
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
-    ExistingRelation,
     Locator,
     OnSql,
     Relation,
-    choose_key,
-    is_integer_key,
-    key_required_error,
     prepend_class_and_position,
     row_id_shadowed_error,
-    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
+from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
 from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
 from dbanon.stores.sqlite.digests import SqliteDigests
-from dbanon.stores.sqlite.display import expression_as_displayed
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
 from dbanon.stores.sqlite.publication import SqlitePublication
@@ -64,8 +56,6 @@ if TYPE_CHECKING:
 
 # Names of SQL functions that are written in Python.
 _MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
-# SQLite's names for the row ID. A column of the same name hides it.
-_ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
 def _matches(text: object, pattern: str) -> bool:
@@ -77,7 +67,6 @@ class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
-    expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
     # Set to True by the store if the file cannot be written.
@@ -88,7 +77,7 @@ class SqliteSession(FileSession):
         assert isinstance(driver, sqlite3.Connection)
         super().__init__(on_sql)
         self._connection, self._driver = connection, driver
-        self._ledger = SqliteLedger(self, self.find_existing, connection)
+        self._ledger = SqliteLedger(self, self.catalog.find_existing, connection)
 
     @property
     def ledger(self) -> SqliteLedger:
@@ -103,7 +92,7 @@ class SqliteSession(FileSession):
     @property
     def digests(self) -> SqliteDigests:
         """The digests of the rows of tables."""
-        return SqliteDigests(self.find_source, self._hash_query)
+        return SqliteDigests(self.catalog.find_source, self._hash_query)
 
     @property
     def tags(self) -> SqlitePersonTags:
@@ -114,6 +103,11 @@ class SqliteSession(FileSession):
     def chain_dialect(self) -> SqliteChainDialect:
         """The SQL with which SQLite makes releases of chains."""
         return SqliteChainDialect(self, self._driver)
+
+    @property
+    def catalog(self) -> SqliteCatalog:
+        """The catalog of the database: its relations."""
+        return SqliteCatalog(self)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -134,82 +128,6 @@ class SqliteSession(FileSession):
                 yield rows
 
     # -- source -----------------------------------------------------------------------------------
-
-    def find_source(self, name: RelationName) -> Relation:
-        resolved_name = self.resolve_output(name)
-        relation_rows = self.rows(
-            "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
-            (resolved_name.name,),
-        )
-        if not relation_rows:
-            table_names = self.rows(
-                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-            )
-            raise TableNotFound(
-                f"There is no table {resolved_name}.",
-                hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
-            )
-        attributes = tuple(
-            dialect.to_attribute(column, declared_type, nullable=not not_null)
-            for column, declared_type, not_null, _ in self._columns(resolved_name)
-        )
-        [(kind,)] = relation_rows
-        return Relation(resolved_name, Schema(attributes), kind)
-
-    def _columns(self, name: RelationName) -> list[tuple[str, str, bool, int]]:
-        """List name, declared type, NOT NULL, and position in the primary key of each column.
-
-        Positions count from 1; columns outside the primary key have 0.
-        """
-        return [
-            (column, declared_type, bool(not_null), key_position)
-            for _, column, declared_type, not_null, _, key_position, *_ in self.rows(
-                "SELECT * FROM pragma_table_xinfo(?)", (name.name,)
-            )
-        ]
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        columns = self._columns(source.name)
-        if not key:
-            positions = {name: position for name, _, _, position in columns if position}
-            key = sorted(positions, key=positions.__getitem__)
-        attributes = choose_key(source, key)
-        if attributes:
-            holds_integers = is_integer_key(attributes) and self._holds_integers(
-                source, attributes[0]
-            )
-            return with_key_locator(
-                source,
-                attributes,
-                "INTEGER",
-                is_single_integer=holds_integers,
-                # SQLite allows NULL in primary keys.
-                needs_uniqueness_check=True,
-            )
-        names = {name.lower() for name, *_ in columns}
-        free_names = [name for name in _ROWID_NAMES if name not in names]
-        if source.kind == "table" and free_names:
-            return replace(source, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
-        raise key_required_error(source)
-
-    def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
-        """Whether all values of a column are stored as integers."""
-        column = f"s.{quote(attribute.name)}"
-        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
-        return not self.rows(f"{query} LIMIT 1")
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        primary_key = [name for name, _, _, position in self._columns(source.name) if position]
-        unique_rows = self.rows(
-            # List the columns of unique indexes on a single column.
-            "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
-            ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
-            (source.name.name,),
-        )
-        single_key_column = primary_key if len(primary_key) == 1 else []
-        return frozenset(
-            [*single_key_column, *(name for (name,) in unique_rows if name is not None)]
-        )
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -364,9 +282,9 @@ class SqliteSession(FileSession):
         schema = Schema(tuple(dialect.to_attribute(*column, nullable=True) for column in columns))
         relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
-        free_names = [name for name in _ROWID_NAMES if name not in column_names]
+        free_names = [name for name in ROWID_NAMES if name not in column_names]
         if not free_names:
-            raise row_id_shadowed_error(relation, _ROWID_NAMES[0])
+            raise row_id_shadowed_error(relation, ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
@@ -416,23 +334,6 @@ class SqliteSession(FileSession):
         return totals_by_column
 
     # -- output -----------------------------------------------------------------------------------
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is None or name.schema == "main":
-            return RelationName(None, name.name)
-        return RelationName(None, f"{name.schema}_{name.name}")
-
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        relation_rows = self.rows(
-            "SELECT type, sql FROM sqlite_master"
-            " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
-            (name.name,),
-        )
-        if not relation_rows:
-            return None
-        kind, sql = relation_rows[0]
-        mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
-        return ExistingRelation(kind, mark.group(1) if mark else None)
 
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
