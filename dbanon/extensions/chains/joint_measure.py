@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, pluralize
 from dbanon.ledger import entries, person_record, recorded_report
 from dbanon.sessions.names import parse_relation
@@ -77,7 +78,7 @@ class MeasuredReleases:
     k: int
     known: tuple[JointHistoryCounts, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The counts as plain values, for JSON."""
         return asdict(self)
 

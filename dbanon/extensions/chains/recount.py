@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -467,7 +466,7 @@ class ChainTarget(SqlTarget):
 
     def _read_in_random_order(
         self, attributes: Sequence[Attribute]
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[object, ...]]]]:
         """Read the rows of the state in chunks, in a random order that is stored nowhere.
 
         Yields three items for each chunk of n rows: the class of each row, int32 (n,), which is

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.types import JsonMapping
 from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
 from dbanon.extensions.chains import state as chain_state
 from dbanon.extensions.chains.state import ChainRecord
@@ -75,7 +76,7 @@ class FileSource(SqlSource):
         """
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Describe the file for checks for changes, by the types of its columns.
 
         A file has no table identifier and no write counter, which database tables have.

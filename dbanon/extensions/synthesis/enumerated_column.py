@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.option import is_text
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, InvalidParameter
@@ -46,15 +46,15 @@ class ListedColumn:
         """The bounds as SQL text; always empty, because only columns without a list have bounds."""
         return []
 
-    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+    def to_released(self, values: AnyArray) -> ReleasedColumn:
         """Wrap the values, objects (n,), as a column to stage."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
-    def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, indexes: NDArray[np.float64]) -> AnyArray:
         """Return the values at these indexes, objects (n,); None for ``UNLISTED`` and NaN."""
         labels_and_null = np.array([*self.labels, None], object)
         # UNLISTED, -1, picks the None at the end.
-        texts: NDArray[Any] = labels_and_null[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
+        texts: AnyArray = labels_and_null[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
         return texts
 
 

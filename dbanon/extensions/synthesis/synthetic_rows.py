@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
 from dbanon.extensions.synthesis.enumerated_column import (
@@ -76,7 +77,7 @@ class SyntheticColumn:
         """The bounds as SQL text, low and high; empty for booleans."""
         return [self.low, self.high] if self.low else []
 
-    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+    def to_released(self, values: AnyArray) -> ReleasedColumn:
         """Convert generated values to a column for staging, clipped to the bounds.
 
         Parameters
@@ -119,7 +120,7 @@ def require_kind(attribute: Attribute) -> None:
         )
 
 
-def numpy_dtype(attribute: Attribute) -> np.dtype[Any]:
+def numpy_dtype(attribute: Attribute) -> AnyDtype:
     """Return the NumPy type for a column's values; object for text and unsupported types."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
@@ -322,7 +323,7 @@ def write_rows(
     session: Session,
     output: Output,
     columns: Sequence[AnyColumn],
-    rows: Mapping[str, NDArray[Any]],
+    rows: Mapping[str, AnyArray],
 ) -> None:
     """Write rows to a table that readers do not see yet, in the order in which they were generated.
 
@@ -382,7 +383,7 @@ def recount(
 ) -> tuple[int, int]:
     """Count the rows of a relation, and those with a NULL or a value outside its domain."""
     invalid_conditions: list[str] = []
-    values: list[Any] = []
+    values: list[object] = []
     for domain in domains:
         column = f"s.{quote(domain.attribute.name)}"
         invalid_conditions.append(f"{column} IS NULL")
