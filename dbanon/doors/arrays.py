@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
@@ -71,7 +72,7 @@ def partition(
     k: int,
     *,
     hierarchies: Mapping[str, HierarchySource] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Partition | AttributePartition:
     """Group records into equivalence classes of at least k records.
 
@@ -191,7 +192,7 @@ def _partition_of(partition_or_labels: Partition | ArrayLike, microdata: Microda
     return classes
 
 
-def as_partition(class_labels: Any) -> Partition:
+def as_partition(class_labels: object) -> Partition:
     """Convert class labels, (n,) whole numbers or -1 if suppressed, into a partition."""
     try:
         labels = np.asarray(class_labels)
@@ -212,7 +213,9 @@ def as_partition(class_labels: Any) -> Partition:
 
 # If pandas is missing, the error names the extra that installs it; so below.
 @name_missing_extras()
-def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
+def _select_candidates(
+    data: ArrayLike | pd.DataFrame, nulls: str
+) -> tuple[ArrayLike | pd.DataFrame, NDArray[np.int64] | None]:
     """Select the candidates, i.e. the records that can get a class.
 
     Parameters
@@ -238,7 +241,7 @@ def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | 
     return complete_records, positions_among(candidate_rows, len(data))
 
 
-def is_frame(data: Any) -> bool:
+def is_frame(data: object) -> TypeGuard[pd.DataFrame]:
     """Return True for a data frame of pandas."""
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
@@ -258,7 +261,7 @@ def as_table(data: Any) -> Any:
 
 @name_missing_extras()
 def microdata_of(
-    data: Any,
+    data: object,
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
@@ -269,13 +272,13 @@ def microdata_of(
     orders : for columns of a frame, by name: the values from the lowest to the highest.
     kinds : for columns of a frame, by name: ``nominal`` or ``numeric``.
     """
-    data = as_table(data)
-    if is_frame(data):
+    table = as_table(data)
+    if is_frame(table):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         return microdata_from_frame(
-            data,
-            list(data.columns),
+            table,
+            list(table.columns),
             orders=find_parameter(Policy, "orders").check(orders),
             kinds=kinds,
         )
@@ -284,7 +287,7 @@ def microdata_of(
             f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array"
             " has no named columns."
         )
-    return _microdata_from_array(data)
+    return _microdata_from_array(table)
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
@@ -318,7 +321,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
     return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
 
 
-def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+def _copy_numbers(array: AnyArray) -> NDArray[np.float64]:
     """Copy numbers to float64 in C order, large arrays on all cores."""
     if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= PIECE_RECORDS:
         # One core is enough. Values other than numbers are converted here, if that is possible.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dbanon.data.option import all_parameters
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.dispatch import plan_anonymization, run_any_job
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @overload
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -49,7 +50,7 @@ def anonymize(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
@@ -60,24 +61,24 @@ def anonymize(
 
 @overload
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str],
     output: str,
     method: Literal["dp_ranks", "dp_marginals"],
     epsilon: float,
-    bounds: Mapping[str, Sequence[Any]],
+    bounds: Mapping[str, Sequence[object]],
     budget: str,
     entity: str | None = None,
-    null_as: Mapping[str, Any] | None = None,
+    null_as: Mapping[str, object] | None = None,
     **options: Any,
 ) -> PrivateReport: ...
 
 
 @list_options((*all_parameters(Job), *private_method_options()))
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -90,7 +91,7 @@ def anonymize(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
@@ -170,7 +171,7 @@ def anonymize(
 
 @list_options(all_parameters(Job))
 def plan(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -183,7 +184,7 @@ def plan(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     cluster: bool = False,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
@@ -227,7 +228,7 @@ def plan(
         return plan_anonymization(job, source, target_store, cluster=cluster, progress=callback)
 
 
-def job_of(arguments: Mapping[str, Any]) -> Job:
+def job_of(arguments: KeywordArguments) -> Job:
     """Build a job from options in Python's form.
 
     Options of methods for synthetic rows may only have their default values, and are left out.
@@ -250,7 +251,7 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     return build_job(options)
 
 
-def _build_private_job(arguments: Mapping[str, Any], target: Any) -> PrivateJob:
+def _build_private_job(arguments: KeywordArguments, target: object) -> PrivateJob:
     """Build a job of a method for synthetic rows from options in Python's form.
 
     Parameters

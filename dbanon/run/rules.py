@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import json_text
 from dbanon.errors import (
     ColumnNotFound,
@@ -49,14 +49,14 @@ class Declared:
     source: str
     column: str
     role: str | None
-    rule: Mapping[str, Any] | None
+    rule: JsonMapping | None
     state: str
     declared_at: str | None
     declared_by: str | None
 
 
 def collect_rules(
-    session: Session, relation: Relation, by_column: Mapping[str, Any], *, from_comments: bool
+    session: Session, relation: Relation, by_column: JsonMapping, *, from_comments: bool
 ) -> TableRules:
     """Collect the rules to declare for the columns of a table, and check them.
 
@@ -92,7 +92,7 @@ def collect_rules(
     return table_rules
 
 
-def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
+def rules_to_declare(listing: Sequence[Declared]) -> JsonObject:
     """Return the rules of a listing by column, as ``declare`` accepts them.
 
     Rules of columns and tables that no longer exist are left out.

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic
+from typing import Generic
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
+from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
+from dbanon.hierarchy.leaves import TreeBuilder
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -62,7 +65,7 @@ PHASES = ("read", "cluster", "write", "verify", "digest")
 PhaseProgress = Callable[[str, float], None]
 # Writes files of a release. Called with the target, staged release, count requests, counts,
 # guarantee and report. Returns the ledger's entries for the files.
-ExportFiles = Callable[..., "list[dict[str, Any]]"]
+ExportFiles = Callable[..., "list[JsonObject]"]
 
 
 def run(
@@ -215,7 +218,7 @@ class ReleaseRun(ABC, Generic[W]):
             created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
         )
 
-    def evaluate(self) -> tuple[EvaluationOutcome, dict[str, Any], dict[str, Any]]:
+    def evaluate(self) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
         """Evaluate the release, attack it and certify it, as far as the policy requests that.
 
         Returns the evaluation, figures for the operator only, because they would reveal too much
@@ -223,8 +226,8 @@ class ReleaseRun(ABC, Generic[W]):
         """
         planned, microdata, release = self.planned, self.draft.microdata, self.draft.release
         outcome = EvaluationOutcome()
-        exact_figures: dict[str, Any] = {}
-        public_figures: dict[str, Any] = {}
+        exact_figures: JsonObject = {}
+        public_figures: JsonObject = {}
         if planned.policy.evaluate:
             with self.clock.phase("evaluate") as tick:
                 outcome, exact_figures["evaluation"] = evaluate(microdata, release, tick)
@@ -273,7 +276,7 @@ class IndependentRun(ReleaseRun[W]):
         retained_columns = RetainedColumns(
             planned, draft.originals, written_counts, draft.release.names
         )
-        joint_counts: dict[str, Any] = {}
+        joint_counts: JsonObject = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
         joint_counts |= measure_joint_histories(job, planned.history, self.target, staged_release)
@@ -369,9 +372,15 @@ def read_and_cluster(
 
 
 def cluster_records(
-    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
+    planned: Plan,
+    policy: Policy,
+    microdata: Microdata,
+    clock: Clock,
+    *,
+    trees: TreeBuilder | None = None,
+    column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
-    """Find the classes of records. Further ``options`` are those of ``partition_for``."""
+    """Find the classes of records; ``trees`` and statistics are those of ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
         return partition_for(
@@ -380,7 +389,8 @@ def cluster_records(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            **options,
+            trees=trees,
+            column_statistics=column_statistics,
         )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from dbanon.advice.answer import Advice
+    from dbanon.sessions.base import OnSql
 
 OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
@@ -43,7 +44,7 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
     name = "3..10,15"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
@@ -139,7 +140,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
 
 
 def _declare(
-    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
+    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: OnSql | None
 ) -> None:
     """Print the proposed roles of columns without a rule, and declare them.
 

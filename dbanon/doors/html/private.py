@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import render_template
 from dbanon.release.private_report import PrivateReport
+
+if TYPE_CHECKING:
+    from dbanon.run.verify import PrivateVerification
 
 _CAVEATS = (
     "The guarantee covers this release together with all releases that draw on the same budget."
@@ -22,7 +25,10 @@ _CAVEATS = (
 
 
 def render_private_page(
-    report: PrivateReport, *, recount: Any = None, handover: Mapping[str, str] | None = None
+    report: PrivateReport,
+    *,
+    recount: PrivateVerification | None = None,
+    handover: Mapping[str, str] | None = None,
 ) -> str:
     """Render the report as one self-contained HTML page. This spends nothing from the budget.
 

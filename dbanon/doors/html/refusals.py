@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
+from dbanon.data.types import JsonObject
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import render_template
 from dbanon.errors import DbanonError, OutcomeUnknown
@@ -30,6 +31,16 @@ _MARK_PATTERN = re.compile(rf"{_MARK_PREFIX}[0-9A-Za-z-]+")
 _MAX_BYTES = 1 << 20
 
 
+class RefusalContext(TypedDict, total=False):
+    """The keyword arguments of ``describe_refusal``."""
+
+    output: Required[str]
+    source: Required[str]
+    run_id: Required[str]
+    job: str
+    notation: Notation
+
+
 def describe_refusal(
     error: DbanonError,
     *,
@@ -38,7 +49,7 @@ def describe_refusal(
     run_id: str,
     job: str | None = None,
     notation: Notation = write_python_option,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Describe why a run ended without a release, for JSON and the page.
 
     Parameters
@@ -63,7 +74,7 @@ def describe_refusal(
     }
 
 
-def describe_refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
+def describe_refusal_pairs(refusal: JsonObject) -> list[tuple[str, str]]:
     """Describe a refusal as pairs of label and text."""
     error = refusal["error"]
     reasons = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
@@ -79,7 +90,7 @@ def describe_refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def render_refusal_page(refusal: dict[str, Any]) -> str:
+def render_refusal_page(refusal: JsonObject) -> str:
     """Render a refusal as one self-contained HTML page."""
     return render_template(
         "refusal.html.j2",
