@@ -141,7 +141,8 @@ def test_budgets_that_are_none(more: dict[str, Any]) -> None:
 
 
 def _column(low: float, high: float, **attribute: Any) -> Any:
-    session: Any = SimpleNamespace(type_of=lambda column: "its type")
+    dialect = SimpleNamespace(type_of=lambda column: "its type")
+    session: Any = SimpleNamespace(dialect=dialect)
     return to_synthetic_column(session, Attribute("c", **attribute), (low, high))
 
 
