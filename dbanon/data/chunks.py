@@ -171,7 +171,7 @@ def microdata_from_chunks(
             attributes, numbers, codes, categories
         )
     if not records.is_finite:
-        _require_finite(attributes, numbers, valid)
+        require_finite(attributes, numbers, valid)
 
     return Microdata(
         attributes=attributes,
@@ -402,7 +402,7 @@ def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
     return np.lexsort(keys.T[::-1])
 
 
-def _require_finite(
+def require_finite(
     attributes: tuple[Attribute, ...],
     numbers: NDArray[np.float64],
     valid: NDArray[np.bool_] | None,
