@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbanon.data.chunks import require_finite
+from dbanon.data.chunks import Chunk, microdata_of_records
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import find_parameter, parameters
@@ -310,10 +310,8 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
     attributes = tuple(
         [Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(p)]
     )
-    if not np.isfinite(numbers).all():
-        require_finite(attributes, numbers, None)
     row_numbers = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    return Microdata(attributes, row_numbers, numbers, codes=np.empty((n, 0), np.int32))
+    return microdata_of_records(attributes, Chunk(row_numbers, numbers))
 
 
 def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
