@@ -13,6 +13,7 @@ from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
+from dbanon.hierarchy.spec import build_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
@@ -91,15 +92,17 @@ class Plan:
         UnexpectedCounts : the counts differ.
         """
         # Without a target, nothing is released, so expectations do not matter.
-        if target is None:
+        if target is None or self.job.expect is None:
             return self
         counts, expectation_report = require_expected_counts(
-            self.job, self.relation, source, target, self.written_output.name
+            self.job, self.job.expect, self.relation, source, target, self.written_output.name
         )
         return replace(self, source_counts=counts, expectation_report=expectation_report)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
         """Return the policy with the hierarchies of these records."""
+        if not self.hierarchies.trees:
+            return self.policy
         return replace(self.policy, hierarchies=self.build_trees(microdata, pulse))
 
     def build_trees(
@@ -117,7 +120,7 @@ class Plan:
         ------
         InvalidParameter : a builder cannot use the values.
         """
-        return {**self.policy.hierarchies, **self.hierarchies.build_for(microdata, pulse)}
+        return {**self.policy.hierarchies, **build_all(self.hierarchies.trees, microdata, pulse)}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -256,15 +259,21 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _build_quasi_identifiers(job, relation)
-    person_attributes = _build_person_attributes(job, relation)
-    job.guarantee.check_method(find_method(job.policy.method))
+    guarantee = job.guarantee
+    person_attributes = tuple(
+        [
+            as_identifier(relation.attribute(name), job.entity_normalize)
+            for name in guarantee.entity_columns
+        ]
+    )
+    guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
     if target is not None:
         _require_ranges(job, target, attributes)
     names = list(
         dict.fromkeys(
-            [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
+            [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
     # A row locator is SQL that identifies a row, such as its key columns.
@@ -272,11 +281,7 @@ def plan(
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()
-    if (
-        target is not None
-        and not job.guarantee.entity_columns
-        and job.guarantee.has_k_anonymous_rows
-    ):
+    if target is not None and not guarantee.entity_columns and guarantee.has_k_anonymous_rows:
         # Classes of k rows may have fewer than k persons. Later checks count the values of these
         # columns, so the relation must include them.
         person_columns = tuple(source.find_identifier_columns(relation))
@@ -289,14 +294,15 @@ def plan(
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
-    models = add_null_leaves(hierarchies.models)
+    models = add_null_leaves(hierarchies.models) if hierarchies.models else ()
     # The copied columns whose values are counted in classes: those of models, and those that sets
     # of ``also_k`` name. They need not have the role ``sensitive``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
     # The values of these columns must have a text that is the same in all databases.
-    for name in (model_trees := trees_of_models(models)):
+    model_trees = trees_of_models(models) if models else {}
+    for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
     passthrough = (
@@ -325,14 +331,6 @@ def plan(
         pseudonym_key=pseudonym_key,
         history=history,
     ).with_source_counts(source, target)
-
-
-def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
-    """Return the columns that identify persons, normalized as the job requests."""
-    return tuple(
-        as_identifier(relation.attribute(name), job.entity_normalize)
-        for name in job.guarantee.entity_columns
-    )
 
 
 def _inspect_columns(

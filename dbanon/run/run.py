@@ -18,6 +18,7 @@ from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
@@ -25,8 +26,9 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
-from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
+from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
@@ -91,13 +93,16 @@ def run(
     with clock.phase("read") as tick:
         planned = plan(job, source, target, pulse=lambda: tick(0.0))
         job_fingerprint = compute_fingerprint(planned, source)
-        planned = _with_source_digest(planned, source)
+        if job.source_digest:
+            planned = _with_source_digest(planned, source)
     planned = replace(
         planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
     )
-    identifiers, spellings = warn_of_identifiers(planned), warn_of_spellings(planned, source)
+    identifiers = warn_of_identifiers(planned)
+    spellings = warn_of_spellings(planned, source, job.entity) if job.entity else ()
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
-    warn_of_history(caution)
+    if caution is not None:
+        warn_of_history(caution)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -120,9 +125,7 @@ def run(
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
-    """Add a digest of the source's rows to the state that the ledger records, if requested."""
-    if not planned.job.source_digest:
-        return planned
+    """Add a digest of the source's rows to the state that the ledger records."""
     columns = list(dict.fromkeys(planned.job.columns_to_read))
     rows_digest = digest_source(source, planned.relation, columns)
     return replace(planned, source_state={**planned.source_state, "read": rows_digest})
@@ -259,20 +262,26 @@ class IndependentRun(ReleaseRun[W]):
         planned, draft, job = self.planned, self.draft, self.planned.job
         microdata, partition = draft.microdata, draft.release.partition
         expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
-        require_pseudonyms(draft, self.source, self.target, staged_release)
+        if job.pseudonyms:
+            require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
-        # A sample of the written rows can prove a column nearly unique. Such columns need no
-        # further count.
-        sample_findings = self.target.find_unique_columns_in_sample(
-            staged_release, job.retained_columns
-        )
-        disclosive_columns = find_disclosive_columns(
-            job, draft.originals, written_counts.group_by_value, sample_findings
-        )
-        retained_columns = RetainedColumns(
-            planned, draft.originals, written_counts, draft.release.names
-        )
+        disclosive_columns: tuple[DisclosiveColumn, ...] = ()
+        linking: tuple[LinkingColumn, ...] = ()
+        if job.retained_columns:
+            originals = draft.originals
+            written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
+            # A sample of the written rows can prove a column nearly unique. Such columns need no
+            # further count.
+            sample_findings = self.target.find_unique_columns_in_sample(
+                staged_release, job.retained_columns
+            )
+            disclosive_columns = find_disclosive_columns(
+                job, originals, written_counts.group_by_value, sample_findings
+            )
+            retained_columns = RetainedColumns(
+                planned, originals, written_counts, draft.release.names
+            )
+            linking = find_linking_columns(retained_columns, disclosive_columns)
         joint_counts: dict[str, Any] = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
@@ -290,7 +299,7 @@ class IndependentRun(ReleaseRun[W]):
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=disclosive_columns,
-            linking=find_linking_columns(retained_columns, disclosive_columns),
+            linking=linking,
             # There are spellings only if k counts persons, and few persons only if it counts rows.
             few_persons=self.spellings or find_few_persons(planned, count_classes_below_k),
             identifiers=self.identifiers,
@@ -337,7 +346,7 @@ class Clock:
     def phase(self, name: str) -> Iterator[Callable[[float], None]]:
         """Add the seconds of the block to a phase; yield a function that reports progress."""
         started = time.perf_counter()
-        yield lambda share: self.report_progress(name, share)
+        yield partial(self.report_progress, name)
         elapsed = time.perf_counter() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
 
@@ -352,7 +361,8 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
-        microdata = merge_nulls(microdata, planned.policy)
+        if planned.policy.nulls == MERGE:
+            microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a
             # person counts once in each layer.
@@ -360,12 +370,12 @@ def read_and_cluster(
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
     clustering = cluster_records(planned, policy, microdata, clock, trees=planned.build_trees)
-    with clock.phase("cluster"):
-        return (
-            microdata,
-            policy,
-            _merge_indistinguishable_classes(planned, policy, source, microdata, clustering),
-        )
+    if policy.models or policy.also_k:
+        with clock.phase("cluster"):
+            clustering = _merge_indistinguishable_classes(
+                planned, policy, source, microdata, clustering
+            )
+    return microdata, policy, clustering
 
 
 def cluster_records(

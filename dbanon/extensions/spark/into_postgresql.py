@@ -177,7 +177,8 @@ class PostgresqlTarget:
         report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)
         caution = caution_about_history(job, report.source, history)
-        warn_of_history(caution)
+        if caution is not None:
+            warn_of_history(caution)
         # Says that histories of persons over these releases are not counted. Empty if k counts
         # rows, or there are no earlier releases.
         history_entry = describe_unmeasured_histories(job, history)
