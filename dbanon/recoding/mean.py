@@ -104,9 +104,11 @@ def release_means(
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
     del column_statistics, settings  # parameters of all recodings, which others need
-    wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
-    totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
-    exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
+    exact_means = {}
+    if microdata.wide:
+        wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+        for name, totals in exact_totals(partition, wide_attributes).items():
+            exact_means[name] = _compute_exact_means(totals, partition)
 
     def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
         position, attribute = numbered_attribute
