@@ -260,16 +260,14 @@ def plan(
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _build_quasi_identifiers(job, relation)
     guarantee = job.guarantee
-    person_attributes = tuple(
-        [
-            as_identifier(relation.attribute(name), job.entity_normalize)
-            for name in guarantee.entity_columns
-        ]
-    )
+    person_attributes = [
+        as_identifier(relation.attribute(name), job.entity_normalize)
+        for name in guarantee.entity_columns
+    ]
     guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
-    if target is not None:
+    if target is not None and job.policy.intervals == RANGE:
         _require_ranges(job, target, attributes)
     names = list(
         dict.fromkeys(
@@ -286,7 +284,9 @@ def plan(
         # columns, so the relation must include them.
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
-    pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
+    pseudonym_key = None
+    if target is not None and job.pseudonyms:
+        pseudonym_key = _read_pseudonym_key(job, relation, source, target)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -305,22 +305,21 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    passthrough = (
-        None if target is None else _find_passthrough_columns(job, relation, source, target)
-    )
+    passthrough = None
+    if target is not None and job.kept_columns == CLIENT:
+        passthrough = _find_passthrough_columns(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
         # Compare these by the text of their values, whatever their types.
         by=_as_text_attributes(relation, job.by),
         sensitive=_as_text_attributes(relation, sensitive),
         hierarchy_columns=frozenset(model_trees),
-        entity_columns=person_attributes,
+        entity_columns=tuple(person_attributes),
         passthrough=passthrough,
     )
-    policy = replace(job.policy, models=models)
     return Plan(
         job=job,
-        policy=policy,
+        policy=replace(job.policy, models=models) if models else job.policy,
         relation=relation,
         roles=roles,
         hierarchies=hierarchies,
@@ -352,11 +351,12 @@ def _inspect_columns(
     # If source and target are one database, or nothing is written, no value has to be copied into
     # a column of another database.
     if target is None or not target.copies_from(source):
-        inspected_attributes = source.complete_attributes_from_values(
-            relation, [relation.attribute(name) for name in sensitive]
-        )
-        quasi_identifiers = source.complete_attributes_from_values(relation, quasi_identifiers)
-        return relation.with_attributes(inspected_attributes), quasi_identifiers
+        if sensitive:
+            inspected_attributes = source.complete_attributes_from_values(
+                relation, [relation.attribute(name) for name in sensitive]
+            )
+            relation = relation.with_attributes(inspected_attributes)
+        return relation, source.complete_attributes_from_values(relation, quasi_identifiers)
     # Retained values leave their database, so inspect their types as well.
     inspected_attributes = source.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in job.named_columns]
@@ -376,7 +376,7 @@ def _find_passthrough_columns(
     """
     # A summary exists if all rows were copied into a database in this process. That database then
     # copies the columns itself.
-    if job.kept_columns != CLIENT or source.copied_rows_summary:
+    if source.copied_rows_summary:
         return None
     require_passthrough_options(
         has_entity=bool(job.guarantee.entity_columns),
@@ -412,16 +412,14 @@ def _read_source_state(
 
 def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[Any]
-) -> PseudonymKey | None:
-    """Check the pseudonymized columns and read their key; None without pseudonyms.
+) -> PseudonymKey:
+    """Check the pseudonymized columns and read their key.
 
     Raises
     ------
     PseudonymKeyWrong : the key cannot be read.
     UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
-    if not job.pseudonyms:
-        return None
     for name in job.pseudonyms:
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
@@ -477,7 +475,7 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
     """
     policy = job.policy
     # Only recodings whose loss is measured by iloss generalize values, and may release ranges.
-    if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
+    if find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:
         has_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies

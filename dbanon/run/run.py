@@ -27,6 +27,7 @@ from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import OperatorFigures, build_losses
@@ -98,7 +99,7 @@ def run(
     planned = replace(
         planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
     )
-    identifiers = warn_of_identifiers(planned)
+    identifiers = warn_of_identifiers(planned) if planned.identifiers else ()
     spellings = warn_of_spellings(planned, source, job.entity) if job.entity else ()
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
     if caution is not None:
@@ -266,7 +267,7 @@ class IndependentRun(ReleaseRun[W]):
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         disclosive_columns: tuple[DisclosiveColumn, ...] = ()
-        linking: tuple[LinkingColumn, ...] = ()
+        retained_columns = None
         if job.retained_columns:
             originals = draft.originals
             written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
@@ -281,7 +282,6 @@ class IndependentRun(ReleaseRun[W]):
             retained_columns = RetainedColumns(
                 planned, originals, written_counts, draft.release.names
             )
-            linking = find_linking_columns(retained_columns, disclosive_columns)
         joint_counts: dict[str, Any] = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
@@ -293,6 +293,17 @@ class IndependentRun(ReleaseRun[W]):
                 draft, merge_equal_classes(draft, counts), name
             )
 
+        linking: tuple[LinkingColumn, ...] = ()
+        if retained_columns is not None:
+            linking = find_linking_columns(retained_columns, disclosive_columns)
+        few_persons: tuple[FewPersons, ...] = self.spellings
+        # There are spellings only if k counts persons, and these columns only if it counts rows.
+        if planned.person_columns:
+            few_persons = find_few_persons(planned, count_classes_below_k)
+        homogeneity: tuple[ClassHomogeneity, ...] = ()
+        if job.sensitive:
+            count_homogeneous = partial(self.target.count_homogeneous_classes, staged_release)
+            homogeneity = measure_homogeneity(planned, draft.release.names, count_homogeneous)
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + partition.n_suppressed,
@@ -300,27 +311,25 @@ class IndependentRun(ReleaseRun[W]):
             verdict=verdict,
             disclosive_columns=disclosive_columns,
             linking=linking,
-            # There are spellings only if k counts persons, and few persons only if it counts rows.
-            few_persons=self.spellings or find_few_persons(planned, count_classes_below_k),
+            few_persons=few_persons,
             identifiers=self.identifiers,
-            homogeneity=measure_homogeneity(
-                planned,
-                draft.release.names,
-                partial(self.target.count_homogeneous_classes, staged_release),
-            ),
+            homogeneity=homogeneity,
             joint_counts=joint_counts,
         )
 
     def complete(self, report: Report) -> Report:
         """Add what the report says about earlier releases and copied rows, and warn."""
         n_earlier, joint_counts = len(self.planned.history.releases), report.counts.joint_counts
-        # The joint counts only decide the wording here. The next line records them.
-        report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
+        if n_earlier:
+            # The joint counts only decide the wording here. The next line records them.
+            report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if self.source.copied_rows_summary:
             report = report.with_arguments(drawn=dict(self.source.copied_rows_summary))
-        warn_of_lost_columns(report)
-        warn_of_homogeneity(report)
+        if report.lost_columns:
+            warn_of_lost_columns(report)
+        if report.homogeneity:
+            warn_of_homogeneity(report)
         return report
 
 
