@@ -8,7 +8,7 @@ from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.run.rules import apply_table_rules
-from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_ledger
+from dbanon.run.run_with_ledger import recording_failures, run_in_transactions
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -48,23 +48,26 @@ def run_anonymization(
 ) -> Report:
     """Run a job that groups rows into classes. If it names a chain, make the chain's next release.
 
+    If the run fails, the ledger of its target records that.
+
     Parameters
     ----------
     target : the database for the release; None for the source's.
     progress : called with a phase and its completed share, 0 to 1.
+
+    Raises
+    ------
+    DbanonError : the run failed. It is raised even if the failure could not be recorded.
     """
     chain_runner = find_chain_runner(job)
-    # Without a chain, a run is one transaction on each database.
-    run: Runner = run_in_transactions if chain_runner is None else chain_runner.run
-
-    # The table's owner can store rules, such as column roles, in the database. They are applied
-    # within ``run_with_ledger``, so that the ledger also records a failure to apply them.
-    def run_with_rules(
-        job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-    ) -> Report:
-        return run(apply_table_rules(job, source), source, target, progress)
-
-    return run_with_ledger(job, source, target, progress, run_with_rules)
+    with recording_failures(job, target or source, progress) as timed_progress:
+        # The table's owner can store rules, such as column roles, in the database. The ledger also
+        # records a failure to apply them.
+        job = apply_table_rules(job, source)
+        if chain_runner is not None:
+            return chain_runner.run(job, source, target, timed_progress)
+        # Without a chain, a run is one transaction on each database.
+        return run_in_transactions(job, source, target, timed_progress)
 
 
 def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:

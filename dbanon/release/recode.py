@@ -140,9 +140,9 @@ def _losses_by_column(
     columns: Sequence[ReleasedColumn], measure: str, before: Loss, after: Loss
 ) -> tuple[ColumnLoss, ...]:
     """Return the losses of the columns that have one, before and after rounding."""
-    measured_columns = [
-        column for column in columns if measure != "iloss" or column.losses is not None
-    ]
+    measured_columns = columns
+    if measure == "iloss":
+        measured_columns = [column for column in columns if column.losses is not None]
     return tuple(
         ColumnLoss(
             column.quasi_identifier, before_rounding=float(loss), released=float(released_loss)

@@ -378,29 +378,22 @@ def read_and_cluster(
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.build_trees)
+    with clock.phase("cluster") as tick:
+        tick(0.0)
+        clustering = partition_for(
+            microdata,
+            policy,
+            trees=planned.build_trees,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+            tick=tick,
+        )
     if policy.models or policy.also_k:
         with clock.phase("cluster"):
             clustering = _merge_indistinguishable_classes(
                 planned, policy, source, microdata, clustering
             )
     return microdata, policy, clustering
-
-
-def cluster_records(
-    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
-) -> ClusteringResult:
-    """Find the classes of records. Further ``options`` are those of ``partition_for``."""
-    with clock.phase("cluster") as tick:
-        tick(0.0)
-        return partition_for(
-            microdata,
-            policy,
-            sensitive=planned.sensitive,
-            memory_limit=planned.job.memory_limit,
-            tick=tick,
-            **options,
-        )
 
 
 def _merge_indistinguishable_classes(
