@@ -96,10 +96,11 @@ def run(
         job_fingerprint = compute_fingerprint(planned, source)
         if job.source_digest:
             planned = _with_source_digest(planned, source)
-    planned = replace(
-        planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
-    )
-    identifiers = warn_of_identifiers(planned) if planned.identifiers else ()
+    identifiers: tuple[RetainedIdentifier, ...] = ()
+    if job.retained_columns:
+        reasons = source.find_direct_identifiers(planned.relation, job.retained_columns)
+        planned = replace(planned, identifiers=reasons)
+        identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source, job.entity) if job.entity else ()
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
     if caution is not None:
