@@ -11,13 +11,15 @@ from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
-from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
+from dbanon.data.words import json_text
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.spec import build_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.policy import Policy
+from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonym_type
 from dbanon.job.requirements import (
     CLIENT,
@@ -39,8 +41,8 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target
 
 
@@ -161,16 +163,17 @@ class Plan:
                 | model.to_plain()
                 for level, model in zip(verdict.models, policy.models, strict=True)
             ],
-            "also_k": [
+            **verdict.ledger_values,
+            **further_arguments,
+        }
+        if policy.also_k:
+            arguments["also_k"] = [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
                 for column_set, counted in zip(
                     self.column_sets(released_names), verdict.rarest_in_sets, strict=True
                 )
-            ],
-            **verdict.ledger_values,
-            **further_arguments,
-        }
-        if not self.guarantee.column_sets:
+            ]
+        else:
             del arguments["also_k"]
         return Request(
             source=source,
@@ -191,7 +194,9 @@ class Plan:
     def count_requests(self, released_names: Sequence[str]) -> CountRequests:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = replace(self.guarantee, column_sets=self.column_sets(released_names))
+        guarantee = self.guarantee
+        if guarantee.column_sets:
+            guarantee = replace(guarantee, column_sets=self.column_sets(released_names))
         return guarantee.count_requests(released_names, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released_names: Sequence[str]) -> tuple[ColumnSet, ...]:
@@ -458,6 +463,52 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
             f"{relation.name} has columns without a role; nothing was published.",
             detail=f"Without a role: {', '.join(unclassified_columns)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
+        )
+
+
+def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping[str, str]) -> None:
+    """Check that the columns that are read have the types of the job's last release.
+
+    Widths may differ: ``smallint`` and ``bigint`` count as the same type. Columns that the job does
+    not read are skipped, except with ``where``, which may refer to any column.
+
+    Parameters
+    ----------
+    job : the job; nothing is checked if its ``roles``, all columns with a role, is None.
+    last_types : SQL type by column name, as recorded by the last release.
+
+    Raises
+    ------
+    TableChanged : a column has a type of another family.
+    """
+    if job.roles is None:
+        return
+    may_read_any_column = isinstance(job, Job) and job.where is not None
+    compared_columns = {*(job.roles if may_read_any_column else job.columns_to_read)} - {
+        *job.accept_types
+    }
+    # A column without a recorded type counts as unchanged.
+    changed_columns = [
+        a
+        for a in relation.schema.attributes
+        if a.name in job.roles
+        and a.name in compared_columns
+        and type_family(last_types.get(a.name, a.sql_type)) != type_family(a.sql_type)
+    ]
+    if changed_columns:
+        names = json_text([a.name for a in changed_columns])
+        # Columns of SQLite may be declared without a type.
+        raise TableChanged(
+            f"Columns of {relation.name} have other types than at the job's last release; nothing"
+            " was published.",
+            detail="; ".join(
+                f'"{a.name}" was {last_types[a.name] or "of no type"}, and is'
+                f" {a.sql_type or 'of no type'}"
+                for a in changed_columns
+            )
+            + ".",
+            hint="Look at the column's values. If the type is as it should be, accept it with one"
+            f" run of the job: `accept_types={names}`.",
         )
 
 

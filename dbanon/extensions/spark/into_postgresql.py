@@ -29,8 +29,8 @@ from dbanon.run.history import (
     require_first_release,
     warn_of_history,
 )
+from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import UNRECORDED_ERRORS
-from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
