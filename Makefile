@@ -112,8 +112,9 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
-picture: setup ## docs/report.png and docs/workbench.png again, from releases of their own
+picture: setup ## docs/report.png, docs/workbench.png and docs/architecture.svg again
 	.ci/prepare.sh browser
+	$(VENV)/bin/python -m tests.docs.house_picture
 	$(VENV)/bin/python -m tests.docs.report_picture
 	$(VENV)/bin/python -m tests.docs.workbench_picture
 
@@ -135,6 +136,7 @@ mypy basedpyright lint-imports:
 wording:
 	$(VENV)/bin/python -m tests.docs.words --check
 	$(VENV)/bin/python -m tests.docs.names --check
+	$(VENV)/bin/python -m tests.docs.house_picture --check
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -24,7 +24,7 @@ import dbanon
 from benchmarks.chains import casc
 from benchmarks.markdown import table
 from dbanon.extensions.chains import cell_rows
-from dbanon.sessions.pseudonym_session import CELLS_WITH_RETURNED
+from dbanon.sessions.chain_staging import CELLS_WITH_RETURNED
 
 K = 5
 OUT = 46

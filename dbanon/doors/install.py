@@ -260,14 +260,14 @@ def _upgrade_and_repair_ledger(
 ) -> list[Repair]:
     """Upgrade the ledger of a database without functions, and list the repairs."""
     with open_store(url).session(write=True) as session:
-        if not session.has_ledger():
+        if not session.ledger.exists():
             raise InstallRefused(hint="Run: dbanon install")
-        session.require_trusted_ledger()
+        session.ledger.require_trusted()
         if isinstance(session, PostgresqlSession):
             session.lock_seconds = lock_timeout
-        session.ensure_ledger()
+        session.ledger.ensure_current()
         # A restored dump has other OIDs than the ledger recorded.
-        session.update_release_oids()
+        session.ledger.update_oids()
         if isinstance(session, PostgresqlSession):
             return repair_ledger(session, accept_owners)
         return []

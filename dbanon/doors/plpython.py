@@ -103,7 +103,9 @@ def classes(
         call_options = plpython_options.parse_call_options(call, writes=False)
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = _build_job(plpy, call_options, table=str(session.source_name()), output="")
+        job = _build_job(
+            plpy, call_options, table=str(session.catalog.find_source_name()), output=""
+        )
         results.append(_label_rows(job, StableSource(session), progress))
         progress.restore()
         return {}
@@ -145,7 +147,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
         hierarchy_values = call_options.get("hierarchies", {})
         request_options = {
             **call_options,
-            "table": str(session.source_name()),
+            "table": str(session.catalog.find_source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
             # Without ``files`` a path is refused: the server's account would read the file.
             "hierarchies": parse_all(hierarchy_values, files=False),
@@ -249,7 +251,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
             memory_limit=apply_backend_limits(plpy, {}),
         )
         plpython_options.require_repeatable_in_sql(job)
-        source = session.find_existing(parse_relation(job.table))
+        source = session.catalog.find_existing(parse_relation(job.table))
         # build_refresh_job has already read from the source, so it exists.
         assert source is not None
         # In PostgreSQL each relation has an OID, so 0 does not occur.

@@ -144,8 +144,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         table it may be equal.)
     InsufficientRights : the ledger belongs to another role.
     """
-    session.ensure_ledger()
-    session.require_trusted_ledger()
+    session.ledger.ensure_current()
+    session.ledger.require_trusted()
     budgets = list_budgets(session)
     spent = Decimal(0)
     total = Decimal(repr(new_budget.amount)).quantize(_AMOUNT_STEP, ROUND_FLOOR)
@@ -199,8 +199,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
         "entity": new_budget.entity,
         "epsilon_total": str(total),
         "spent": str(spent),
-        "created_at": session.timestamp(now()),
-        "created_by": session.current_user(),
+        "created_at": session.ledger.to_timestamp(now()),
+        "created_by": session.catalog.find_current_user(),
         "raises": new_budget.raises,
         # Open; ``_close`` sets another number.
         "closed": 0,
@@ -218,16 +218,16 @@ def _find_former_budgets(
     A missing table may be this source if the source has all columns of the table's releases, and
     the person identifier of the budget. Budgets from which nothing is spent are left out.
     """
-    source_columns = {name for name, _ in session.columns_of(source)}
+    source_columns = {name for name, _ in session.catalog.list_columns(source)}
     former_budgets = []
     for budget in budgets:
         if budget.closed or not budget.spent or budget.source == str(source):
             continue
-        if session.find_existing(parse_relation(budget.source)) is not None:
+        if session.catalog.find_existing(parse_relation(budget.source)) is not None:
             continue
         released_columns = session.rows(
-            f"SELECT DISTINCT c.name FROM {session.ledger_name('release_column').quoted} AS c"
-            f" JOIN {session.ledger_name('spending').quoted} AS s ON s.release_id = c.release_id"
+            f"SELECT DISTINCT c.name FROM {session.ledger.table('release_column').quoted} AS c"
+            f" JOIN {session.ledger.table('spending').quoted} AS s ON s.release_id = c.release_id"
             " WHERE s.budget = ?",
             (budget.name,),
         )
@@ -257,7 +257,7 @@ def _close(session: Session, name: str, n_budgets: int) -> None:
     n_budgets : how many budgets its source has had so far. It is stored in the column ``closed``,
         where 0 means open; different numbers keep (source, unit, closed) unique.
     """
-    table = session.ledger_name("budget").quoted
+    table = session.ledger.table("budget").quoted
     try:
         session.run(
             f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (n_budgets, name)
@@ -277,7 +277,7 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
     columns, _primary_key = TABLES[table]
     amount_columns = [name for name, kind, _ in columns if kind == "amount"]
     placeholders = ", ".join(_AMOUNT_PARAMETER if name in amount_columns else "?" for name in row)
-    relation = session.ledger_name(table).quoted
+    relation = session.ledger.table(table).quoted
     try:
         session.run(
             f"INSERT INTO {relation} ({', '.join(row)}) VALUES ({placeholders})",
@@ -298,8 +298,8 @@ def list_budgets(session: Session) -> list[RecordedBudget]:
     """List the budgets of a ledger, oldest first."""
     if not _has_budget_table(session):
         return []
-    session.require_trusted_ledger()
-    table = session.ledger_name("budget").quoted
+    session.ledger.require_trusted()
+    table = session.ledger.table("budget").quoted
     # Older ledgers have no column for delta, which is the last column of the table.
     columns, _primary_key = TABLES["budget"]
     names = [name for name, _, _ in columns if name != "delta"]
@@ -362,7 +362,7 @@ def list_spendings(session: Session, name: str) -> list[Spending]:
     """List the amounts spent from a budget, newest first."""
     rows = session.rows(
         f"SELECT {as_text('spending', (field.name for field in fields(Spending)))}"
-        f" FROM {session.ledger_name('spending').quoted} WHERE budget = ?"
+        f" FROM {session.ledger.table('spending').quoted} WHERE budget = ?"
         " ORDER BY spent_at DESC, spending_id",
         (name,),
     )
@@ -399,7 +399,7 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
     """
     # The delta of a budget never changes.
     amount = compute_charge(cost, find(session, name).delta)
-    is_spent = session.spend_budget_as_owner(name, str(amount), spending_id)
+    is_spent = session.ledger.spend_budget_as_owner(name, str(amount), spending_id)
     # None if the database has no function that spends with the ledger owner's rights.
     if is_spent is None:
         is_spent = _spend(session, name, amount, spending_id)
@@ -414,7 +414,7 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
 
     A single statement checks the total and spends.
     """
-    table = session.ledger_name("budget").quoted
+    table = session.ledger.table("budget").quoted
     new_spent = f"round(spent + {_AMOUNT_PARAMETER}, 9)"
     updated_rows = session.rows(
         f"UPDATE {table} SET spent = {new_spent}"
@@ -428,8 +428,8 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
         "budget": name,
         "epsilon": str(amount),
         "state": "spent",
-        "spent_at": session.timestamp(now()),
-        "spent_by": session.current_user(),
+        "spent_at": session.ledger.to_timestamp(now()),
+        "spent_by": session.catalog.find_current_user(),
     }
     _insert(session, "spending", row)
     return True
@@ -442,7 +442,7 @@ def require_spent(session: Session, spending_id: str) -> None:
     ------
     SourceChanged : the spending is not recorded; no noise was drawn.
     """
-    table = session.ledger_name("spending").quoted
+    table = session.ledger.table("spending").quoted
     rows = session.rows(
         f"SELECT state FROM {table} WHERE CAST(spending_id AS VARCHAR(36)) = ?", (spending_id,)
     )
@@ -459,7 +459,7 @@ def record_publication(session: Session, release_id: str) -> None:
 
     The amount for a release was spent under the id of the release.
     """
-    table = session.ledger_name("spending").quoted
+    table = session.ledger.table("spending").quoted
     session.run(
         f"UPDATE {table} SET state = 'published', release_id = spending_id"
         " WHERE CAST(spending_id AS VARCHAR(36)) = ?",
@@ -482,4 +482,4 @@ def _exhausted_error(budget: RecordedBudget, amount: Decimal) -> BudgetExhausted
 
 
 def _has_budget_table(session: Session) -> bool:
-    return session.find_existing(session.ledger_name("budget")) is not None
+    return session.ledger.has_table("budget")

@@ -224,11 +224,11 @@ def record_row(
     """
     # The table that holds the rows, and the view or the same table; both have the same owner.
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
-        existing = session.find_existing(name)
+        existing = session.catalog.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
     # None if the database has no function that writes with the ledger owner's rights.
-    recorded_at = session.record_release_as_owner(
+    recorded_at = session.ledger.record_release_as_owner(
         row,
         columns,
         {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.job_fields},
@@ -246,13 +246,16 @@ def insert_release(
     row : the row of the release, from ``build_release_row``, with the oids of its relations.
     columns : the rows of its columns, from ``build_column_rows``.
     """
-    release_table = session.ledger_name("release")
-    column_table = session.ledger_name("release_column")
+    release_table = session.ledger.table("release")
+    column_table = session.ledger.table("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
     # after a dump was restored that the recorded oids are those of another database.
-    role_oid, ledger_relation = session.role_id(), session.find_existing(release_table)
+    role_oid, ledger_relation = (
+        session.catalog.find_role_id(),
+        session.catalog.find_existing(release_table),
+    )
     if role_oid is not None and ledger_relation is not None:
         row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}
         # The view may have been renamed since its last release.
@@ -261,11 +264,11 @@ def insert_release(
     session.run(
         f"UPDATE {release_table.quoted} SET superseded_at = ?"
         f" WHERE superseded_at IS NULL AND {condition}",
-        (session.timestamp(created_at), *values),
+        (session.ledger.to_timestamp(created_at), *values),
     )
     row |= {
-        "published_by": session.current_user(),
-        "created_at": session.timestamp(created_at),
+        "published_by": session.catalog.find_current_user(),
+        "created_at": session.ledger.to_timestamp(created_at),
     }
     if row.get("request") is not None and role_oid is not None:
         request = {**json.loads(row["request"]), PUBLISHER_OID_KEY: role_oid}
@@ -275,7 +278,7 @@ def insert_release(
     session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
         internal_rows = [(row["release_id"], internal)]
-        session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
+        session.insert_rows(session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
     session.insert_rows(
         column_table, list(columns[0]), [tuple(column.values()) for column in columns]
     )
@@ -294,18 +297,20 @@ def insert_run(session: Session, run: Run) -> None:
         "source": run.source,
         "output_schema": run.output.schema,
         "output_name": run.output.name,
-        "started_at": session.timestamp(time_text(ended - timedelta(seconds=run.elapsed))),
-        "finished_at": session.timestamp(time_text(ended)),
+        "started_at": session.ledger.to_timestamp(
+            time_text(ended - timedelta(seconds=run.elapsed))
+        ),
+        "finished_at": session.ledger.to_timestamp(time_text(ended)),
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
-        "run_by": session.current_user(),
+        "run_by": session.catalog.find_current_user(),
     } | run.job_fields
     for name in ("source_types", "source_counts"):
         if row.get(name) is not None:
             row[name] = json_text(row[name])
-    relation = session.ledger_name("run")
+    relation = session.ledger.table("run")
     # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
-    ledger_columns = dict(session.columns_of(relation))
+    ledger_columns = dict(session.catalog.list_columns(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
     session.insert_rows(relation, list(row), [tuple(row.values())])
 
@@ -324,7 +329,7 @@ def record_failure(store: Store, run: Run) -> None:
         store.session(write=True) as session,
     ):
         # False if the database has no function that writes with the ledger owner's rights.
-        if has_trusted_ledger(session) and not session.record_run_as_owner(_run_fields(run)):
+        if has_trusted_ledger(session) and not session.ledger.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
 
@@ -356,11 +361,11 @@ def find_release(session: Session, name: RelationName, hint: str = _RECOUNT_HINT
     LedgerNotTrusted : the ledger belongs to another role.
     LedgerEntryBroken : the entry is malformed.
     """
-    name = session.resolve_output(name)
+    name = session.catalog.resolve_output(name)
     message = f"The ledger of this database has no release {name}."
     if not has_trusted_ledger(session):
         raise ReleaseNotFound(message, hint=hint)
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     try:
         release_id = release_id_of(session, name, existing)
     except InsufficientRights as error:
@@ -411,12 +416,12 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {optional_column(session, 'epsilon')}"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )[-1]
     columns = session.rows(
-        f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+        f"SELECT name FROM {session.ledger.table('release_column').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
         " ORDER BY position",
         (release_id,),
@@ -428,7 +433,7 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
 def _has_current_entry(session: Session, name: RelationName) -> bool:
     """Return True if an entry that is not superseded has an output of this name."""
     condition, values = _output_condition(name)
-    release = session.ledger_name("release").quoted
+    release = session.ledger.table("release").quoted
     return bool(
         session.rows(
             f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {condition}", values

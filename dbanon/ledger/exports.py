@@ -62,7 +62,7 @@ def find_exports(session: Session, text: str = _TEXT_OF_EXPORTS) -> Iterator[Exp
     columns = ("release_id", "created_at", "superseded_at", "published_by", "guarantee")
     rows = session.rows(
         f"SELECT output_schema, output_name, {as_text('release', columns)},"
-        f" CAST(arguments AS {LONG_TEXT}) FROM {session.ledger_name('release').quoted}"
+        f" CAST(arguments AS {LONG_TEXT}) FROM {session.ledger.table('release').quoted}"
         f" WHERE CAST(arguments AS {LONG_TEXT}) LIKE ? ORDER BY created_at DESC, release_id",
         (f"%{text}%",),
     )

@@ -62,8 +62,8 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     own_entries, parameters = own_entries_condition(session, "r.")
     rows = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
-        f" FROM {session.ledger_name('run').quoted} AS u"
-        f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
+        f" FROM {session.ledger.table('run').quoted} AS u"
+        f" JOIN {session.ledger.table('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND {own_entries}"
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, *parameters),
@@ -88,8 +88,8 @@ def last_release_counts(
     rows = session.rows(
         "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
         f" {entries.optional_column(session, 'source_counts', 'run')}"
-        f" FROM {session.ledger_name('run').quoted} AS u"
-        f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
+        f" FROM {session.ledger.table('run').quoted} AS u"
+        f" JOIN {session.ledger.table('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
         f" AND coalesce(r.output_schema, '') = ? AND {own_entries}"
         " ORDER BY r.created_at DESC LIMIT 1",
@@ -111,7 +111,7 @@ def list_attempts(session: Session, job: str) -> list[Attempt]:
     columns = ("run_id", "started_at", "finished_at", "state", "error_code", "release_id")
     rows = session.rows(
         f"SELECT {as_text('run', (*columns, 'output_schema', 'output_name', 'run_by'))}"
-        f" FROM {session.ledger_name('run').quoted} WHERE job = ?"
+        f" FROM {session.ledger.table('run').quoted} WHERE job = ?"
         " ORDER BY finished_at DESC, run_id",
         (job,),
     )
@@ -144,7 +144,7 @@ def _records_jobs(session: Session) -> bool:
     """Return True if there is a ledger that records the jobs of runs."""
     if not entries.has_trusted_ledger(session):
         return False
-    relation = session.ledger_name("run")
-    if session.find_existing(relation) is None:
+    relation = session.ledger.table("run")
+    if session.catalog.find_existing(relation) is None:
         return False
-    return "job" in dict(session.columns_of(relation))
+    return "job" in dict(session.catalog.list_columns(relation))

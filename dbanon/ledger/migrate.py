@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dbanon.ledger.tables import (
@@ -16,28 +16,32 @@ from dbanon.version import share_path
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dbanon.sessions.session import Session
+    from dbanon.sessions.ledger import Ledger
 
 
 def create_or_migrate(
-    session: Session, connection: Connection, revoke_statements: Sequence[str] = ()
+    ledger: Ledger,
+    connection: Connection,
+    make_schema: Callable[[], object] = lambda: None,
+    revoke_statements: Sequence[str] = (),
 ) -> None:
-    """Create or migrate the ledger of ``session`` in the transaction of ``connection``.
+    """Create or migrate a ledger in the transaction of ``connection``.
 
     A new ledger is created with one statement per table; replaying all migrations would take far
     longer.
 
     Parameters
     ----------
+    make_schema : creates the schema of the ledger if it is missing.
     revoke_statements : SQL that revokes the rights of everyone but the owner on a new ledger.
     """
-    version = session.ledger_name(VERSION_TABLE)
-    if session.has_ledger() or session.find_existing(version) is not None:
+    if ledger.exists() or ledger.has_table(VERSION_TABLE):
         migrate(connection)
         return
-    session.make_schema(version)
+    make_schema()
+    version = ledger.table(VERSION_TABLE)
     statements = [
-        *ledger_ddl(session.ledger_types, session.ledger_name, existing={}),
+        *ledger_ddl(ledger.column_types, ledger.table, existing={}),
         create_version_table(version),
         f"INSERT INTO {version.quoted} VALUES ('{LEDGER_REVISION}')",
     ]

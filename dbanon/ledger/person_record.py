@@ -139,7 +139,7 @@ def find_recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, person_salt, source,"
         f" source_oid, source_owner_oid, CAST(arguments AS {LONG_TEXT}), k_requested"
-        f" FROM {session.ledger_name('release').quoted} WHERE person_salt IS NOT NULL"
+        f" FROM {session.ledger.table('release').quoted} WHERE person_salt IS NOT NULL"
         " ORDER BY created_at, release_id"
     )
     return {
@@ -167,7 +167,7 @@ def record_persons(session: Session, release_id: str) -> None:
     ]
     if rows:
         columns = ["release_id", "part", "persons"]
-        session.insert_rows(session.ledger_name("release_person"), columns, rows)
+        session.insert_rows(session.ledger.table("release_person"), columns, rows)
 
 
 def count_joint_histories_of_records(
@@ -214,7 +214,7 @@ def count_joint_histories_of_records(
 def _read_persons(session: Session, release: str) -> NDArray[Any]:
     """Read the persons of a recorded release."""
     rows = session.rows(
-        f"SELECT persons FROM {session.ledger_name('release_person').quoted}"
+        f"SELECT persons FROM {session.ledger.table('release_person').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ? ORDER BY part",
         (release,),
     )

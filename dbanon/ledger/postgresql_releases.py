@@ -363,9 +363,9 @@ class ReleasedTable:
 
 def records_oids(session: Session) -> bool:
     """Return True if entries record the database of their oids: PostgreSQL, from revision 0013."""
-    if session.role_id() is None:
+    if session.catalog.find_role_id() is None:
         return False
-    types = dict(session.columns_of(session.ledger_name("release")))
+    types = dict(session.catalog.list_columns(session.ledger.table("release")))
     return {"owner_oid", "ledger_oid"} <= set(types)
 
 
@@ -416,12 +416,12 @@ def is_summary(
     The owner must be that of the release or, if the release was dropped or renamed, its publisher
     or the current role.
     """
-    columns = dict(session.columns_of(output.sibling(output.name + SUMMARY_SUFFIX)))
+    columns = dict(session.catalog.list_columns(output.sibling(output.name + SUMMARY_SUFFIX)))
     if existing.kind != "table" or not set(SUMMARY_COLUMNS) <= set(columns):
         return False
     if existing_output is not None and release_id_of(session, existing_output) is not None:
         return existing.owner_oid == existing_output.owner_oid
-    if existing.owner_oid == session.role_id():
+    if existing.owner_oid == session.catalog.find_role_id():
         return True
     return bool(
         session.rows(

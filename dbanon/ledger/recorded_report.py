@@ -48,10 +48,10 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
 
     Ledgers of version 0.1.0 lack some columns and tables.
     """
-    relation = session.ledger_name(table)
-    if session.find_existing(relation) is None:
+    relation = session.ledger.table(table)
+    if session.catalog.find_existing(relation) is None:
         return []
-    existing = {name for name, _ in session.columns_of(relation)}
+    existing = {name for name, _ in session.catalog.list_columns(relation)}
     columns, _primary_key = TABLES[table]
     recorded_columns = [(name, kind) for name, kind, _ in columns if name in existing]
     expressions = ", ".join(
@@ -85,7 +85,7 @@ def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
         f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
         f" CAST(arguments AS {LONG_TEXT}), dbanon_version, published_by,"
         f" {entries.optional_column(session, 'epsilon')}"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )
@@ -115,7 +115,7 @@ def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]
     return [
         (name, sql_type)
         for name, sql_type in session.rows(
-            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
+            f"SELECT name, sql_type FROM {session.ledger.table('release_column').quoted}"
             " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
             (release_id, entries.NOT_COPIED),
         )
@@ -126,7 +126,7 @@ def recorded_digest(session: Session, release_id: str) -> str | None:
     """Return the digest of a release's rows; None for releases of version 0.1.0."""
     [(digest,)] = session.rows(
         f"SELECT {entries.optional_column(session, 'digest')}"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )

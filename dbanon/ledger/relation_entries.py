@@ -19,9 +19,9 @@ from dbanon.sessions.session import Session
 
 def has_trusted_ledger(session: Session) -> bool:
     """Return True if there is a ledger; raises LedgerNotTrusted if reading it is unsafe."""
-    if not session.has_ledger():
+    if not session.ledger.exists():
         return False
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
     return True
 
 
@@ -30,7 +30,7 @@ def optional_column(session: Session, column: str, table: str = "release") -> st
 
     Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
-    types = dict(session.columns_of(session.ledger_name(table)))
+    types = dict(session.catalog.list_columns(session.ledger.table(table)))
     return quote(column) if column in types else "NULL"
 
 
@@ -53,7 +53,11 @@ def release_id_of(
     if postgresql_releases.records_oids(session):
         return postgresql_releases.release_id_of(session, existing)
     entry = _marked_entry(session, existing.mark)
-    if entry is None or not session.is_same_name(entry.output, name) or entry.kind != existing.kind:
+    if (
+        entry is None
+        or not session.catalog.is_same_name(entry.output, name)
+        or entry.kind != existing.kind
+    ):
         return None
     if existing.oid is None:
         return entry.release_id
@@ -73,8 +77,8 @@ def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple
     alias : the alias of the table of releases, followed by a dot, such as ``r.``; empty for none.
     """
     name_condition = f"coalesce({alias}published_by, '') = ?"
-    user, role_oid = session.current_user() or "", session.role_id()
-    release_table = session.find_existing(session.ledger_name("release"))
+    user, role_oid = session.catalog.find_current_user() or "", session.catalog.find_role_id()
+    release_table = session.catalog.find_existing(session.ledger.table("release"))
     if role_oid is None or release_table is None or not postgresql_releases.records_oids(session):
         return name_condition, (user,)
     oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
@@ -107,7 +111,7 @@ def find_summary(
     limit = session.name_limit
     if limit is not None and len(name.name.encode()) > limit:
         return None
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     if existing is None or not is_summary_of(session, output, existing, existing_output):
         return None
     return existing
@@ -136,7 +140,11 @@ def is_summary_of(
     ):
         return True
     entry = _marked_entry(session, existing.mark)
-    if entry is None or existing.kind != "table" or not session.is_same_name(entry.output, output):
+    if (
+        entry is None
+        or existing.kind != "table"
+        or not session.catalog.is_same_name(entry.output, output)
+    ):
         return False
     owners = {entry.published_by, existing_output.owner if existing_output else entry.published_by}
     return existing.owner in owners
@@ -159,7 +167,7 @@ def _marked_entry(session: Session, mark: str | None) -> _EntryRelation | None:
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
         f" {optional_column(session, 'output_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )

@@ -60,7 +60,7 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     try:
         entry = entries.find_release(session, name)
     except (ReleaseNotFound, TableNotFound):
-        release_of_table = _find_by_table(session, session.resolve_output(name))
+        release_of_table = _find_by_table(session, session.catalog.resolve_output(name))
         if release_of_table is None:
             raise
         return release_of_table
@@ -91,7 +91,7 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
         # The output may have been renamed since. ``find_states`` has pairs of the state of a
         # release and the present name of its output.
         _, output = postgresql_releases.find_states(session).get(release_id, (None, output))
-    if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
+    if entries.release_id_of(session, output, session.catalog.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
     table = find_release_table(session, output, row)
     if table is not None:
@@ -100,7 +100,7 @@ def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
         # This raises the error that explains the mismatch.
         entries.find_release(session, output)
     recorded_table = output.sibling(row["relation_name"])
-    if row["output_kind"] == "view" and session.find_existing(recorded_table) is not None:
+    if row["output_kind"] == "view" and session.catalog.find_existing(recorded_table) is not None:
         raise ReleaseNotFound(
             f"{recorded_table} has the name of a release's table, but is not the table that the"
             " ledger recorded.",
@@ -120,7 +120,7 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
         return None
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
         (name.name, _marked_release_id(session, name)),
     )
@@ -142,10 +142,10 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
         output = RelationName(row["output_schema"], row["output_name"])
         if find_release_table(session, output, row) == name:
             return _release_relation(session, row, output, name)
-    if session.find_existing(name) is None:
+    if session.catalog.find_existing(name) is None:
         for release_id, output in outputs.items():
             [row] = rows_of_release(session, "release", release_id)
-            if not session.is_same_name(output.sibling(row["relation_name"]), name):
+            if not session.catalog.is_same_name(output.sibling(row["relation_name"]), name):
                 continue
             if row["superseded_at"] is None:
                 # For a current release the error about its output is more helpful.
@@ -156,7 +156,7 @@ def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | No
 
 def _marked_release_id(session: Session, name: RelationName) -> str:
     """Return the release id in the mark of a relation; an empty string if it has none."""
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     return "" if existing is None or existing.mark is None else existing.mark.removeprefix(MARK)
 
 
@@ -194,7 +194,7 @@ def find_release_table(
         tables = postgresql_releases.find_tables(session, str(entry["release_id"]))
         return tables[0].name if tables else None
     name = output.sibling(entry["relation_name"])
-    table = session.find_existing(name)
+    table = session.catalog.find_existing(name)
     if table is None or table.kind != "table" or table.mark != MARK + str(entry["release_id"]):
         return None
     recorded_oid = entry.get("relation_oid")
@@ -213,23 +213,23 @@ def own_tables_by_release(
     """
     if not entries.has_trusted_ledger(session):
         return {}
-    resolved = session.resolve_output(output)
+    resolved = session.catalog.resolve_output(output)
     own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
-        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}",
+        f" FROM {session.ledger.table('release').quoted} WHERE {own_entries}",
         parameters,
     )
     return {
         str(release_id): (RelationName(schema, relation), MARK + str(release_id))
         for schema, name, relation, release_id in rows
-        if session.is_same_name(resolved, RelationName(schema, name))
+        if session.catalog.is_same_name(resolved, RelationName(schema, name))
     }
 
 
 def has_mark(session: Session, table: RelationName, mark: str) -> bool:
     """Return True if a table exists and has this mark."""
-    existing = session.find_existing(table)
+    existing = session.catalog.find_existing(table)
     return existing is not None and existing.mark == mark
 
 
@@ -248,13 +248,13 @@ def superseded_tables(
     """
     if not entries.has_trusted_ledger(session):
         return []
-    resolved = None if output is None else session.resolve_output(output)
+    resolved = None if output is None else session.catalog.resolve_output(output)
     if postgresql_releases.records_oids(session):
         return _superseded_tables_by_oid(session, keep_last, resolved)
     superseded_entries = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.optional_column(session, 'relation_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
     )
@@ -262,22 +262,22 @@ def superseded_tables(
     tables = []
     for schema, view_name, relation, release_id, oid, publisher in superseded_entries:
         view = RelationName(schema, view_name)
-        if resolved is not None and not session.is_same_name(resolved, view):
+        if resolved is not None and not session.catalog.is_same_name(resolved, view):
             continue
         superseded_counts[view] = superseded_counts.get(view, 0) + 1
         if superseded_counts[view] <= keep_last:
             continue
         mark = MARK + release_id
         name = RelationName(schema, relation)
-        existing = session.find_existing(name)
+        existing = session.catalog.find_existing(name)
         if existing is None or existing.mark != mark or existing.kind != "table":
             continue
         # Without an oid in the entry the owner decides; other databases have neither (None).
         is_recorded = existing.owner == publisher if oid is None else existing.oid in (oid, None)
         # The view may still show the table, whatever the ledger says.
-        existing_view = session.find_existing(view)
+        existing_view = session.catalog.find_existing(view)
         is_shown = existing_view is not None and existing_view.mark == mark
-        if is_recorded and not is_shown and session.may_drop(existing):
+        if is_recorded and not is_shown and session.catalog.may_drop(existing):
             tables.append(name)
     return tables
 
@@ -294,7 +294,7 @@ def _superseded_tables_by_oid(
     """
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC, release_id"
     )
@@ -308,8 +308,8 @@ def _superseded_tables_by_oid(
     tables = []
     for table in postgresql_releases.find_tables(session):
         if table.release_id in surplus_ids and not table.is_shown:
-            existing = session.find_existing(table.name)
-            if existing is not None and session.may_drop(existing):
+            existing = session.catalog.find_existing(table.name)
+            if existing is not None and session.catalog.may_drop(existing):
                 tables.append(table.name)
     return tables
 

@@ -119,7 +119,7 @@ def list_releases(session: Session) -> list[Listed]:
         f" {entries.optional_column(session, 'epsilon')},"
         f" {entries.optional_column(session, 'budget')}, source,"
         f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
-        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
+        f" FROM {session.ledger.table('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing_relations: dict[RelationName, ExistingRelation | None] = {}
     # By release id; empty for ledgers that do not record the oids of relations.
@@ -139,7 +139,7 @@ def list_releases(session: Session) -> list[Listed]:
             state, name = states[release_id]
         else:
             if name not in existing_relations:
-                existing_relations[name] = session.find_existing(name)
+                existing_relations[name] = session.catalog.find_existing(name)
             state = _find_state(
                 session,
                 name,
@@ -180,7 +180,7 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
     """Return True if a source was written to since its release; None if that is unknown."""
     try:
         before = json.loads(request)["source"]
-        return is_stale(before, session.summarize_table_state(parse_relation(source)))
+        return is_stale(before, session.catalog.summarize_table_state(parse_relation(source)))
     except (*MALFORMED_ERRORS, InvalidName):
         # Otherwise a malformed entry would break the list for all roles.
         return None
@@ -191,7 +191,7 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
 
     Parameters
     ----------
-    before, after : the earlier and the later state, from ``Session.summarize_table_state``; empty
+    before, after : the earlier and the later state, from ``Catalog.summarize_table_state``; empty
         if unknown. Each has the ``oid`` of the table, the number of ``writes`` that the server has
         counted ``since`` a time, and a digest of the names of its data files (``file``).
     """
@@ -254,13 +254,16 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     ReleaseNotFound : the ledger has no such release.
     """
     is_id = RELEASE_ID_PATTERN.fullmatch(release) is not None
-    name = None if is_id else session.resolve_output(parse_relation(release))
+    name = None if is_id else session.catalog.resolve_output(parse_relation(release))
     listed_release = next(
         (
             listed
             for listed in list_releases(session)
             if listed.release_id == release.lower()
-            or (name is not None and session.is_same_name(parse_relation(listed.output), name))
+            or (
+                name is not None
+                and session.catalog.is_same_name(parse_relation(listed.output), name)
+            )
         ),
         None,
     )
@@ -283,10 +286,10 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
 
 def _internal_figures(session: Session, release_id: str) -> dict[str, Any] | None:
     """Return the exact figures of a release; None if this role can read none."""
-    view = session.ledger_name(INTERNAL_VIEW)
-    table = INTERNAL_TABLE if session.find_existing(view) is None else INTERNAL_VIEW
-    relation = session.ledger_name(table)
-    if session.find_existing(relation) is None:
+    view = session.ledger.table(INTERNAL_VIEW)
+    table = INTERNAL_TABLE if session.catalog.find_existing(view) is None else INTERNAL_VIEW
+    relation = session.ledger.table(table)
+    if session.catalog.find_existing(relation) is None:
         return None
     rows = session.rows(
         f"SELECT CAST(internal AS {LONG_TEXT}) FROM {relation.quoted}"
@@ -309,11 +312,11 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     ReleaseNotFound, TableNotFound : there is no such release, or its relation is missing.
     InsufficientRights : a relation belongs to another role, or another object depends on it.
     """
-    name = session.resolve_output(name)
+    name = session.catalog.resolve_output(name)
     entry = entries.find_release(
         session, name, hint=f"dbanon drops only what it made: {_LIST_HINT}"
     )
-    output = session.find_existing(name)
+    output = session.catalog.find_existing(name)
     assert output is not None  # find_release checked it.
     [row] = rows_of_release(session, "release", entry.release_id)
     summary = entries.find_summary(session, name, output)
@@ -321,18 +324,18 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     _require_droppable(session, name, output)
     if output.kind == "view":
         table_name = find_release_table(session, name, row)
-        session.drop_view(name)
-        table = None if table_name is None else session.find_existing(table_name)
+        session.publication.drop_view(name)
+        table = None if table_name is None else session.catalog.find_existing(table_name)
         if table_name is not None and table is not None:
             _require_droppable(session, table_name, table)
-            session.drop_table(table_name)
+            session.publication.drop_table(table_name)
             dropped_names.append(table_name)
     else:
-        session.drop_table(name)
+        session.publication.drop_table(name)
     if summary is not None:
         summary_name = entries.summary_name(name)
         _require_droppable(session, summary_name, summary)
-        session.drop_table(summary_name)
+        session.publication.drop_table(summary_name)
         dropped_names.append(summary_name)
     return entry.release_id, [str(dropped_name) for dropped_name in dropped_names]
 
@@ -344,7 +347,7 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
     ------
     InsufficientRights : it cannot be dropped.
     """
-    if not session.may_drop(existing):
+    if not session.catalog.may_drop(existing):
         raise InsufficientRights(
             f"{name} was not dropped: it belongs to role {existing.owner}, or another object"
             " depends on it.",
@@ -361,11 +364,11 @@ def clear_runs(session: Session, before: str) -> int:
     """
     if not entries.has_trusted_ledger(session):
         return 0
-    relation = session.ledger_name("run")
-    if session.find_existing(relation) is None:
+    relation = session.ledger.table("run")
+    if session.catalog.find_existing(relation) is None:
         return 0
     condition = "release_id IS NULL AND started_at < ?"
-    parameters = [session.timestamp(before)]
+    parameters = [session.ledger.to_timestamp(before)]
     [(n_runs,)] = session.rows(
         f"SELECT count(*) FROM {relation.quoted} WHERE {condition}", parameters
     )
@@ -381,11 +384,11 @@ def list_exports(session: Session, output: str) -> list[tuple[str, int, dict[str
     """
     if not entries.has_trusted_ledger(session):
         return []
-    resolved = session.resolve_output(parse_relation(output))
+    resolved = session.catalog.resolve_output(parse_relation(output))
     own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}"
+        f" FROM {session.ledger.table('release').quoted} WHERE {own_entries}"
         " ORDER BY created_at DESC",
         parameters,
     )
@@ -393,7 +396,7 @@ def list_exports(session: Session, output: str) -> list[tuple[str, int, dict[str
         return [
             (str(release_id), index, dict(export))
             for schema, name, release_id, arguments in rows
-            if session.is_same_name(resolved, RelationName(schema, name))
+            if session.catalog.is_same_name(resolved, RelationName(schema, name))
             for index, export in enumerate(entries.parse_json(arguments).get("exports", ()))
         ]
 
@@ -423,23 +426,23 @@ def plan_output(
     OutputBusy : another run is writing it.
     ReadOnly : the database is read-only.
     """
-    name = session.resolve_output(name)
+    name = session.catalog.resolve_output(name)
     # This returns the beginning of the names of all ledger tables; it is empty if they have their
     # own schema.
-    prefix = session.ledger_name("").name
-    if name.schema == session.ledger_schema and name.name.startswith(prefix):
+    prefix = session.ledger.table("").name
+    if name.schema == session.ledger.schema and name.name.startswith(prefix):
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
     require_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
         require_length(name.schema, session.name_limit, "schema of the output")
-    creates_schema = session.must_create_schema(name, strict=strict)
-    session.require_ledger_rights()
-    session.lock_output(name)
-    existing = session.find_existing(name)
+    creates_schema = session.catalog.must_create_schema(name, strict=strict)
+    session.ledger.require_rights()
+    session.publication.lock(name)
+    existing = session.catalog.find_existing(name)
     # The table behind a view keeps the name under which it is written.
-    staging_name = session.staging_name_of(name, kind, release_id)
+    staging_name = session.publication.staging_name(name, kind, release_id)
     relation = staging_name if kind == "view" else name
     output = Output(
         name=name,
@@ -470,7 +473,7 @@ def plan_output(
             f"The output {name} is a {existing.kind}, and a {kind} was requested.",
             hint=f"Drop the {existing.kind} yourself, or choose another name.",
         )
-    if kind == "view" and existing.owner not in (None, session.current_user()):
+    if kind == "view" and existing.owner not in (None, session.catalog.find_current_user()):
         raise OutputNotOurs(
             f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
             hint=f"Publish as role {existing.owner}, or choose another name.",

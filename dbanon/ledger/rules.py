@@ -70,7 +70,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
     where, parameters = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
     rows = session.rows(
         f"SELECT source, name, CAST(rule AS {LONG_TEXT}), {as_text('rule', ('declared_at',))},"
-        f" declared_by FROM {session.ledger_name('rule').quoted}{where}"
+        f" declared_by FROM {session.ledger.table('rule').quoted}{where}"
         " ORDER BY source, name",
         parameters,
     )
@@ -128,9 +128,9 @@ def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
 def _columns_of(session: Session, source: str) -> frozenset[str] | None:
     """Return the columns of a rule's table; None if it does not exist."""
     name = parse_relation(source)
-    if session.find_existing(name) is None:
+    if session.catalog.find_existing(name) is None:
         return None
-    return frozenset(column for column, _ in session.columns_of(name))
+    return frozenset(column for column, _ in session.catalog.list_columns(name))
 
 
 def _find_state(columns: frozenset[str] | None, name: str) -> str:
@@ -191,13 +191,13 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     session.rules.update_oids(source)
     # The columns of the ledger that identify the table, its owner and the declaring role.
     identity_columns = session.rules.identity_columns(source)
-    declared_at = session.timestamp(now())
+    declared_at = session.ledger.to_timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *identity_columns)
     rows = [
         (str(source), name, json_text(rule), declared_at, *identity_columns.values())
         for name, rule in rules.by_column.items()
     ]
-    session.insert_rows(session.ledger_name("rule"), columns, rows)
+    session.insert_rows(session.ledger.table("rule"), columns, rows)
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
@@ -223,15 +223,15 @@ def _prepare_ledger(session: Session, source: RelationName) -> None:
     """Create the ledger if needed, and check that this role owns the table."""
     # Migrating a ledger could run code on its tables, so check it first. Check again afterwards:
     # the ledger may be new, or another session's.
-    session.require_trusted_ledger()
-    session.ensure_ledger()
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
+    session.ledger.ensure_current()
+    session.ledger.require_trusted()
     session.rules.require_owner(source)
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
     """Delete the rules of these columns that the owner of the table may remove; None for all."""
-    relation = session.ledger_name("rule").quoted
+    relation = session.ledger.table("rule").quoted
     for rule in _all_rules(session, source):
         if rule.is_replaceable and (columns is None or rule.name in columns):
             session.run(
@@ -245,4 +245,4 @@ def _has_rules(session: Session) -> bool:
     """Return True if there is a ledger with a table of rules."""
     if not entries.has_trusted_ledger(session):
         return False
-    return session.find_existing(session.ledger_name("rule")) is not None
+    return session.ledger.has_table("rule")

@@ -116,7 +116,7 @@ def earlier_releases(
         f" CAST({entries.optional_column(session, 'chain_id')} AS VARCHAR(36)),"
         f" CASE WHEN {counted_condition}"
         f" THEN {entries.optional_column(session, 'person_salt')} END"
-        f" FROM {session.ledger_name('release').quoted}"
+        f" FROM {session.ledger.table('release').quoted}"
         f" WHERE {condition} ORDER BY created_at, release_id",
         parameters,
     )

@@ -16,7 +16,8 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.sessions.names import RelationName, quote
 
 if TYPE_CHECKING:
-    from dbanon.sessions.interface import SessionInterface
+    from dbanon.sessions.connection import Connection
+    from dbanon.sessions.ledger import Ledger
 
 LEDGER_SCHEMA = "dbanon"
 
@@ -306,12 +307,12 @@ def _type_of(types: Mapping[str, str], kind: str, is_key: bool) -> str:
     return types.get(f"{kind} key", types[kind]) if is_key else types[kind]
 
 
-def ledger_is_current(session: SessionInterface) -> bool:
+def ledger_is_current(connection: Connection, ledger: Ledger) -> bool:
     """Return True if a ledger that Alembic migrates has the newest revision."""
-    version = session.ledger_name(VERSION_TABLE)
-    if session.find_existing(version) is None:
+    if not ledger.has_table(VERSION_TABLE):
         return False
-    return session.rows(f"SELECT version_num FROM {version.quoted}") == [(LEDGER_REVISION,)]
+    version = ledger.table(VERSION_TABLE)
+    return connection.rows(f"SELECT version_num FROM {version.quoted}") == [(LEDGER_REVISION,)]
 
 
 def as_text(table: str, names: Iterable[str] | None = None) -> str:

@@ -131,7 +131,7 @@ def plan_changes(
     ------
     OutputExists, InsufficientRights, InvalidParameter : a file cannot be written.
     """
-    created_relations = [] if session.has_ledger() else [_LEDGER]
+    created_relations = [] if session.ledger.exists() else [_LEDGER]
     if output.creates_schema:
         created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaced_kind is None:
@@ -224,7 +224,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
         if entry.release_id != release_id:
             return False
         # Check the relation like a source: its owner may have replaced it by a view.
-        session.find_source(entry.name)
+        session.catalog.find_source(entry.name)
         comparison = Comparison(session, entry.name, entry)
         comparison.compare_rows()
     except (ReleaseChanged, ReleaseNotFound, TableNotFound):

@@ -75,7 +75,7 @@ class Comparison:
 
     def _compare_columns(self, recorded_columns: Sequence[tuple[str, str]]) -> None:
         """Compare names, order and types; ``recorded_columns`` are pairs of name and SQL type."""
-        current_columns = self._session.columns_of(self._relation)
+        current_columns = self._session.catalog.list_columns(self._relation)
         self._current_names = [name for name, _ in current_columns]
         released_names = [name for name, _ in recorded_columns]
         # Releases of version 0.1.0 recorded no digest, and neither the order nor the types of the
@@ -218,7 +218,7 @@ def recount_models(
         return tuple(model_counts)
     # As in the run, NULL counts as a value, so each hierarchy needs a leaf for it.
     countable_models = add_null_leaves(list(models.values()))
-    source = session.find_source(relation)
+    source = session.catalog.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
     model_attributes = session.complete_attributes_from_values(
         source, [source.attribute(name) for name in sensitive_names]

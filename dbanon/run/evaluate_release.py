@@ -115,7 +115,7 @@ def evaluate_release(
         # Raises InvalidParameter for synthetic rows.
         require_classes(entry)
         # Check the relation like a source: its owner may have replaced it by a view.
-        released_relation = session.find_source(entry.name)
+        released_relation = session.catalog.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
         figures = [
@@ -124,7 +124,7 @@ def evaluate_release(
                 count_classes_by_size(session, entry.name, entry.quasi_identifiers)
             ),
         ]
-        source = None if original is None else session.find_source(original)
+        source = None if original is None else session.catalog.find_source(original)
         if source is not None:
             if not changed_source:
                 _require_original(session, source, record)

@@ -116,7 +116,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     DbanonError : the source cannot be read.
     """
     request, _, _, publisher, _ = recorded_request(session, release_id)
-    is_publisher = publisher == session.current_user()
+    is_publisher = publisher == session.catalog.find_current_user()
     try:
         job, recorded_digest = _parse_recorded_read(request)
     except MALFORMED_ERRORS:
@@ -126,7 +126,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
         return None
     # The parsed job names all columns that were read, as its quasi-identifiers.
     source, names = SqlSource(session), job.quasi_identifiers
-    relation = session.find_source(parse_relation(job.table))
+    relation = session.catalog.find_source(parse_relation(job.table))
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
     relation = source.with_row_locator(relation, job, names)

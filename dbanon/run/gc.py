@@ -36,9 +36,9 @@ def collect_garbage(
         raise InvalidParameter("keep_last must be 0 or more.")
     with store.session(write=True) as session:
         tables = release_tables.superseded_tables(session, keep_last, output)
-        tables += session.find_orphaned_tables() if output is None else []
+        tables += session.catalog.find_orphaned_tables() if output is None else []
         for table in tables:
-            session.drop_table(table)
+            session.publication.drop_table(table)
     return [str(table) for table in tables]
 
 

@@ -170,7 +170,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
     """Return the attribute of a column and its distinct values except NULL, sorted."""
     with store.session(write=False) as session:
-        relation = session.find_source(table)
+        relation = session.catalog.find_source(table)
         [attribute] = session.complete_attributes_from_values(
             relation, [relation.attribute(column)]
         )
@@ -178,7 +178,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
             raise InvalidParameter(
                 f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
             )
-        session.require_rights(relation, [column])
+        session.catalog.require_readable(relation, [column])
         values = SqlSource(session).list_distinct_values(relation, relation.attribute(column))
         return attribute, sorted(values)
 

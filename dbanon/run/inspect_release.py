@@ -112,7 +112,7 @@ def _count_distributions(
     Columns that the relation no longer has are left out.
     """
     # Check the relation like a source: its owner may have replaced it by a view.
-    released_relation = session.find_source(entry.name)
+    released_relation = session.catalog.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in released_relation.schema.attributes}
     shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
     return tuple(

@@ -451,7 +451,7 @@ def _describe_file_columns(
 
 def _describe_text_columns(job: Job, session: Session) -> str | None:
     """Describe the formats of a CSV file's text columns, for an error about a column's type."""
-    relation = session.find_source(parse_relation(job.table))
+    relation = session.catalog.find_source(parse_relation(job.table))
     columns = _describe_file_columns(job, session, relation)
     text_columns = [
         column for column in columns if column.text_format and column.sql_type == "VARCHAR"

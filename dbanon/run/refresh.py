@@ -76,7 +76,7 @@ def build_refresh_job(
     for word in accept:
         if word not in ACCEPTABLE_DIFFERENCES:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTABLE_DIFFERENCES)}.")
-    name = session.resolve_output(parse_relation(release))
+    name = session.catalog.resolve_output(parse_relation(release))
     # Errors in a malformed entry become LedgerEntryBroken.
     with reading_entry(name):
         return _build_job(session, name, accept, chain_key, pseudonym_key, door, run_options)
@@ -107,7 +107,7 @@ def _build_job(
     if pseudonym_key is not None:
         run_options["pseudonym_key"] = pseudonym_key
     job = job_from_request(request, door=door, output=str(name), **chain_option, **run_options)
-    relation = session.find_source(parse_relation(job.table))
+    relation = session.catalog.find_source(parse_relation(job.table))
     job = apply_rules_in_session(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
@@ -131,7 +131,7 @@ def _build_job(
             " the table again.",
         )
     source_releases = earlier_releases(
-        session, str(relation.name), session.summarize_table_state(relation.name)
+        session, str(relation.name), session.catalog.summarize_table_state(relation.name)
     )
     history = SourceHistory(
         source_releases, supports_chains="chains" not in session.unsupported_features
@@ -149,7 +149,7 @@ def _read_entry(
     """
     if not entries.has_trusted_ledger(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
-    existing_relation = session.find_existing(name)
+    existing_relation = session.catalog.find_existing(name)
     release_id = entries.release_id_of(session, name, existing_relation)
     if release_id is None or existing_relation is None:
         raise ReleaseNotFound(
@@ -157,7 +157,7 @@ def _read_entry(
             hint="dbanon releases lists all releases with their current state.",
         )
     request, arguments, recorded_version, publisher, epsilon = recorded_request(session, release_id)
-    user = session.current_user()
+    user = session.catalog.find_current_user()
     if not _is_publisher(session, request, publisher):
         # The publisher chose the conditions and files, which would be read with the caller's
         # rights.
@@ -200,8 +200,8 @@ def _is_publisher(session: Session, request: str | None, publisher: str | None) 
     """
     publisher_oid = None if request is None else json.loads(request).get(entries.PUBLISHER_OID_KEY)
     if publisher_oid is None:
-        return publisher == session.current_user()
-    return bool(publisher_oid == session.role_id())
+        return publisher == session.catalog.find_current_user()
+    return bool(publisher_oid == session.catalog.find_role_id())
 
 
 def _require_key(
@@ -248,7 +248,7 @@ def _find_differences(
     if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} have changed"
     recorded_source = request["source"]
-    existing_relation = session.find_existing(relation.name)
+    existing_relation = session.catalog.find_existing(relation.name)
     # Only PostgreSQL has OIDs; elsewhere the recorded one is None.
     if existing_relation is not None and recorded_source.get("oid") not in (
         None,

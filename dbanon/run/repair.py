@@ -129,7 +129,7 @@ def _compare_rows(
     Returns a constant of ``stores.digest``, or None if the columns differ from those released.
     """
     recorded_columns = released_columns(session, release_id)
-    current_columns = session.columns_of(table)
+    current_columns = session.catalog.list_columns(table)
     if recorded_digest is None:
         recorded_names = {name for name, _ in recorded_columns}
         current_names = {name for name, _ in current_columns}
@@ -137,5 +137,5 @@ def _compare_rows(
     if recorded_columns != current_columns:
         return None
     # Check the relation like a source: its owner may have replaced it by a view.
-    session.find_source(table)
+    session.catalog.find_source(table)
     return digest.compare(session, table, recorded_digest)

@@ -76,9 +76,9 @@ def declare(
     InsufficientRights : another role owns the table.
     """
     with store.session(write=True) as session:
-        relation = session.find_source(parse_relation(table))
+        relation = session.catalog.find_source(parse_relation(table))
         requested_rules = (
-            dict(rules_from_comments(session.read_column_comments(relation.name)))
+            dict(rules_from_comments(session.catalog.read_column_comments(relation.name)))
             if from_comments
             else {}
         )
@@ -130,7 +130,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     InsufficientRights : another role owns the table.
     """
     with store.session(write=True) as session:
-        name = session.find_source(parse_relation(table)).name
+        name = session.catalog.find_source(parse_relation(table)).name
         # The table's owner may delete these rules. Other rules belong to another table of this
         # name.
         declared_names = [
@@ -145,7 +145,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
         if not declared_names:
             raise RulesNotFound(f"No rules are declared for {name}.")
         stored_rules.undeclare(session, name, columns)
-        return _list_column_rules(session, session.find_source(name))
+        return _list_column_rules(session, session.catalog.find_source(name))
 
 
 def rules(store: Store, table: str | None = None) -> list[Declared]:
@@ -157,7 +157,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     """
     with store.session(write=False) as session:
         if table is not None:
-            return _list_column_rules(session, session.find_source(parse_relation(table)))
+            return _list_column_rules(session, session.catalog.find_source(parse_relation(table)))
         return [_to_declared(rule) for rule in stored_rules.list_rules(session)]
 
 
@@ -186,7 +186,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
     """
     if job.declared != RULES_NOT_READ:
         return job
-    relation = session.find_source(parse_relation(job.table))
+    relation = session.catalog.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
     all_rules = stored_rules.list_rules(session, relation.name)
     _require_trusted(relation.name, [rule for rule in all_rules if rule.name in columns])
@@ -222,7 +222,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             # The owner chose this table, but it is read with the rights of the releasing role. So
             # require that the owner may read it, too.
-            tree_table = session.find_source(parse_relation(spec.value)).name
+            tree_table = session.catalog.find_source(parse_relation(spec.value)).name
             session.rules.require_owner_reads(relation.name, tree_table)
     return ruled_job
 

@@ -85,7 +85,7 @@ def count_tree(
         raise InvalidParameter(
             f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
         )
-    session.require_rights(relation, [column, *([entity] if entity else [])])
+    session.catalog.require_readable(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
     # By node; these are persons if there is an entity.
     rows = _count_below(tree, *_count_values(session, relation, attribute, tree, person_column))

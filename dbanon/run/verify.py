@@ -253,7 +253,7 @@ def verify(
         if quasi_identifiers:
             if k is None:
                 raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add `k`.")
-            source = session.find_source(_require_name(relation))
+            source = session.catalog.find_source(_require_name(relation))
             for name in quasi_identifiers:
                 # Raises ColumnNotFound if there is no such column.
                 source.attribute(name)
@@ -267,7 +267,7 @@ def verify(
                     require_classes(entry)
                 return _verify_private(session, release)
             # Check the relation like a source: its owner may have replaced it by a view.
-            session.find_source(relation)
+            session.catalog.find_source(relation)
             names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
         return _verify_classes(session, relation, names, k, release)
@@ -419,7 +419,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     entry, relation_name = release.entry, release.relation
     assert entry.epsilon is not None
     # Check the relation like a source: its owner may have replaced it by a view.
-    relation = session.find_source(relation_name)
+    relation = session.catalog.find_source(relation_name)
     comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:

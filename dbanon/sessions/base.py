@@ -131,7 +131,7 @@ class Relation:
     schema : the columns of the relation.
     kind : ``table``, ``view`` …, in the database's terms.
     estimated_rows : approximate row count for the progress bar; 0 if unknown.
-    locator : how to address the rows; None before ``Session.with_row_locator``.
+    locator : how to address the rows; None before ``Catalog.with_row_locator``.
     copy : a copy of the source to read instead, on databases where each statement sees another
         snapshot; None otherwise.
     non_null_columns : rows with a NULL in one of these columns are withheld, and not read.
@@ -179,7 +179,7 @@ class Relation:
 
     @property
     def required_locator(self) -> Locator:
-        """The locator; available after ``Session.with_row_locator``."""
+        """The locator; available after ``Catalog.with_row_locator``."""
         assert self.locator is not None
         return self.locator
 

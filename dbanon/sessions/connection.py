@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from dbanon.sessions.names import RelationName
+
 
 class Connection(Protocol):
     """Executes SQL in one transaction; every session is one."""
@@ -14,3 +16,16 @@ class Connection(Protocol):
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
+
+
+class StagingConnection(Connection, Protocol):
+    """Executes SQL in one transaction, and fills temporary tables."""
+
+    @property
+    def staging_suffix(self) -> str:
+        """SQL that follows the definition of a temporary table."""
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Insert rows into one of dbanon's own tables."""

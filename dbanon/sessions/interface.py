@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     ColumnReading,
-    ExistingRelation,
-    Output,
     Relation,
     StagedRows,
-    passthrough_error,
 )
-from dbanon.sessions.names import RelationName, quote, released_name
+from dbanon.sessions.catalog import Catalog
+from dbanon.sessions.digests import Digests
+from dbanon.sessions.ledger import Ledger
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.passthrough import ColumnPassthrough
+from dbanon.sessions.publication import Publication
 
 
 class Dialect(Protocol):
@@ -45,16 +45,8 @@ class SessionInterface(ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
-    # How releases become visible. With ``transaction``, the session's commit publishes the release
-    # and its ledger entry together; with ``swap``, a separate statement at the end of the session
-    # renames the release into place, and the ledger entry follows.
-    publication_mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # With ``swap``, the seconds that the renaming waits for readers of the replaced table.
-    swap_seconds: float = 60.0
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
-    # This database's SQL types for ledger columns, by the ledger's name of the type.
-    ledger_types: ClassVar[Mapping[str, str]]
     # SQL that follows the definition of a temporary table.
     staging_suffix: ClassVar[str] = ""
     # False if the database is discarded after the run, so its ledger has no earlier releases.
@@ -67,8 +59,26 @@ class SessionInterface(ABC):
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
-    # The name of the algorithm of ``digest_rows``, as the ledger records it.
-    digest_method: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def publication(self) -> Publication:
+        """The tables and views that this session writes and publishes."""
+
+    @property
+    @abstractmethod
+    def digests(self) -> Digests:
+        """The digests of the rows of tables."""
+
+    @property
+    def passthrough(self) -> ColumnPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return ColumnPassthrough()
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """The ledger of the database."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -77,6 +87,11 @@ class SessionInterface(ABC):
     @abstractmethod
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """The catalog of the database: its relations, and the rights on them."""
 
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         """Describe how the columns of a CSV file were read; empty if the source declares types."""
@@ -97,42 +112,6 @@ class SessionInterface(ABC):
     def copied_rows_summary(self) -> Mapping[str, Any]:
         """How many rows were copied here from another system, and how; empty for local rows."""
         return {}
-
-    @abstractmethod
-    def find_source(self, name: RelationName) -> Relation:
-        """Look up a relation; the result has no row locator yet.
-
-        Raises
-        ------
-        TableNotFound : the relation does not exist.
-        """
-
-    @abstractmethod
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        """Return the source with a locator that addresses its rows.
-
-        Parameters
-        ----------
-        key : names of the key columns that the job declares; empty to choose one.
-
-        Raises
-        ------
-        KeyRequired : no key was declared, and the rows have no other address.
-        ColumnNotFound : a column of the key does not exist.
-        """
-
-    @abstractmethod
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that these columns may be read.
-
-        Raises
-        ------
-        InsufficientRights : a right is missing; the hint says which one to grant.
-        """
-
-    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        """Return those of these columns that this role may read; all of them without roles."""
-        return frozenset(columns)
 
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -174,10 +153,6 @@ class SessionInterface(ABC):
         Values that are equal only by the column's collation may be counted separately.
         """
         return f"count(DISTINCT {value})"
-
-    @abstractmethod
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        """Return the columns that the database declares unique."""
 
     @abstractmethod
     def sample(self, relation: RelationName, share: float) -> str:
@@ -336,162 +311,8 @@ class SessionInterface(ABC):
         return self.dialect.type_of(attribute)
 
     @abstractmethod
-    def resolve_output(self, name: RelationName) -> RelationName:
-        """Resolve the output's name, with its schema."""
-
-    @abstractmethod
-    def require_ledger_rights(self) -> None:
-        """Check that the release can be recorded in the ledger.
-
-        Raises
-        ------
-        InsufficientRights : the role lacks a right; the hint says which one to grant.
-        """
-
-    @abstractmethod
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        """Return the relation that has this name, or None."""
-
-    @abstractmethod
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        """Create the table of a release, with a comment that marks it as one.
-
-        Parameters
-        ----------
-        columns : pairs of name and SQL type.
-        """
-
-    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """Return the name under which a release's table is written.
-
-        Raises
-        ------
-        ViewsNotHere : a view is requested, and this database cannot release views.
-        """
-        return released_name(name, release_id, self.name_limit)
-
-    @abstractmethod
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Publish the written table: rename it, or point the view to it.
-
-        Other sessions see the release once this session ends without an error.
-
-        Parameters
-        ----------
-        columns : the names of the released columns, for the view.
-        """
-
-    @abstractmethod
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        """Return the row count and the sum of the row hashes under a salt, 1 to 2**62."""
-
-    @abstractmethod
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        """Return the same as ``digest_rows``, but over these columns of a source only."""
-
-    @abstractmethod
-    def digest_probe(self) -> str:
-        """Hash fixed values, to show whether the database still has the same hash function.
-
-        If the result differs from the one that was recorded with an earlier digest, the digest
-        cannot be compared with new ones.
-        """
-
-    @abstractmethod
     def analyze(self, relation: RelationName) -> None:
         """Collect statistics about the released values."""
-
-    @abstractmethod
-    def ensure_ledger(self) -> None:
-        """Create the ledger, or migrate it to this version."""
-
-    @abstractmethod
-    def update_release_oids(self) -> None:
-        """Update the object IDs in the ledger, which change if the database is dumped and restored.
-
-        Does nothing on databases without object IDs.
-        """
-
-    def has_ledger(self) -> bool:
-        """Return True if this database has a ledger."""
-        return self.find_existing(self.ledger_name("release")) is not None
-
-    @abstractmethod
-    def require_trusted_ledger(self) -> None:
-        """Check that reading or writing the ledger cannot run another role's code.
-
-        Raises
-        ------
-        LedgerNotTrusted : it could, for example because the ledger's tables have triggers.
-        """
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        """Record a release with the ledger owner's rights, and return its timestamp.
-
-        Returns None if this session must record it with its own rights, as on databases without
-        roles.
-
-        Parameters
-        ----------
-        row : by ledger column, the values of the release's entry; JSON as text, times in ISO
-            format.
-        columns : the same for each column of the release.
-        run : by ledger column, the values of the run's entry, such as its duration in seconds.
-        """
-        return None
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        """Record a run that wrote no release, with the ledger owner's rights.
-
-        Returns False if this session must record it with its own rights.
-
-        Parameters
-        ----------
-        run : by ledger column, the values of the run's entry.
-        """
-        return False
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        """Spend epsilon of a privacy budget with the ledger owner's rights.
-
-        Returns False if too little is left, and None if this session must record the spending with
-        its own rights, as on databases without roles.
-
-        Parameters
-        ----------
-        budget : the name of the budget.
-        epsilon : the amount, as a decimal text, which is exact.
-        spending_id : the UUID of the spending.
-        """
-        return None
-
-    def must_write_ledger_directly(self) -> bool:
-        """Return True unless the database has functions that write the ledger as its owner."""
-        return True
-
-    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        """Return the GRANT statements that would let this role read the columns.
-
-        Empty if no right is missing, or on databases without roles.
-        """
-        return []
-
-    def find_missing_write_grants(self, output: RelationName) -> list[str]:
-        """Return the GRANT statements that would let this role write the output.
-
-        Empty if no right is missing, or on databases without roles.
-        """
-        return []
-
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        """Return True if both names refer to the same relation."""
-        return name == other_name
 
     def require_capability(self, capability: str) -> None:
         """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
@@ -502,23 +323,6 @@ class SessionInterface(ABC):
         """
         if capability in self.unsupported_features:
             raise self.unsupported_features[capability]()
-
-    def may_drop(self, existing: ExistingRelation) -> bool:
-        """Return True if this role may drop a relation and nothing depends on it."""
-        return True
-
-    @abstractmethod
-    def ledger_name(self, table: str) -> RelationName:
-        """Return this database's name of a ledger table."""
-
-    @property
-    def ledger_schema(self) -> str | None:
-        """The schema of the ledger's tables; None on databases without schemas."""
-        return self.ledger_name("").schema
-
-    @abstractmethod
-    def current_user(self) -> str | None:
-        """Return the publishing role, if the database has roles."""
 
     def require_names_allowed_in_views(self, names: Sequence[str]) -> None:
         """Check that views, and subqueries in FROM, can have columns with these names.
@@ -539,88 +343,3 @@ class SessionInterface(ABC):
                 hint="Release a table of all rows, or give the column another name in a view and"
                 f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
-
-    def drop_view(self, relation: RelationName) -> None:
-        """Drop the view that shows a release."""
-        self.run(f"DROP VIEW {relation.quoted}")
-
-    def find_orphaned_tables(self) -> list[RelationName]:
-        """Return tables that workers of a Spark cluster left behind, whose driver has ended."""
-        return []
-
-    def drop_table(self, relation: RelationName) -> None:
-        """Drop a released table."""
-        self.run(f"DROP TABLE {relation.quoted}")
-
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        """Summarize a table's state without reading its rows, to let later runs detect changes.
-
-        The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of
-        rows inserted, updated and deleted; ``since``, when the database began to count these; and
-        ``file``, which changes if the table is emptied or rewritten. Empty if the database does not
-        count writes.
-        """
-        return {}
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        """Return the comments on a table's columns, by column; empty if there are none."""
-        return {}
-
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that these columns can be passthrough columns.
-
-        Passthrough columns are retained columns whose values the client copies without parsing
-        them. This default and those of the other methods for them raise InvalidParameter.
-
-        Raises
-        ------
-        InvalidParameter : the database, or the interface that runs the job, does not support it.
-        UnsupportedType : a column's type does not support it.
-        """
-        raise passthrough_error()
-
-    def read_passthrough(
-        self,
-        source: Relation,
-        attributes: Sequence[Attribute],
-        passthrough: Sequence[Attribute],
-        chunk_rows: int,
-        memory_limit: int | None,
-    ) -> Iterator[Chunk]:
-        """Yield chunks as ``read_chunks`` does, and keep the raw values of ``passthrough`` columns.
-
-        Parameters
-        ----------
-        passthrough : the columns whose values ``insert_passthrough`` will write.
-        chunk_rows : the number of rows to read at a time.
-        memory_limit : the bytes that raw values may take; None for no limit.
-
-        Raises
-        ------
-        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
-        """
-        raise passthrough_error()
-
-    def insert_passthrough(
-        self,
-        table: RelationName,
-        class_columns: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-        passthrough: Sequence[str],
-        microdata: Microdata,
-        partition: Partition,
-    ) -> None:
-        """Fill a table with rows in random order: passthrough values, and their class's values.
-
-        Parameters
-        ----------
-        class_columns : name, SQL type and SQL expression of each column with class values; the
-            expressions use the staging table of classes.
-        columns : the released values of each class.
-        passthrough : names of the passthrough columns, in the order of ``read_passthrough``.
-
-        Raises
-        ------
-        DatabaseFailure : the database rejects a value.
-        """
-        raise passthrough_error()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
 
 
@@ -13,11 +13,11 @@ class PersonRecords:
 
     Parameters
     ----------
-    session : the session that reads and writes the records.
+    connection : reads and writes the records in the session's transaction.
     """
 
-    def __init__(self, session: SessionInterface) -> None:
-        self._session = session
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def count_joint_histories(
         self,

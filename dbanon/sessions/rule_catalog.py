@@ -81,7 +81,11 @@ class RuleCatalog:
 
         On databases without oids, the oids are 0. The author is the role that declares the rule.
         """
-        return {"relation_oid": 0, "owner_oid": 0, "declared_by": self._session.current_user()}
+        return {
+            "relation_oid": 0,
+            "owner_oid": 0,
+            "declared_by": self._session.catalog.find_current_user(),
+        }
 
     def update_oids(self, source: RelationName) -> None:
         """Update the oids in a table's rules to the current ones, if the database has oids."""

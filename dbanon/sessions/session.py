@@ -5,9 +5,9 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,20 @@ from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
 from dbanon.errors import DuplicateKeys, UnsupportedType, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import recount_statements, statements
+from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.chain_arrays import ChainArrays
+from dbanon.sessions.chain_dialect import ChainDialect
+from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
+from dbanon.sessions.person_tags import PersonTags, StagedKey
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
 
-class Session(PseudonymSession):
+class Session(SessionInterface):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -43,6 +46,7 @@ class Session(PseudonymSession):
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
+        self._staged_key = StagedKey()
 
     @property
     def rules(self) -> RuleCatalog:
@@ -54,59 +58,25 @@ class Session(PseudonymSession):
         """The ledger's records of the persons in releases."""
         return PersonRecords(self)
 
+    @property
+    @abstractmethod
+    def tags(self) -> PersonTags:
+        """The keyed and salted hashes of person identifiers."""
+
+    @property
+    @abstractmethod
+    def chain_dialect(self) -> ChainDialect:
+        """The SQL and the settings with which the database makes releases of chains."""
+
+    @property
+    def chain_arrays(self) -> ChainArrays | None:
+        """The arrays that chains exchange with the database; None if it exchanges none."""
+        return None
+
     def report_sql(self, sql: str) -> None:
         """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
         if self._on_sql is not None:
             self._on_sql(sql)
-
-    def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that the values of these columns can be compared.
-
-        Does nothing on databases where every type has an equality operator.
-
-        Raises
-        ------
-        UnsupportedType : a column's type has no equality operator.
-        """
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check the role's rights, and return whether the output's schema is missing.
-
-        Without roles or schemas, nothing is checked, and the result is False.
-
-        Parameters
-        ----------
-        strict : True to refuse a missing schema.
-
-        Raises
-        ------
-        InsufficientRights : the role may not create tables in the schema, or the missing schema.
-        SchemaNotFound : the schema is missing, and the release is strict.
-        """
-        return False
-
-    def role_id(self) -> int | None:
-        """Return the id of the publishing role, which survives renames; None without ids."""
-        return None
-
-    def lock_output(self, name: RelationName) -> None:
-        """Lock the output against other runs until the transaction ends; call before reading.
-
-        Does nothing on databases that allow only one writer, or if planning has locked the output.
-
-        Raises
-        ------
-        OutputBusy : another run is writing it.
-        ReadOnly : the transaction is read-only.
-        """
-
-    def make_schema(self, name: RelationName) -> None:
-        """Create the output's schema if it is missing.
-
-        Raises
-        ------
-        SourceChanged : another session created it in the meantime.
-        """
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
@@ -137,7 +107,7 @@ class Session(PseudonymSession):
         memory_limit : in bytes; None for no limit.
         progress : called with the share of rows that have been read.
         disk : stores the values in files; None keeps them in memory.
-        passthrough : the columns that ``read_passthrough`` keeps; None for no passthrough.
+        passthrough : the columns whose raw values are kept; None for no passthrough.
         """
         locator = source.required_locator
         if key_columns := locator.key_map_columns or locator.columns_to_check:
@@ -157,7 +127,7 @@ class Session(PseudonymSession):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            chunks = self.read_passthrough(
+            chunks = self.passthrough.read_chunks(
                 source, attributes, passthrough, chunk_rows, memory_limit
             )
         if progress:
@@ -247,7 +217,12 @@ class Session(PseudonymSession):
     @property
     def staging_tables(self) -> tuple[str, ...]:
         """The temporary tables that this session may have created."""
-        return (*statements.STAGING, *STAGING, *self._value_tables)
+        return (
+            *statements.STAGING,
+            person_tags.SECRET,
+            *chain_staging.STAGING,
+            *self._value_tables,
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         """SQL of a key column that sorts texts by code point, regardless of the collation."""
@@ -386,15 +361,6 @@ class Session(PseudonymSession):
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
 
-    def timestamp(self, text: str) -> Any:
-        """Convert an ISO time to a value for a ledger column."""
-        return datetime.fromisoformat(text)
-
-    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        """Return the names and types of a relation's columns, in catalog order."""
-        attributes = self.find_source(relation).schema.attributes
-        return [(attribute.name, attribute.sql_type) for attribute in attributes]
-
     def insert(
         self,
         table: RelationName,
@@ -428,47 +394,9 @@ class Session(PseudonymSession):
                 )
             )
 
-    def expression_as_displayed(self, attribute: Attribute, column: str) -> tuple[str, ...]:
-        """SQL expressions to group by, so that values that readers can tell apart are separate.
-
-        Values that compare equal may be displayed differently, such as 7.5 and 7.50, texts under a
-        case-insensitive collation, or intervals.
-
-        The first expression is NULL if the value is. If equal values always look the same, the
-        column itself is the only expression.
-
-        Parameters
-        ----------
-        attribute : the column's type.
-        column : SQL of the column.
-        """
-        return (column,)
-
-    def expressions_as_displayed(
-        self, relation: RelationName, columns: Mapping[str, str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each of several SQL expressions.
-
-        Parameters
-        ----------
-        relation : a relation whose columns have the types of the expressions.
-        columns : SQL of each expression, by the name of the column whose type it has.
-        """
-        source = self.find_source(relation)
-        return [
-            self.expression_as_displayed(source.attribute(name), column)
-            for name, column in columns.items()
-        ]
-
-    def columns_as_displayed(
-        self, relation: RelationName, names: Sequence[str]
-    ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
-        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
-
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
-        keys = self.columns_as_displayed(relation, quasi_identifiers)
+        keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
     def declared_type(self, sql_type: str) -> str:

@@ -35,8 +35,8 @@ def hash_columns(
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.
     """
-    n_rows, hash_sum = session.digest_columns(relation, names, salt)
-    return session.digest_method, session.digest_probe(), n_rows, hash_sum
+    n_rows, hash_sum = session.digests.of_columns(relation, names, salt)
+    return session.digests.method, session.digests.probe(), n_rows, hash_sum
 
 
 def compare(session: Session, relation: RelationName, recorded_digest: str | None) -> str:
@@ -44,7 +44,7 @@ def compare(session: Session, relation: RelationName, recorded_digest: str | Non
     if recorded_digest is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded_digest.split(":")
-    if (method, probe) != (session.digest_method, session.digest_probe()):
+    if (method, probe) != (session.digests.method, session.digests.probe()):
         return OTHER_VERSION
     return (
         UNCHANGED if _compute_digest(session, relation, int(salt)) == recorded_digest else CHANGED
@@ -52,5 +52,5 @@ def compare(session: Session, relation: RelationName, recorded_digest: str | Non
 
 
 def _compute_digest(session: Session, relation: RelationName, salt: int) -> str:
-    n_rows, hash_sum = session.digest_rows(relation, salt)
-    return f"{session.digest_method}:{salt}:{session.digest_probe()}:{n_rows}:{hash_sum}"
+    n_rows, hash_sum = session.digests.of_rows(relation, salt)
+    return f"{session.digests.method}:{salt}:{session.digests.probe()}:{n_rows}:{hash_sum}"

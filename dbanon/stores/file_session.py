@@ -7,21 +7,19 @@ import os
 import pwd
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import ClassVar
 
-from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DatabaseNotFound,
     InsufficientRights,
     hints_without_views,
-    warn_caller,
 )
-from dbanon.sessions.base import LockHolder, Relation, job_running_error
-from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
+from dbanon.sessions.base import LockHolder, job_running_error
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
@@ -181,6 +179,14 @@ class FileDatabase(ABC):
         return job_lock(self._path, job)
 
 
+def read_only_error() -> InsufficientRights:
+    """Build the error for a release into a database that cannot be written."""
+    return InsufficientRights(
+        "The database is open read-only, so it cannot be written.",
+        hint="Open it for writing, or name another database as the target.",
+    )
+
+
 class FileSession(Session):
     """One transaction on a file database."""
 
@@ -190,71 +196,6 @@ class FileSession(Session):
     # Whether the connection stays open after the transaction. Closing it drops temporary tables.
     stays_open = True
 
-    # A query that returns whether the connection is read-only; empty if there is no such query.
-    read_only_query: ClassVar[str] = ""
-
-    # Set to True by the store if the file cannot be written.
-    is_read_only = False
-
-    # Whether ``has_ledger`` has returned True before.
-    _has_seen_ledger = False
-
-    @abstractmethod
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        """Return the number of rows, and the sum of the rows' salted hashes over these columns."""
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return self.digest(relation, self.find_source(relation).schema.attributes, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return self.digest(
-            relation.relation_to_read, [relation.attribute(name) for name in names], salt
-        )
-
-    def has_ledger(self) -> bool:
-        # Cache a positive result: no one can drop the ledger in this transaction.
-        if not self._has_seen_ledger:
-            self._has_seen_ledger = super().has_ledger()
-        return self._has_seen_ledger
-
-    def has_schema(self, name: RelationName) -> bool:
-        """Whether the schema of a relation exists; True for databases without schemas."""
-        return True
-
-    def create_schema(self, name: RelationName) -> None:
-        """Create the schema of a relation, if it is missing."""
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        if self.has_schema(name):
-            return False
-        # A strict policy refuses to create a missing schema.
-        if strict:
-            schema = str(name.schema)
-            raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
-        return True
-
-    def lock_output(self, name: RelationName) -> None:
-        # Lock nothing, since a database file has a single writer; only check that it is writable.
-        # Query only the caller's connections: those that dbanon opens for planning are always
-        # read-only, which does not concern the later run.
-        may_be_read_only = self.stays_open and self.read_only_query
-        if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
-            raise InsufficientRights(
-                "The database is open read-only, so it cannot be written.",
-                hint="Open it for writing, or name another database as the target.",
-            )
-
-    def make_schema(self, name: RelationName) -> None:
-        is_new_schema = not self.has_schema(name)
-        self.create_schema(name)
-        # Warn of new schemas for releases only, not of the ledger's.
-        if is_new_schema and name.schema != self.ledger_schema:
-            warn_caller(schema_created(str(name.schema)))
-
     def drop_staging(self) -> None:
         """Drop all staging tables, because a caller's connection stays open.
 
@@ -263,25 +204,5 @@ class FileSession(Session):
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary_schema}.{quote(name)}")
 
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        return str(name).lower() == str(other_name).lower()
-
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: the database updates statistics itself, or leaves them to its owner."""
-
-    def current_user(self) -> str | None:
-        return None
-
-    # There are no roles: anyone who can open the file can read and write all of it.
-
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Do nothing: there are no roles."""
-
-    def require_ledger_rights(self) -> None:
-        """Do nothing: there are no roles."""
-
-    def require_trusted_ledger(self) -> None:
-        """Do nothing: there are no other roles whose code a ledger could run."""
-
-    def update_release_oids(self) -> None:
-        """Do nothing: tables have no persistent identifiers to record in ledger entries."""

@@ -113,11 +113,11 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     HierarchyBroken : the rows do not form a tree; the error lists all problems.
     MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
-    source = session.find_source(name)
+    source = session.catalog.find_source(name)
     columns = _tree_columns(source)
     column_names = {attribute.name for attribute in source.schema.attributes}
     position_columns = [source.attribute("position")] if "position" in column_names else []
-    session.require_rights(source, [a.name for a in (*columns, *position_columns)])
+    session.catalog.require_readable(source, [a.name for a in (*columns, *position_columns)])
     # Find in the values what the types leave open, such as the scale of decimals.
     columns = session.complete_attributes_from_values(source, columns)
     for attribute in columns:
@@ -179,8 +179,8 @@ def store(
         raise InvalidName("The name of a hierarchy is empty or holds a NUL character.")
     if any("\0" in label for label in tree.labels):
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
-    session.require_trusted_ledger()
-    session.ensure_ledger()
+    session.ledger.require_trusted()
+    session.ledger.ensure_current()
     if name in _stored_names(session):
         if not replace:
             raise _exists_error(name)
@@ -189,15 +189,15 @@ def store(
         "name": name,
         "kind": _STORED_KIND,
         "description": description,
-        "created_at": session.timestamp(now()),
-        "created_by": session.current_user(),
+        "created_at": session.ledger.to_timestamp(now()),
+        "created_by": session.catalog.find_current_user(),
     }
     try:
-        session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
+        session.insert_rows(session.ledger.table("hierarchy"), list(row), [[*row.values()]])
     except OutputExists:
         # Another session has just stored one of this name.
         raise _exists_error(name) from None
-    nodes = session.ledger_name("hierarchy_node")
+    nodes = session.ledger.table("hierarchy_node")
     columns = ("hierarchy", "node", "parent", "label")
     parents: list[int | None] = tree.parents.tolist()
     # The first node is the root.
@@ -217,7 +217,7 @@ def load(session: Session, name: str) -> Hierarchy:
     """
     _require_stored(session, name)
     nodes = session.rows(
-        f"SELECT label, parent FROM {session.ledger_name('hierarchy_node').quoted}"
+        f"SELECT label, parent FROM {session.ledger.table('hierarchy_node').quoted}"
         " WHERE hierarchy = ? ORDER BY node",
         (name,),
     )
@@ -250,12 +250,12 @@ def list_hierarchies(session: Session) -> list[Stored]:
     """List the stored hierarchies, ordered by name."""
     if not _has_stored_hierarchies(session):
         return []
-    nodes = session.ledger_name("hierarchy_node").quoted
+    nodes = session.ledger.table("hierarchy_node").quoted
     # A leaf is a node that is not the parent of another node.
     stored_rows = session.rows(
         "SELECT h.name, count(n.node), count(n.node) - count(DISTINCT n.parent), h.description,"
         " CAST(h.created_at AS VARCHAR(40)), h.created_by"
-        f" FROM {session.ledger_name('hierarchy').quoted} AS h"
+        f" FROM {session.ledger.table('hierarchy').quoted} AS h"
         f" JOIN {nodes} AS n ON n.hierarchy = h.name"
         " GROUP BY h.name, h.description, h.created_at, h.created_by"
     )
@@ -313,12 +313,12 @@ def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
 
 def _has_stored_hierarchies(session: Session) -> bool:
     """Whether the ledger has a table of hierarchies; raises LedgerNotTrusted."""
-    session.require_trusted_ledger()
-    return session.find_existing(session.ledger_name("hierarchy")) is not None
+    session.ledger.require_trusted()
+    return session.ledger.has_table("hierarchy")
 
 
 def _stored_names(session: Session) -> list[str]:
-    name_rows = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
+    name_rows = session.rows(f"SELECT name FROM {session.ledger.table('hierarchy').quoted}")
     return [name for (name,) in name_rows]
 
 
@@ -333,5 +333,5 @@ def _require_stored(session: Session, name: str) -> None:
 
 def _delete_stored(session: Session, name: str) -> None:
     for table, column in (("hierarchy_node", "hierarchy"), ("hierarchy", "name")):
-        relation = session.ledger_name(table)
+        relation = session.ledger.table(table)
         session.run(f"DELETE FROM {relation.quoted} WHERE {column} = ?", (name,))

@@ -186,7 +186,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     constant_names = find_constant_attributes(attributes)
     if not candidate_names:
         return {}
-    readable = session.find_readable_columns(relation, [*candidate_names, *constant_names])
+    readable = session.catalog.find_readable_columns(relation, [*candidate_names, *constant_names])
     candidates = [a for a in attributes if a.name in readable and a.name in candidate_names]
     constant_attributes = [a for a in attributes if a.name in readable and a.name in constant_names]
     if not candidates:
@@ -207,7 +207,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         session,
         head,
         candidates,
-        unique_names=session.unique_columns(relation),
+        unique_names=session.catalog.find_unique_columns(relation),
         count_distinct_sql=session.count_distinct_sql,
     )
     # All rows of a person should agree in these columns. The first function says how often rows

@@ -178,7 +178,7 @@ def count_class_values(
     n_rows: int | None = None
     # SQL that is equal for values that look the same to readers.
     class_keys = (
-        session.columns_as_displayed(written_relation, requests.columns)
+        session.catalog.columns_as_displayed(written_relation, requests.columns)
         if requests.sensitive
         else []
     )

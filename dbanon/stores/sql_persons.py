@@ -110,7 +110,7 @@ def count_persons(
     displayed_expressions = dict(
         zip(
             staged_names,
-            session.expressions_as_displayed(staged_release.relation, staged_expressions),
+            session.catalog.expressions_as_displayed(staged_release.relation, staged_expressions),
             strict=True,
         )
     )
@@ -214,16 +214,16 @@ def stage_release_persons(
     staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
     }
-    keys = session.expressions_as_displayed(staged_release.relation, staged_expressions)
-    # ``salted_hash`` builds SQL that reads the staged salt.
-    session.stage_salt(bytes.fromhex(str(staged_release.salt)))
+    keys = session.catalog.expressions_as_displayed(staged_release.relation, staged_expressions)
+    # ``salted_hash_of`` builds SQL that reads the staged salt.
+    session.tags.stage_salt(bytes.fromhex(str(staged_release.salt)))
     # In a dictionary, the column of values is named "value".
     text = session.text_of(replace(person_column, name="value"))
     # The dictionary of the persons, which was staged when the column was read.
     dictionary = statements.values_table(draft.roles.columns.index(person_column))
     session.run(
         recount_statements.create_release_persons(
-            keys, dictionary, session.salted_hash(text), session.staging_suffix
+            keys, dictionary, session.tags.salted_hash_of(text), session.staging_suffix
         )
     )
 

@@ -71,7 +71,9 @@ class SqlSource:
 
     def describe(self, job: SourceRequest) -> Relation:
         """Look up the relation of a job; raises the same errors as ``ports.Source``."""
-        return self._require_columns(job, self.session.find_source(parse_relation(job.table)))
+        return self._require_columns(
+            job, self.session.catalog.find_source(parse_relation(job.table))
+        )
 
     def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
         """Check that a relation has all columns that the job names, and return it.
@@ -124,18 +126,20 @@ class SqlSource:
 
         Raises the same errors as ``ports.Source``.
         """
-        relation = self.session.with_row_locator(relation, job.key)
+        relation = self.session.catalog.with_row_locator(relation, job.key)
         if job.policy.nulls == "suppress":
             # Rows with a NULL in one of these columns are withheld.
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
         # The run groups or joins by these columns in SQL; the sets are those of ``also_k``.
-        self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets, *job.key])
+        self.session.catalog.require_comparable_types(
+            relation, [*job.by, *job.columns_in_sets, *job.key]
+        )
         return relation
 
     def select_rows(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that these columns may be read."""
-        self.session.require_rights(relation, names)
+        self.session.catalog.require_readable(relation, names)
         return relation if job.where is None else self._apply_condition(relation, job, names)
 
     def _apply_condition(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -190,7 +194,7 @@ class SqlSource:
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """Return the column types, and the database's write counters of the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
-        return {"types": types, **self.session.summarize_table_state(relation.name)}
+        return {"types": types, **self.session.catalog.summarize_table_state(relation.name)}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin the relation to the transaction's snapshot."""
@@ -265,7 +269,7 @@ class SqlSource:
             self.session,
             relation.relation_to_read,
             attributes,
-            unique_names=self.session.unique_columns(relation),
+            unique_names=self.session.catalog.find_unique_columns(relation),
         )
         forms = detect_forms(self.session, relation.relation_to_read, attributes)
         return Profile(
@@ -359,7 +363,7 @@ class SqlSource:
 
     def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
-        return self.session.has_padding(attribute)
+        return self.session.tags.has_padding(attribute)
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a non-NULL value in a column, and the distinct texts."""

@@ -137,7 +137,7 @@ class SqlTarget:
         """
         if self.copies_from(source):
             raise passthrough_error()
-        self.session.require_passthrough(relation, columns)
+        self.session.passthrough.require(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a copied column."""
@@ -149,7 +149,7 @@ class SqlTarget:
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write a release: join staged values to the source, or to staged copies of its rows."""
         session, is_copied = self.session, self.copies_from(source)
-        session.make_schema(draft.output.name)
+        session.publication.ensure_schema(draft.output.name)
         partition = draft.release.partition
         columns = [self.with_sql_type(column, is_copied) for column in draft.release.columns]
         if is_copied:
@@ -164,7 +164,7 @@ class SqlTarget:
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 # The SQL of ``pseudonym_of`` reads this key.
-                session.stage_key(*draft.pseudonym_key.hmac_blocks())
+                session.tags.stage_key(*draft.pseudonym_key.hmac_blocks())
             # Stages the class of each row by row key, and the released values of each class.
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
@@ -175,7 +175,7 @@ class SqlTarget:
         )
         column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         # The ID becomes part of a comment on the table, which marks it as a release.
-        session.create_released(draft.output, column_types, draft.output.release_id)
+        session.publication.create_table(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
             retained_columns = staged_release.retained_columns
             # The SQL of the recoded columns; ``columns`` has their values by class.
@@ -184,7 +184,7 @@ class SqlTarget:
                 for name, sql_type, expression in staged_release.columns
                 if name not in retained_columns
             ]
-            session.insert_passthrough(
+            session.passthrough.insert(
                 staged_release.relation,
                 recoded_columns,
                 columns,
@@ -281,7 +281,7 @@ class SqlTarget:
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
-                pseudonym = self.session.pseudonym_of(text)
+                pseudonym = self.session.tags.pseudonym_of(text)
                 release_columns.append((name, self.session.type_of(attribute), pseudonym))
             else:
                 release_columns.append(
@@ -377,8 +377,8 @@ class SqlTarget:
         Readers who know a value's profile can find the value if no other value has this profile.
         """
         relation = staged_release.relation
-        profile_expressions = self.session.columns_as_displayed(relation, columns)
-        [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        profile_expressions = self.session.catalog.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.catalog.columns_as_displayed(relation, [name])
         query = recount_statements.unique_profiles(
             relation, profile_expressions, value_expressions, MAX_GROUP_SIZE
         )
@@ -390,8 +390,8 @@ class SqlTarget:
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         relation = staged_release.relation
-        class_expressions = self.session.columns_as_displayed(relation, columns)
-        [value_expressions] = self.session.columns_as_displayed(relation, [name])
+        class_expressions = self.session.catalog.columns_as_displayed(relation, columns)
+        [value_expressions] = self.session.catalog.columns_as_displayed(relation, [name])
         query = recount_statements.count_homogeneous_classes(
             relation, class_expressions, value_expressions
         )
@@ -449,9 +449,9 @@ class SqlTarget:
 
         A batch is a list of tuples or an Arrow record batch.
         """
-        relation = self.session.find_source(staged_release.relation)
+        relation = self.session.catalog.find_source(staged_release.relation)
         # No key is passed, so the database chooses how to locate rows.
-        relation = self.session.with_row_locator(relation, ())
+        relation = self.session.catalog.with_row_locator(relation, ())
         attributes = self.session.complete_attributes_from_values(
             relation, relation.schema.attributes
         )
@@ -470,7 +470,7 @@ class SqlTarget:
         """
         draft = staged_release.draft
         # How long a database that publishes by renaming waits for readers of the replaced table.
-        self.session.swap_seconds = draft.job.swap_timeout
+        self.session.publication.set_swap_timeout(draft.job.swap_timeout)
         released_columns = [
             (column.attribute.name, column.quasi_identifier) for column in draft.release.columns
         ]
@@ -487,7 +487,9 @@ class SqlTarget:
         # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, Any] = {"person_salt": staged_release.salt}
-        if not is_source_elsewhere and (table := self.session.find_existing(draft.relation.name)):
+        if not is_source_elsewhere and (
+            table := self.session.catalog.find_existing(draft.relation.name)
+        ):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Store exact measures only in the database of the originals: anyone who may read the
         # originals learns nothing new from the measures.
@@ -541,9 +543,9 @@ def publish_table(
     ------
     OutputExists, SourceChanged : another session has created a relation with the output's name.
     """
-    types = dict(session.columns_of(output.staging_name))
+    types = dict(session.catalog.list_columns(output.staging_name))
     try:
-        session.publish(output, list(types))
+        session.publication.publish(output, list(types))
     except OutputExists:
         if job.if_exists == "error":
             raise
@@ -551,7 +553,7 @@ def publish_table(
             f"Another session has created {output.name} in the meantime; nothing was published.",
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
-    session.ensure_ledger()
+    session.ledger.ensure_current()
     # Record the types of released columns as in the release, and of all others as in the source.
     types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
     # Stratum columns are released unchanged.

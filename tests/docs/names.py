@@ -93,7 +93,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         # The result of clustering: too many places use it.
         "Found": ("data/partition",),
         # The name of a staging table.
-        "SHOWN": ("sessions/pseudonym_session",),
+        "SHOWN": ("sessions/chain_staging",),
         # The function that PostgreSQL has installed imports this module.
         "given": ("stores/postgresql/given",),
         # Texts of help, of warnings and of the schema of job files.

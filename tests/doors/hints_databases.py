@@ -26,7 +26,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.run import run_with_ledger
 from dbanon.stores.scratch import open_scratch
-from dbanon.stores.sqlite.session import SqliteSession
+from dbanon.stores.sqlite.publication import SqlitePublication
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import FRAME, cli, frame
 from tests.doors.hints_mariadb import MARIADB
@@ -167,13 +167,13 @@ def _remove_lock(w: Stores) -> None:
 
 def _made_meanwhile(w: Stores) -> object:
     """Another connection makes the output between the plan and its publication."""
-    publish = SqliteSession.publish
+    publish = SqlitePublication.publish
 
     def late(self: Any, output: Any, columns: Any) -> None:
-        self.run(f"CREATE TABLE {output.name.quoted} (x INTEGER)")
+        self._connection.run(f"CREATE TABLE {output.name.quoted} (x INTEGER)")
         publish(self, output, columns)
 
-    with mock.patch.object(SqliteSession, "publish", late):
+    with mock.patch.object(SqlitePublication, "publish", late):
         return w.table(if_exists="replace")
 
 

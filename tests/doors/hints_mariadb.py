@@ -9,7 +9,7 @@ from unittest import mock
 
 import dbanon
 from dbanon.errors import InsufficientRights, OutputNotOurs
-from dbanon.extensions.mariadb import publication
+from dbanon.extensions.mariadb.publication import MariadbPublication
 from dbanon.extensions.mariadb.store import MariadbStore
 from tests.doors.hints_stores import Act, Stores, StoreSteps
 
@@ -188,14 +188,14 @@ def look_and_run(w: Stores) -> None:
 
 def lost(w: Stores) -> object:
     """The connection ends once the release is shown."""
-    publish = publication.publish
+    complete = MariadbPublication.complete
 
     def publish_and_lose(*args: Any) -> None:
-        publish(*args)
+        complete(*args)
         raise OSError
 
     with (
-        mock.patch.object(publication, "publish", publish_and_lose),
+        mock.patch.object(MariadbPublication, "complete", publish_and_lose),
         mock.patch.object(MariadbStore, "_resolve_failed_publication", return_value=None),
     ):
         return release(w, output="release.lost")

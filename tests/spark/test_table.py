@@ -113,6 +113,13 @@ def test_a_database_released_to_itself_equals_no_spark(spark: SparkSession, peop
     assert run == ("done", "python")
 
 
+def test_nulls_in_strata_are_counted_as_without_spark(spark: SparkSession, people: str) -> None:
+    execute(people, "UPDATE people SET part = NULL WHERE id % 2 = 0 AND id <= 900")
+    local = dbanon.anonymize(people, **TABLES, key=["id"])
+    report = anonymize_table(spark, people, people, **TABLES, if_exists="replace")
+    assert report.null_rows == local.null_rows == 450
+
+
 def test_a_view_a_condition_and_another_schema(spark: SparkSession, people: str) -> None:
     options = TABLES | {"output": 'new."Peo ple"', "output_kind": "view", "where": "id <= 1000"}
     for _ in range(2):

@@ -210,7 +210,7 @@ MAKE = (
 
 def current_digest(url: str, name: str, salt: int = 5) -> tuple[int, int]:
     with open_store(url).session(write=False) as session:
-        return session.digest_rows(RelationName("app", name), salt)
+        return session.digests.of_rows(RelationName("app", name), salt)
 
 
 @pytest.fixture
@@ -231,9 +231,9 @@ def test_values_of_every_type_are_distinguished(sql_url: str) -> None:
                 owner.execute(f"INSERT INTO app.one_{at} VALUES ({x}, {y})".encode())
             sums = set()
             with open_store(sql_url).session(write=False) as session:
-                probe = session.digest_probe()
+                probe = session.digests.probe()
                 for at, cell in enumerate(cells):
-                    rows, total = session.digest_rows(RelationName("app", f"one_{at}"), 5)
+                    rows, total = session.digests.of_rows(RelationName("app", f"one_{at}"), 5)
                     assert rows == 1
                     sums.add(total)
                     [(compared,)] = owner.execute(

@@ -70,7 +70,7 @@ def test_four_ways_give_the_same_catalog(
     install.install(by_extension, python_paths=paths, extension=True)
     _migrated(by_alembic)
     with open_store(by_client).session(write=True) as session:
-        session.ensure_ledger()
+        session.ledger.ensure_current()
 
     def catalog(url: str, *queries: str) -> list[Any]:
         return [sql_server.execute(query, url=url) for query in queries]

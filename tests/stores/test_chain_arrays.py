@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dbanon.errors import ChainEntityRows, NullInEntity
+from dbanon.stores.postgresql.chain_dialect import PostgresqlChainArrays
 from dbanon.stores.postgresql.client import PsycopgSession
 from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import PostgresqlDatabase
@@ -120,18 +121,18 @@ def test_a_year_is_the_same(
     rules: str,
 ) -> None:
     fetched: list[str] = []
-    fetch = PsycopgSession.fetch
+    fetch = PostgresqlChainArrays.fetch
 
-    def fetch_and_record(self: PsycopgSession, columns: Any, rows: str) -> Any:
+    def fetch_and_record(self: PostgresqlChainArrays, columns: Any, rows: str) -> Any:
         fetched.append(rows)
         return fetch(self, columns, rows)
 
-    monkeypatch.setattr(PsycopgSession, "fetch", fetch_and_record)
+    monkeypatch.setattr(PostgresqlChainArrays, "fetch", fetch_and_record)
     n = 3 if table != "no key" else MONTHS.get(rules, 4)
     chain_row, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None, n)
     assert bool(fetched) == (table != "a key of text")
     fetched.clear()
-    monkeypatch.setattr(PsycopgSession, "supports_arrays", False)
+    monkeypatch.setattr(PsycopgSession, "chain_arrays", None)
     _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], chain_row, n)
     assert not fetched
     for month, (from_arrays, other) in enumerate(zip(by_arrays, by_statements, strict=True), 1):
@@ -145,13 +146,13 @@ def test_a_limit_of_memory_holds(
     load(postgresql, months.now)
     chained = Chained.create(postgresql, tmp_path)
     chained.release()
-    fetch = PsycopgSession.fetch
+    fetch = PostgresqlChainArrays.fetch
 
-    def fetch_and_record(self: PsycopgSession, columns: Any, rows: str) -> Any:
+    def fetch_and_record(self: PostgresqlChainArrays, columns: Any, rows: str) -> Any:
         fetched.append(rows)
         return fetch(self, columns, rows)
 
-    monkeypatch.setattr(PsycopgSession, "fetch", fetch_and_record)
+    monkeypatch.setattr(PostgresqlChainArrays, "fetch", fetch_and_record)
     months.pass_on()
     load(postgresql, months.now)
     # Enough for newcomers and for all who are in the source, and not for all who ever were.
@@ -175,7 +176,8 @@ def test_refusals_are_the_same(
     arrays: bool,
 ) -> None:
     load(postgresql, Months(n=20).now)
-    monkeypatch.setattr(PsycopgSession, "supports_arrays", arrays)
+    if not arrays:
+        monkeypatch.setattr(PsycopgSession, "chain_arrays", None)
     chained = Chained.create(postgresql, tmp_path)
     if later:
         chained.release()
@@ -219,7 +221,8 @@ def test_a_view_with_a_key_that_is_stated(
     key: str,
     arrays: bool,
 ) -> None:
-    monkeypatch.setattr(PsycopgSession, "supports_arrays", arrays)
+    if not arrays:
+        monkeypatch.setattr(PsycopgSession, "chain_arrays", None)
     months, chained = Months(seed=4, leave=0, change=0.3), None
     places = "id, CASE WHEN id > 3 THEN 1000 - id END AS place"
 

@@ -231,7 +231,7 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
         counts_by_cell.setdefault(cell, Counter())[ill] += 1
     with open_store(database.url).session(write=False) as session:
         chain = chain_state.find_chain(session, "patients")
-        sensitive = [session.find_source(parse_relation("people")).attribute("ill")]
+        sensitive = [session.catalog.find_source(parse_relation("people")).attribute("ill")]
         state = ChainState(session, chain, 1, 3)
         failing = recount.count_failing_cells(state, sensitive, [model])
     assert failing == sum(not keeps(counts, model) for counts in counts_by_cell.values())

@@ -40,7 +40,7 @@ def loaded(path: Path, **reading: Any) -> tuple[dict[str, str], list[tuple[Any, 
     """Types by column, and the rows."""
     options = Reading(**{name: reading[name] for name in reading})
     with open_store(f"file:{path}", reading=options, table="t").session(write=False) as session:
-        types = dict(session.columns_of(parse_relation("t")))
+        types = dict(session.catalog.list_columns(parse_relation("t")))
         return types, session.rows('SELECT * FROM "t"')
 
 
@@ -496,4 +496,4 @@ def test_a_header_with_the_mark_of_its_file_is_found_among_the_rows(tmp_path: Pa
         pytest.raises(FileMalformed, match="Line 4"),
         open_store(f"file:{path}").session(write=False) as session,
     ):
-        session.find_source(parse_relation("t"))
+        session.catalog.find_source(parse_relation("t"))

@@ -127,8 +127,8 @@ def write(tmp_path: Path, texts: list[str], mark: str) -> Path:
 
 def used(session: Session, column: str = "a") -> Relation:
     """The relation, after a check of a column that a run uses."""
-    relation = session.find_source(parse_relation("t"))
-    session.require_rights(relation, [column])
+    relation = session.catalog.find_source(parse_relation("t"))
+    session.catalog.require_readable(relation, [column])
     return relation
 
 
@@ -245,7 +245,9 @@ def test_blanks_around_fields_are_no_part_of_them(
     if '"' not in content:
         reading = Reading(trim=False)
         with open_store(f"file:{path}", reading=reading).session(write=False) as session:
-            assert {kind for _, kind in session.columns_of(parse_relation("t"))} >= {"VARCHAR"}
+            assert {kind for _, kind in session.catalog.list_columns(parse_relation("t"))} >= {
+                "VARCHAR"
+            }
 
 
 def test_a_column_with_a_declared_type_exists(tmp_path: Path) -> None:

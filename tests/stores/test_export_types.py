@@ -74,7 +74,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> 
     assert sorted(instants) == [timedelta(hours=g) for g in range(1, 31)]
     assert table["hole"].null_count == 5
     with open_store(f"file:{exports[1]}").session(write=False) as session:
-        kinds = dict(session.columns_of(parse_relation("p")))
+        kinds = dict(session.catalog.list_columns(parse_relation("p")))
         rows = session.rows("SELECT amount, double FROM p ORDER BY age, amount")
     assert (kinds["amount"], kinds["day"], kinds["truth"]) == ("DECIMAL(15,4)", "DATE", "BOOLEAN")
     assert {amount for amount, _ in rows} == set(table["amount"].to_pylist())
@@ -148,8 +148,8 @@ def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> N
         " listed, [range] AS list, '1 day'::INTERVAL AS span, 'a'::BLOB AS bytes FROM range(7)"
     )
     with open_store(duckdb_file.url).session(write=False) as session:
-        relation = session.find_source(parse_relation("t"))
-        source = session.with_row_locator(relation, ())
+        relation = session.catalog.find_source(parse_relation("t"))
+        source = session.catalog.with_row_locator(relation, ())
         names = [attribute.name for attribute in source.schema.attributes]
         attributes = session.complete_attributes_from_values(source, source.schema.attributes)
         columns = list(session.read_batches(source, names, 3))

@@ -42,7 +42,7 @@ def loaded(
     """Types by column, and the rows."""
     store = open_store(f"file:{path}", reading=Reading(**reading), table="t", memory=memory)
     with store.session(write=False) as session:
-        types = dict(session.columns_of(parse_relation("t")))
+        types = dict(session.catalog.list_columns(parse_relation("t")))
         return types, session.rows('SELECT * FROM "t"')
 
 
@@ -75,7 +75,7 @@ def test_files_are_read_by_their_endings(tmp_path: Path, name: str, content: byt
     assert loaded(path)[1] == ROWS
     # The table is called as the file, without its endings.
     with open_store(f"file:{path}").session(write=False) as session:
-        assert session.find_source(parse_relation("t")).schema.attributes
+        assert session.catalog.find_source(parse_relation("t")).schema.attributes
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd])
@@ -136,9 +136,9 @@ def test_a_file_without_a_header_needs_the_option(tmp_path: Path) -> None:
     path.write_text("7,30\n" + "1,2\n" * 40 + "x,2\n")
     store = open_store(f"file:{path}", reading=Reading(header=False), table="t")
     with store.session(write=False) as session:
-        relation = session.find_source(parse_relation("t"))
+        relation = session.catalog.find_source(parse_relation("t"))
         with pytest.raises(FileMalformed, match=r"Line 42 of .*, column 1 \(column0\)"):
-            session.require_rights(relation, ["column0"])
+            session.catalog.require_readable(relation, ["column0"])
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_columns_of_csv_have_the_types_that_they_are_written_in(tmp_path: Path) 
         ",,,,,,,,,,,\n"
     )
     with open_store(f"file:{path}").session(write=False) as session:
-        columns = session.columns_of(parse_relation("t"))
+        columns = session.catalog.list_columns(parse_relation("t"))
         rows = session.rows("SELECT code, empty FROM t")
     assert dict(columns) == {
         "whole": "BIGINT",
@@ -225,7 +225,7 @@ def test_decimals_have_room_on_both_sides_of_the_point(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"amount,wide\n123456.7,{'9' * 28}.5\n0.12345,0.{'1' * 27}\n,\n")
     with open_store(f"file:{path}").session(write=False) as session:
-        assert dict(session.columns_of(parse_relation("t"))) == {
+        assert dict(session.catalog.list_columns(parse_relation("t"))) == {
             "amount": "DECIMAL(15,5)",
             "wide": "DOUBLE",
         }

@@ -192,7 +192,7 @@ def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
         rows = [(text,) for text in [*texts, texts[0]]] + [(None,)]
         database.load(table, {"value": database.types["text"]}, rows)
         with open_store(database.url).planning(staging=True) as session:
-            relation = session.find_source(parse_relation(table))
+            relation = session.catalog.find_source(parse_relation(table))
             counted = detect_forms(session, relation.name, relation.schema.attributes)
         assert counted == {"value": find_form_of_texts(texts)}, kind
         assert is_identifying(counted["value"]) == (kind not in ORDINARY and kind[:3] != "no ")

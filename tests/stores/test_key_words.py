@@ -87,13 +87,13 @@ def test_every_key_word_names_a_table_a_schema_and_a_column(database: Database) 
     for some in (words[start : start + 20] for start in range(0, len(words), 20)):
         with open_store(database.url).session(write=True) as session:
             for word in some:
-                name = session.resolve_output(RelationName(word, word))
+                name = session.catalog.resolve_output(RelationName(word, word))
                 written = name.sibling(f"{name.name}_r")
                 output = Output(name, name, written, "table", release_id, None)
-                session.make_schema(RelationName(word, word))
-                session.create_released(output, [(word, "INTEGER")], release_id)
-                session.publish(output, [word])
-                assert session.find_source(name).schema.attributes[0].name == word
+                session.publication.ensure_schema(RelationName(word, word))
+                session.publication.create_table(output, [(word, "INTEGER")], release_id)
+                session.publication.publish(output, [word])
+                assert session.catalog.find_source(name).schema.attributes[0].name == word
 
 
 TRUTH = ("true", "false")

@@ -167,8 +167,10 @@ def test_groups_of_more_rows_than_one_person_knows_are_not_counted(database: Dat
     rows = list(zip(groups, profiles, strict=True))
     database.load("t", {"g": "integer", "p": "integer"}, rows)
     with open_store(database.url).session(write=False) as session:
-        relation = session.find_source(parse_relation("t")).name
-        profile, [group] = (session.columns_as_displayed(relation, [name]) for name in ("p", "g"))
+        relation = session.catalog.find_source(parse_relation("t")).name
+        profile, [group] = (
+            session.catalog.columns_as_displayed(relation, [name]) for name in ("p", "g")
+        )
         query = unique_profiles_statement(relation, profile, group, MAX_GROUP_SIZE)
         [(several, unique)] = session.rows(query)
     assert (int(several), int(unique)) == (3, 1)

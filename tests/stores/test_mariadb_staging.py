@@ -26,7 +26,9 @@ def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
     mariadb.execute("CREATE TABLE t (id bigint PRIMARY KEY, x double, y double)")
     mariadb.execute(f"INSERT INTO t (id, x) VALUES {rows}")
     with open_store(mariadb.url).session(write=False) as session:
-        relation = session.with_row_locator(session.find_source(parse_relation("t")), ())
+        relation = session.catalog.with_row_locator(
+            session.catalog.find_source(parse_relation("t")), ()
+        )
         relation = session.pin(relation, ["x", "y"])
         attributes = [relation.attribute("x"), relation.attribute("y")]
         [chunk] = session.read_chunks(relation, attributes, 1000)
@@ -57,7 +59,9 @@ def test_rows_come_in_many_pieces(
     mariadb.execute(f"INSERT INTO t VALUES {rows}")
     monkeypatch.setattr(staging, "_PACKET_BYTES", 1_000)
     with open_store(mariadb.url).session(write=False) as session:
-        relation = session.with_row_locator(session.find_source(parse_relation("t")), ())
+        relation = session.catalog.with_row_locator(
+            session.catalog.find_source(parse_relation("t")), ()
+        )
         relation = session.pin(relation, ["x{0}%s", "name"])
         attributes = [relation.attribute("x{0}%s"), relation.attribute("name")]
         [values] = session.stage_values(relation, attributes)

@@ -26,6 +26,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.stores.postgresql.client import PsycopgSession
+from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.refusal import refuse
@@ -42,7 +43,7 @@ def test_a_writer_meanwhile_changes_nothing(
 ) -> None:
     postgresql.execute(*CREATE_PEOPLE)
     before = texts(postgresql, "people")
-    read = PsycopgSession.read_passthrough
+    read = PostgresqlPassthrough.read_chunks
 
     def disturbed(self: Any, *args: Any) -> Any:
         chunks = read(self, *args)
@@ -54,7 +55,7 @@ def test_a_writer_meanwhile_changes_nothing(
         )
         yield from chunks
 
-    monkeypatch.setattr(PsycopgSession, "read_passthrough", disturbed)
+    monkeypatch.setattr(PostgresqlPassthrough, "read_chunks", disturbed)
     postgresql.anonymize(
         quasi_identifiers=["x", "y"], keep=["kept", "id"], kept_columns="client", chunk_rows=20
     )

@@ -152,11 +152,11 @@ def test_fewer_pseudonyms_than_values_are_not_published(
     people: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the hash has an error, the count in the transaction stops it."""
-    from dbanon.sessions.pseudonym_session import PseudonymSession
-    from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
-    from dbanon.stores.sqlite.dialect import SqliteStagingSession
+    from dbanon.sessions.person_tags import PersonTags
+    from dbanon.stores.postgresql.tags import PostgresqlPersonTags
+    from dbanon.stores.sqlite.tags import SqlitePersonTags
 
-    for kind in (PseudonymSession, PostgresqlKeyedSession, SqliteStagingSession):
+    for kind in (PersonTags, PostgresqlPersonTags, SqlitePersonTags):
         monkeypatch.setattr(kind, "pseudonym_of", lambda self, text: f"substr({text}, 1, 7)")
     with pytest.raises(RecountFailed):
         dbanon.anonymize(people.url, **(OPTIONS | {"pseudonyms": ["name"]}))

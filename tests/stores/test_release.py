@@ -374,7 +374,7 @@ def test_a_new_ledger_is_that_of_the_history(tmp_path: Path) -> None:
     """On SQLite; tests/sql/test_install.py has PostgreSQL."""
     new, migrated = (SqliteDatabase(tmp_path / name) for name in ("new.db", "migrated.db"))
     with open_store(new.url).session(write=True) as session:
-        session.ensure_ledger()
+        session.ledger.ensure_current()
     with sqlalchemy.create_engine(
         migrated.url, poolclass=sqlalchemy.NullPool
     ).begin() as connection:

@@ -372,7 +372,9 @@ def test_values_that_duckdb_may_call_equal_have_digests_of_their_own(
     digests = {}
     with open_store(duckdb_file.url).session(write=False) as session:
         for name in ("one", "same", "other"):
-            relation = session.find_source(parse_relation(name))
+            relation = session.catalog.find_source(parse_relation(name))
             columns = [relation.attribute("x"), relation.attribute("y")]
-            digests[name] = session.digest(parse_relation(f"main.{name}"), columns, 5)
+            digests[name] = session.digests.of_attributes(
+                parse_relation(f"main.{name}"), columns, 5
+            )
     assert digests["one"] == digests["same"] != digests["other"]

@@ -405,7 +405,7 @@ def _describe_table(
     # A session that changes nothing, except that it may create temporary tables for reading.
     with store.planning(staging=True) as session:
         source = SqlSource(session)
-        relation = session.find_source(parse_relation(request.table))
+        relation = session.catalog.find_source(parse_relation(request.table))
         attributes = relation.schema.attributes
         try:
             role_proposals = propose_roles(request, source)
@@ -472,7 +472,9 @@ def find_free_output_name(session: Session, table: RelationName) -> str | None:
     """
     candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
     for name in candidates:
-        existing = session.find_existing(session.resolve_output(RelationName(SCHEMA, name)))
+        existing = session.catalog.find_existing(
+            session.catalog.resolve_output(RelationName(SCHEMA, name))
+        )
         if existing is None or existing.kind == VIEW:
             return None if name == table.name else name
     return None

@@ -425,11 +425,11 @@ def find_missing_rights(file_job: FileJob, on_sql: OnSql | None = None) -> tuple
     source, target = open_stores(file_job, on_sql)
     file_job = _apply_rules(file_job, source)
     with source.session(write=False) as session:
-        statements = session.find_missing_read_grants(
+        statements = session.catalog.find_missing_read_grants(
             parse_relation(file_job.job.table), file_job.job.columns_to_read
         )
     with (target or source).session(write=False) as session:
-        statements += session.find_missing_write_grants(parse_relation(file_job.job.output))
+        statements += session.catalog.find_missing_write_grants(parse_relation(file_job.job.output))
     return tuple(dict.fromkeys(statements))
 
 

@@ -10,7 +10,7 @@ in the source and whose rows have changed; the others still satisfy them. The da
 counts of values; it sends the values themselves only for models that compare classes with a table.
 
 Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
-``sessions.pseudonym_session`` describes their rows.
+``sessions.chain_staging`` describes their rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute
 from dbanon.extensions.chains.displayed_rows import stage_renewed_rows
-from dbanon.extensions.chains.membership import PARTLY_LEFT, ChainState
+from dbanon.extensions.chains.membership import PARTLY_LEFT, ChainState, comparison_value
 from dbanon.extensions.chains.reference import References, find_failing_cells
 from dbanon.extensions.chains.returns import freeze_returned_cells
 from dbanon.extensions.chains.rows_per_person import PERSON_COLUMNS, ChainTable
@@ -32,14 +32,14 @@ from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, random_order
-from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     CHANGED_CELLS,
     FAILING_CELLS,
     NEW_ROWS,
     NEXT_CELL_STATES,
     PRESENT_PERSONS,
 )
+from dbanon.sessions.names import RelationName, quote
 
 _CELLS_PER_INSERT = 1000
 
@@ -80,7 +80,7 @@ def freeze_failing_cells(
             )
             failing_cells.update(failing_of_model)
             continue
-        value = session.comparison_value(retained[index], name)
+        value = comparison_value(session, retained[index], name)
         counts = session.rows(
             "SELECT c.cell, count(*)"
             f" FROM (SELECT s.cell, {value} AS value {from_changed_rows}) AS c"
@@ -270,7 +270,10 @@ def update_displayed_rows(
             f" AND n.cell IN ({select_cells} {renewed_condition})"
         )
         inserts.append(
-            (f"SELECT {columns} FROM {rows}", f"n.cell, {session.random_order_key('n')}")
+            (
+                f"SELECT {columns} FROM {rows}",
+                f"n.cell, {session.chain_dialect.random_order_key('n')}",
+            )
         )
     if newcomers is not None and not state.has_several_rows_per_person:
         values = {n: session.retained_value(a) for a, n in zip(retained, names, strict=True)}
@@ -278,7 +281,8 @@ def update_displayed_rows(
         # ``insert_cells`` writes the rows itself if ``ChainState.admit_classes`` has loaded classes
         # as arrays. Otherwise their labels are staged, and the SQL below joins them.
         row_values = {"cell": f"c.class + {first_new_cell}"} | values
-        if not session.insert_cells(
+        arrays = session.chain_arrays
+        if arrays is None or not arrays.insert_cells(
             state.chain.table_name(session, "row"), row_values, newcomers, source_columns
         ):
             rows = statements.released_rows(
@@ -292,7 +296,7 @@ def update_displayed_rows(
             inserts.append((f"SELECT {', '.join(select_list)} FROM {rows}", "l.class, l.position"))
     if state.has_several_rows_per_person:
         new_rows = f"SELECT {columns} FROM {quote(NEW_ROWS)} AS n"
-        inserts.append((new_rows, f"n.cell, {session.random_order_key('n')}"))
+        inserts.append((new_rows, f"n.cell, {session.chain_dialect.random_order_key('n')}"))
     deleted_condition = _NO_LONGER_DISPLAYED
     if renewed_condition:
         deleted_condition += f" OR {renewed_condition}"
@@ -300,7 +304,7 @@ def update_displayed_rows(
     # Store the rows of a cell together, because rows are counted by cell. Within the cell, the
     # order is random: the source's order would reveal which row belongs to which person.
     for select, order in inserts:
-        with session.tune_for_sorting() if is_large_batch else nullcontext():
+        with session.chain_dialect.tune_for_sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
     if is_large_batch:
         session.analyze(state.chain.table_name(session, "row"))

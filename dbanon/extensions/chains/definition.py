@@ -231,8 +231,8 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
             " another chain: dbanon chain create.",
         )
     require_entity(session, relation, relation.attribute(chain.entity))
-    session.require_rights(relation, [chain.entity])
-    session.require_comparable_types(relation, [*job.sensitive, *job.keep])
+    session.catalog.require_readable(relation, [chain.entity])
+    session.catalog.require_comparable_types(relation, [*job.sensitive, *job.keep])
     retained = (*job.sensitive, *job.keep)
     if job.where is None or not retained:
         return

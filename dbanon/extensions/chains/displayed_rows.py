@@ -25,14 +25,14 @@ from dbanon.extensions.chains.rows_per_person import (
     list_state_columns,
 )
 from dbanon.release.attribute_disclosure import ValueGroups
-from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     NEW_ROWS,
     NUMBERED_PERSONS,
     PRESENT_PERSONS,
     RENEWED_PERSONS,
     SOURCE_ROWS,
 )
+from dbanon.sessions.names import quote
 from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def stage_renewed_rows(
         state.stage(NEW_ROWS, f"SELECT {column_list} FROM {state.row_table} WHERE 1 = 0")
         return
     state.stage(RENEWED_PERSONS, " UNION ALL ".join(member_queries))
+    random_order = session.chain_dialect.random_order_key("r")
     state.stage(
         NUMBERED_PERSONS,
-        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.random_order_key('r')})"
+        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {random_order})"
         f" AS {PERSON_NUMBER} FROM {quote(RENEWED_PERSONS)} AS r",
     )
     source_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))

@@ -266,7 +266,7 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
     NullInEntity : a row has no person.
     """
     entry = entries.find_release(session, parse_relation(name))
-    relation = session.find_source(entry.name)
+    relation = session.catalog.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in relation.schema.attributes}
     for column in (entity, *sensitive):
         if column not in attributes:

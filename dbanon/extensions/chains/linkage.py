@@ -124,7 +124,7 @@ class DisplayedColumns:
         for column in columns:
             table = "value" if column.startswith("v") else "row"
             relation = self.state.chain.table_name(self.state.session, table)
-            keys += self.state.session.columns_as_displayed(relation, [column])
+            keys += self.state.session.catalog.columns_as_displayed(relation, [column])
         return keys
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -210,7 +210,7 @@ class DisplayedColumns:
         """
         state_column = column.state_column
         session = self.state.session
-        relation = session.find_source(self.state.chain.table_name(session, "value"))
+        relation = session.catalog.find_source(self.state.chain.table_name(session, "value"))
         [value_key] = self._key_expressions([self._state_column(name)])
         rows = f"FROM {self._row_query.quoted} AS s"
         rows += f" WHERE {value_key[0]} IS NOT NULL AND s.{state_column} IS NOT NULL"

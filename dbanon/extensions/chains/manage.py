@@ -192,13 +192,13 @@ def create(
         session = stack.enter_context(store.session(write=True, create=file_store is not None))
         session.require_capability("chains")
         if file_store is None:
-            relation = session.find_source(parse_relation(table))
+            relation = session.catalog.find_source(parse_relation(table))
             # Raises ColumnNotFound if the table lacks the column.
             relation.attribute(entity)
         else:
             relation = stage_entity(session, file_store, table, entity)
             require_one_table(rules.tables)
-        session.require_rights(relation, [entity])
+        session.catalog.require_readable(relation, [entity])
         rules = replace(rules, tables=resolve_tables(session, relation, entity, rules.tables))
         chain_pair.require_no_other_chain(session, name, relation, rules, key)
         chain = chain_state.create(session, name, relation, entity, rules, key)
@@ -243,7 +243,9 @@ def _describe_withheld(
     # None if a person with several rows is refused.
     max_rows = chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
-    further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
+    further_tables = [
+        session.catalog.find_source(parse_relation(table)) for table in chain.rules.tables
+    ]
     for relation in (first_table, *further_tables):
         table, source = relation.name, relation.name.quoted
         rows_per_person = (

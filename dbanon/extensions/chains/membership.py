@@ -8,14 +8,14 @@ released unchanged, a value for each row. This module does not use their values,
 shows whether the rows of a cell have changed.
 
 Constants such as ``PRESENT_PERSONS`` name staging tables, which are temporary:
-``sessions.pseudonym_session`` describes their rows.
+``sessions.chain_staging`` describes their rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,8 @@ from dbanon.job.chain import SHOW, WITHDRAW
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_arrays import ChainArrays
+from dbanon.sessions.chain_staging import (
     CELL_COUNTS,
     DISPLAYED_PERSONS,
     NEWCOMERS,
@@ -38,6 +38,7 @@ from dbanon.sessions.pseudonym_session import (
     PERSON_TAGS,
     PRESENT_PERSONS,
 )
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
 # Column of the row table: the number of the source table among those of the chain. Equal to
@@ -50,6 +51,18 @@ CELL_STATES = ("live", "held", "gone", "withdrawn")
 # SQL condition on NEXT_CELL_STATES, with the alias v: live cells that a group of members leaves
 # with this release. ``members`` and ``present`` count all members, and those in the source.
 PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
+
+
+def comparison_value(session: Session, attribute: Attribute, column: str) -> str:
+    """SQL for a value as privacy models compare it: numbers by value, all else by its text.
+
+    Parameters
+    ----------
+    column : the name of a column of the alias s that holds the attribute's values.
+    """
+    if attribute.kind.is_numeric:
+        return f"s.{quote(column)}"
+    return session.text_of(replace(attribute, name=column))
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ class ChainState:
 
     def ledger_table(self, table: str) -> str:
         """The quoted name of a ledger table that all chains share."""
-        return self.session.ledger_name(table).quoted
+        return self.session.ledger.table(table).quoted
 
     @property
     def chain_condition(self) -> str:
@@ -113,6 +126,13 @@ class ChainState:
         # tables by itself.
         if suffix:
             self.session.run(f"ANALYZE {quote(name)}")
+
+    @property
+    def arrays(self) -> ChainArrays:
+        """The arrays that the chain exchanges with its database, if it has ``fetched_persons``."""
+        arrays = self.session.chain_arrays
+        assert arrays is not None
+        return arrays
 
     # -- persons ----------------------------------------------------------------------------------
 
@@ -168,8 +188,12 @@ class ChainState:
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             key_condition = f" ON {' AND '.join(key_conditions)}"
-        with self.session.tune_for_sorting() if self.release_number == 1 else nullcontext():
-            ordered_keys = self.session.keys_in_order(
+        with (
+            self.session.chain_dialect.tune_for_sorting()
+            if self.release_number == 1
+            else nullcontext()
+        ):
+            ordered_keys = self.session.chain_dialect.read_keys_in_order(
                 relation, f"JOIN {newcomers % key_condition}", waiting_time, "p.tag"
             )
         # The last column holds the waiting times.
@@ -224,7 +248,7 @@ class ChainState:
             f" CASE {' '.join(cases)} ELSE 'held' END AS state"
             f" FROM ({cell_counts}) AS c{join_sealed}"
         )
-        with nullcontext() if has_cell_counts else self.session.tune_for_sorting():
+        with nullcontext() if has_cell_counts else self.session.chain_dialect.tune_for_sorting():
             self.stage(NEXT_CELL_STATES, next_states)
 
     def _count_cells_query(self, n_staged_columns: int) -> str:
@@ -244,7 +268,7 @@ class ChainState:
         names = [statements.retained_column_name(i) for i in range(n_staged_columns)]
         # ``row_hash`` is None if the database cannot compute hashes of rows.
         row_hash = (
-            self.session.row_hash(self.chain.table_name(self.session, "row"), names)
+            self.session.chain_dialect.row_hash(self.chain.table_name(self.session, "row"), names)
             if n_staged_columns and not self.has_several_rows_per_person
             else None
         )
@@ -344,10 +368,10 @@ class ChainState:
         session, first_new_cell = self.session, self.last_cell + 1
         # At the first release, all fetched persons are newcomers, so members are written as arrays.
         fetched_persons = self.fetched_persons if self.release_number == 1 else None
-        # ``load_cells`` passes the classes as arrays, and returns False if the session cannot.
-        # Then, and if strata must be read from the source, SQL needs a staging table of labels
-        # instead.
-        if fetched_persons is None or by or not session.load_cells(relation, microdata, partition):
+        # ``load_cells`` passes the classes as arrays, and returns False if they fit none. Then, and
+        # if strata must be read from the source, SQL needs a staging table of labels instead.
+        uses_labels = fetched_persons is None or bool(by)
+        if uses_labels or not self.arrays.load_cells(relation, microdata, partition):
             session.stage_labels(microdata, partition, relation.required_locator.types)
         session.stage_classes(partition, columns)
         # A released column takes several staging columns if it has parts, such as two bounds.
@@ -375,7 +399,7 @@ class ChainState:
         if is_large_batch:
             # Without new statistics, planners assume empty tables, and use nested loops.
             for table in ("chain_member", "chain_cell"):
-                session.analyze(session.ledger_name(table))
+                session.analyze(session.ledger.table(table))
             session.analyze(self.chain.table_name(session, "value"))
         return first_new_cell
 
@@ -393,7 +417,7 @@ class ChainState:
             f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.release_number)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.tune_for_sorting() if is_large_batch else nullcontext():
+        with session.chain_dialect.tune_for_sorting() if is_large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.ledger_table('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain_id}, p.tag, l.class + {first_new_cell} FROM {rows}"
@@ -416,8 +440,8 @@ class ChainState:
             np.full(len(cells), b"live"),
             np.full(len(cells), self.release_number),
         )
-        session.append(
-            session.ledger_name("chain_cell"),
+        self.arrays.append(
+            session.ledger.table("chain_cell"),
             [
                 ("chain_id", "integer", np.full(len(cells), chain_id)),
                 ("cell", "integer", cells),
@@ -430,8 +454,8 @@ class ChainState:
         cell_of_member = (
             session.class_numbers(partition)[partition.labels].astype(np.int64) + first_new_cell
         )
-        session.append(
-            session.ledger_name("chain_member"),
+        self.arrays.append(
+            session.ledger.table("chain_member"),
             [
                 ("chain_id", "integer", np.full(len(cell_of_member), chain_id)),
                 ("tag", "bytea", fetched_persons.tags_by_key(microdata.keys)),
@@ -460,7 +484,7 @@ class ChainState:
         session, member = self.session, self.ledger_table("chain_member")
         session.run(
             statements.create_staging(
-                PERSON_TAGS, [("tag", session.bytes_type)], session.staging_suffix
+                PERSON_TAGS, [("tag", session.tags.sql_type)], session.staging_suffix
             )
         )
         session.insert_rows(RelationName(None, PERSON_TAGS), ["tag"], [(tag,) for tag in tags])
@@ -490,7 +514,7 @@ class ChainState:
         ----------
         table_number : the index of the table among those of the chain.
         """
-        from_clause, random_order = self.session.shuffled_join_sql(
+        from_clause, random_order = self.session.chain_dialect.shuffled_join_sql(
             self.row_table, self.chain.table_name(self.session, "value")
         )
         where_clause = (

@@ -140,7 +140,7 @@ def classify_newcomers(
     policy = replace(planned.policy, k=class_size)
     column_statistics = None if is_first else definition.read_column_statistics(chain)
     with clock.phase("read") as tick:
-        with nullcontext() if is_first else state.session.tune_for_lookup():
+        with nullcontext() if is_first else state.session.chain_dialect.tune_for_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
             n_newcomers = microdata.n_read
             order, waiting_times = state.order_by_tag(planned.relation, microdata)

@@ -28,11 +28,11 @@ def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str,
     """
     releases: dict[str, str] = {}
     for session in sessions:
-        release_table = session.ledger_name("release")
+        release_table = session.ledger.table("release")
         if not has_trusted_ledger(session):
             continue
         # Ledgers of versions before chains have no such column.
-        if "chain_id" not in {name for name, _ in session.columns_of(release_table)}:
+        if "chain_id" not in {name for name, _ in session.catalog.list_columns(release_table)}:
             continue
         releases |= {
             str(release_id): str(RelationName(schema, name))
@@ -87,9 +87,9 @@ def describe_shared_persons(
             continue
         label = f"chain {chain.name} ({chain.source})"
         try:
-            other_relation = session.find_source(parse_relation(chain.source))
+            other_relation = session.catalog.find_source(parse_relation(chain.source))
             other_identifier = session.text_of(other_relation.attribute(chain.entity))
-            session.require_rights(other_relation, [chain.entity])
+            session.catalog.require_readable(other_relation, [chain.entity])
         except DbanonError:
             messages.append(
                 f"whether {label} has the same persons is unknown: its source cannot be read"

@@ -17,8 +17,8 @@ from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.state import ChainRecord
 from dbanon.job.chain import ChainRules
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import PREDECESSOR_MEMBERS, PRESENT_PERSONS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import PREDECESSOR_MEMBERS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 
 
@@ -85,21 +85,22 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
     key : the key of both chains.
     """
     session, predecessor = state.session, _find_predecessor(state)
-    # From here on, ``keyed_tag`` computes tags as the predecessor stores them.
-    session.stage_other_key(*predecessor.hash_prefixes(key))
+    # From here on, ``tags.of_text`` computes tags as the predecessor stores them.
+    session.tags.replace_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
-    tag, member = session.keyed_tag(session.text_of(entity)), state.ledger_table("chain_member")
+    tag, member = session.tags.of_text(session.text_of(entity)), state.ledger_table("chain_member")
     predecessor_members = quote(PREDECESSOR_MEMBERS)
     in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
     # The SQL of ``tag`` reads the entity column by its name, over the alias s. The staged column is
     # named ``person``, so a subquery gives it the name of the entity column.
-    with session.tune_for_tagging():
+    compute_once = session.chain_dialect.compute_once_clause
+    with session.chain_dialect.tune_for_tagging():
         state.stage(
             PREDECESSOR_MEMBERS,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
             f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
             f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT_PERSONS)} AS p) AS s"
-            f"{session.compute_once_clause}) AS t ON t.tag = m.tag WHERE m.{in_predecessor}",
+            f"{compute_once}) AS t ON t.tag = m.tag WHERE m.{in_predecessor}",
         )
     # A joint history is a cell and the release of departure in each chain. Group the members of
     # this chain by joint history, and those members of the predecessor who are not in this chain.

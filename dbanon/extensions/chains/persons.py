@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dbanon.errors import ChainEntityRows, InvalidParameter
+from dbanon.extensions.chains.membership import ChainState, comparison_value
 from dbanon.extensions.chains.rows_per_person import ChainTable
 from dbanon.sessions.base import Locator, Relation
+from dbanon.sessions.chain_staging import NEWCOMER_RECORDS
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
-
-if TYPE_CHECKING:
-    from dbanon.extensions.chains.membership import ChainState
 
 # Column that numbers rows: first those of a person in a table, then the newcomers.
 _ORDINAL = "dbanon_ordinal"
@@ -113,7 +110,7 @@ def _require_single_value(state: ChainState, chain_tables: Sequence[ChainTable],
     """
     session = state.session
     values = " UNION ALL ".join(
-        f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"
+        f"SELECT a.person, {comparison_value(session, chain_table.relation.attribute(name), name)}"
         f" AS value FROM {chain_table.relation.relation_to_read.quoted} AS s"
         f" JOIN {state.newcomers_table} AS a ON a.person = s.{quote(state.chain.entity)}"
         for chain_table in chain_tables

@@ -16,8 +16,8 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import ABSENT_MEMBERS, PRESENT_PERSONS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import ABSENT_MEMBERS, PRESENT_PERSONS
 
 if TYPE_CHECKING:
     from dbanon.extensions.chains.membership import ChainState
@@ -67,9 +67,9 @@ def stage_persons(
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, entity = state.session, relation.attribute(state.chain.entity)
-    session.stage_key(*hash_prefixes)
+    session.tags.stage_key(*hash_prefixes)
     column = f"s.{quote(entity.name)}"
-    tag = session.keyed_tag(session.text_of(entity))
+    tag = session.tags.of_text(session.text_of(entity))
     names = [statements.retained_column_name(i) for i in range(len(retained))]
     columns = [f"{column} AS person", f"{tag} AS tag"]
     columns += [
@@ -97,9 +97,9 @@ def stage_tagged_persons(state: ChainState, persons: str, names: Sequence[str]) 
         "SELECT tag, cell, left_at_release AS left_at"
         f" FROM {state.ledger_table('chain_member')} WHERE {state.chain_condition}"
     )
-    with session.tune_for_tagging():
-        for table_kind, name, query in session.person_staging_queries(
-            persons + session.compute_once_clause, names, members
+    with session.chain_dialect.tune_for_tagging():
+        for table_kind, name, query in session.chain_dialect.build_person_queries(
+            persons + session.chain_dialect.compute_once_clause, names, members
         ):
             state.stage(name, query, table_kind)
 

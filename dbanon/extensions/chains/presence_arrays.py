@@ -35,8 +35,7 @@ from dbanon.extensions.chains.presence import (
 from dbanon.job.chain import MEASURE
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     ABSENT_MEMBERS,
     CELL_COUNTS,
     LOADED_PERSONS,
@@ -44,6 +43,7 @@ from dbanon.sessions.pseudonym_session import (
     NEWCOMERS,
     PRESENT_PERSONS,
 )
+from dbanon.sessions.names import RelationName, quote
 
 # Prefix of the names of row key columns in a copy of rows. It is lengthened if a copied column has
 # the same prefix.
@@ -86,7 +86,7 @@ def copy_newcomers(state: ChainState, relation: Relation, names: Sequence[str]) 
     values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
     columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(key_names)), *values])
     join_condition = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
-    with state.session.tune_for_lookup():
+    with state.session.chain_dialect.tune_for_lookup():
         state.stage(
             NEWCOMER_RECORDS,
             f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p"
@@ -124,7 +124,7 @@ def match_persons(
     # These cases need SQL: chains that only measure; row keys that a temporary table (the *key
     # map*) numbers; persons with several rows; and first releases of chains that also look up the
     # members of a predecessor.
-    if not session.supports_arrays or rules.mode == MEASURE or locator.key_map_columns:
+    if session.chain_arrays is None or rules.mode == MEASURE or locator.key_map_columns:
         return None
     if state.has_several_rows_per_person or (is_first and rules.new_chain_from is not None):
         return None
@@ -142,7 +142,7 @@ def match_persons(
         )
         if int(max_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
-    session.stage_key(*hash_prefixes)
+    session.tags.stage_key(*hash_prefixes)
     entity = relation.attribute(state.chain.entity)
     # A row with a NULL key has no person, so it is refused before the key is used.
     key_expressions = [
@@ -150,7 +150,8 @@ def match_persons(
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     # A row without a person gets the tag 0.
-    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.no_person_tag}) AS tag"
+    tag_sql = session.tags.of_text(session.text_of(entity))
+    tag = f"coalesce({tag_sql}, {state.arrays.no_person_tag}) AS tag"
     names = [statements.retained_column_name(i) for i in range(len(retained))]
     values = [
         f"{session.retained_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
@@ -161,13 +162,13 @@ def match_persons(
     # The code of the retained columns; None if displayed rows are not compared.
     code_sql = None
     if retained and not is_first:
-        row_hash = session.row_hash(state.chain.table_name(session, "row"), names)
+        row_hash = session.chain_dialect.row_hash(state.chain.table_name(session, "row"), names)
         assert row_hash is not None
-        code_sql = session.hash_with_secret(row_hash)
+        code_sql = state.arrays.hash_with_secret(row_hash)
         columns.append((code_sql, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code_sql else [])])
-    with session.tune_for_tagging():
-        arrays = session.fetch(
+    with session.chain_dialect.tune_for_tagging():
+        arrays = state.arrays.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s) AS s"
         )
     n_keys = len(locator.types)
@@ -179,7 +180,7 @@ def match_persons(
     _require_one_row_per_person(state, relation, tags[persons.order])
     if is_first:
         # Later statements read this table, although no member can be absent yet.
-        session.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
+        state.arrays.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
         n_persons = len(persons.tags)
         return persons, PresenceCounts(
             n_persons=n_persons, n_newcomers=n_persons, n_returned=0, n_members=0, n_absent=0
@@ -229,9 +230,8 @@ def _match_members(
     code_sql : SQL of the code of a row; None if rows are not compared.
     codes : one array, the code of each person's row, int64 (n,); empty if rows are not compared.
     """
-    session = state.session
     # A departure is the number of the release at which a member left; 0 if the member has not left.
-    member_tags, member_cells, departures = session.fetch(
+    member_tags, member_cells, departures = state.arrays.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.ledger_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
@@ -246,10 +246,10 @@ def _match_members(
     # Members who have not left are absent unless they match a person in the source.
     is_absent = has_not_left.copy()
     is_absent[member_indices[is_member]] = False
-    session.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
+    state.arrays.load(ABSENT_MEMBERS, [("tag", "bytea", member_tags[is_absent])])
     is_present = is_member & (left_at == 0)
     cell_columns = [("s.cell", "integer"), *([(code_sql, "bigint")] if code_sql else [])]
-    displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
+    displayed_cells, *displayed_codes = state.arrays.fetch(cell_columns, f"{state.row_table} AS s")
     n_cells = int(max(member_cells.max(initial=0), displayed_cells.max(initial=0))) + 1
     # A cell has a displayed row for each member who has not left.
     sizes = np.bincount(displayed_cells, minlength=n_cells)
@@ -266,7 +266,9 @@ def _match_members(
         "present": n_present[nonempty],
         "is_unchanged": is_unchanged[nonempty],
     }
-    session.load(CELL_COUNTS, [(name, "integer", values) for name, values in cell_counts.items()])
+    state.arrays.load(
+        CELL_COUNTS, [(name, "integer", values) for name, values in cell_counts.items()]
+    )
     # A cell may change if all members are present and rows have changed, or if at least k members
     # have left and at least k stay.
     k = int(state.k)
@@ -309,7 +311,7 @@ def _stage_persons(
         (f"key{i}", sql_type, persons.keys[is_selected, i])
         for i, sql_type in enumerate(locator.types)
     ]
-    session.load(
+    state.arrays.load(
         LOADED_PERSONS,
         [
             *keys,
@@ -325,7 +327,7 @@ def _stage_persons(
     )
     join_condition = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
     key_columns = "".join(f", t.key{i}" for i in range(len(keys)))
-    with session.tune_for_lookup():
+    with session.chain_dialect.tune_for_lookup():
         state.stage(
             PRESENT_PERSONS,
             f"SELECT s.{quote(state.chain.entity)} AS person, t.tag, nullif(t.cell, 0) AS cell,"

@@ -22,19 +22,19 @@ from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.extensions.chains.cell_rows import list_row_columns
-from dbanon.extensions.chains.membership import ChainState
+from dbanon.extensions.chains.membership import ChainState, comparison_value
 from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.extensions.chains.state import ChainColumn
 from dbanon.measures import Model
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Locator, Relation, random_order
-from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     ABSENT_MEMBERS,
     CELLS_WITH_ABSENT,
     EARLIER_ROWS,
     HISTORY_SIZES,
 )
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
 from dbanon.stores.sql_persons import StagedSqlRelease
@@ -60,7 +60,7 @@ def count_histories(state: ChainState, histories_are_staged: bool = False) -> di
 
 def stage_histories(state: ChainState) -> None:
     """Stage the number of persons who share each history."""
-    with state.session.tune_for_sorting():
+    with state.session.chain_dialect.tune_for_sorting():
         state.stage(HISTORY_SIZES, _history_sizes_query(state))
 
 
@@ -71,7 +71,7 @@ def _history_sizes_sql(state: ChainState, histories_are_staged: bool) -> str:
 
 def _history_sizes_query(state: ChainState) -> str:
     """Build a query of ``cell``, ``left_at`` and ``size`` (number of persons) of each history."""
-    return state.session.count_pairs_sql(
+    return state.session.chain_dialect.count_pairs_sql(
         first="cell",
         second="left_at_release",
         second_name="left_at",
@@ -152,7 +152,7 @@ def count_mismatched_cells(state: ChainState) -> int:
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
         f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
-    with state.session.tune_for_sorting():
+    with state.session.chain_dialect.tune_for_sorting():
         [(n_mismatched,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS combined_rows"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
@@ -178,7 +178,7 @@ def stage_rows_of_absent(state: ChainState, n_retained: int) -> None:
     ----------
     n_retained : the number of retained columns: columns released unchanged.
     """
-    with state.session.tune_for_lookup():
+    with state.session.chain_dialect.tune_for_lookup():
         state.stage(
             CELLS_WITH_ABSENT,
             f"SELECT m.cell, count(*) AS size FROM {state.ledger_table('chain_member')} AS m"
@@ -309,8 +309,8 @@ def count_failing_cells(
     names, n_failing = [attribute.name for attribute in retained], 0
     for model in (model for model in models if not model.compares_with_table):
         index = names.index(model.attribute)
-        value = state.session.comparison_value(
-            retained[index], statements.retained_column_name(index)
+        value = comparison_value(
+            state.session, retained[index], statements.retained_column_name(index)
         )
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
@@ -345,7 +345,7 @@ def _model_condition_sql(session: Session, model: Model) -> str:
         tail = f"sum(CASE WHEN v.value_rank >= {int(model.l)} THEN v.size END)"
         return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
-    ln, min_exp_entropy = session.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
+    ln, min_exp_entropy = session.chain_dialect.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
     entropy = f"{ln('sum(v.size)')} - sum(v.size * {ln('v.size')}) / sum(v.size)"
     return f"{entropy} >= {math.log(min_exp_entropy)!r}"
 
@@ -382,7 +382,7 @@ class ChainTarget(SqlTarget):
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write the displayed rows of the chain, without their cell numbers, in random order."""
         session, output = self.session, draft.output
-        session.make_schema(output.name)
+        session.publication.ensure_schema(output.name)
         attributes = self._typed_columns()
         # Triples of name, type and SQL expression; the statements below have their own expressions.
         columns = [
@@ -390,7 +390,7 @@ class ChainTarget(SqlTarget):
             for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
-        session.create_released(output, names_and_types, output.release_id)
+        session.publication.create_table(output, names_and_types, output.release_id)
         staged_release = StagedSqlRelease(
             draft, tuple(columns), is_copied=not self._is_same_session
         )
@@ -454,7 +454,7 @@ class ChainTarget(SqlTarget):
         session, chain = self.state.session, self.state.chain
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
-            relation = session.find_source(chain.table_name(session, table))
+            relation = session.catalog.find_source(chain.table_name(session, table))
             # Some databases do not declare all of a type, such as the scale of decimals.
             typed_attributes = session.complete_attributes_from_values(
                 relation, relation.schema.attributes

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.sessions import statements
-from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     ABSENT_MEMBERS,
     CELLS_WITH_RETURNED,
     CHANGED_CELLS,
     NEXT_CELL_STATES,
     PRESENT_PERSONS,
 )
+from dbanon.sessions.names import quote
 
 if TYPE_CHECKING:
     from dbanon.extensions.chains.membership import ChainState
@@ -77,8 +77,10 @@ def build_sealed_cells_query(state: ChainState) -> str:
     A preview may read a ledger of an earlier version, which has no counts of excluded rows. Then
     the query returns no cells.
     """
-    member_table = state.session.ledger_name("chain_member")
-    if "excluded_rows" not in {name for name, _ in state.session.columns_of(member_table)}:
+    member_table = state.session.ledger.table("chain_member")
+    if "excluded_rows" not in {
+        name for name, _ in state.session.catalog.list_columns(member_table)
+    }:
         return "SELECT 0 AS cell WHERE 1 = 0"
     return (
         f"SELECT DISTINCT m.cell FROM {member_table.quoted} AS m"
@@ -108,7 +110,7 @@ def freeze_returned_cells(state: ChainState, n_staged_columns: int) -> int:
     # Compare hashes of rows if the database can compute them: they cover the bytes readers see.
     row_hash = None
     if not state.has_several_rows_per_person:
-        row_hash = session.row_hash(state.chain.table_name(session, "row"), names)
+        row_hash = session.chain_dialect.row_hash(state.chain.table_name(session, "row"), names)
     row_expressions = (
         {"row_hash": row_hash} if row_hash is not None else {n: f"s.{n}" for n in names}
     )
@@ -204,7 +206,7 @@ def record_absences(state: ChainState) -> None:
         )
     if not session.rows(f"SELECT 1 FROM {quote(ABSENT_MEMBERS)} AS p LIMIT 1"):
         return
-    with session.tune_for_lookup():
+    with session.chain_dialect.tune_for_lookup():
         session.run(
             f"UPDATE {member_table} AS m SET missed = {int(state.release_number)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"
@@ -212,4 +214,4 @@ def record_absences(state: ChainState) -> None:
             f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
         )
     # Without statistics, planners expect no absences and would scan all cells for each one.
-    session.analyze(session.ledger_name("chain_member"))
+    session.analyze(session.ledger.table("chain_member"))

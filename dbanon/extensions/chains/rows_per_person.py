@@ -27,13 +27,13 @@ from dbanon.extensions.chains.presence import (
 from dbanon.job.chain import FREEZE, MEASURE, ChainRules
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import (
+from dbanon.sessions.chain_staging import (
     DISPLAYED_PERSONS,
     LIMITED_ROWS,
     PRESENT_PERSONS,
     SOURCE_ROWS,
 )
+from dbanon.sessions.names import quote
 
 if TYPE_CHECKING:
     from dbanon.extensions.chains.membership import ChainState
@@ -152,7 +152,7 @@ def _stage_persons_with_rows(
     NullInEntity : a row has no person.
     """
     session, entity = state.session, quote(state.chain.entity)
-    session.stage_key(*hash_prefixes)
+    session.tags.stage_key(*hash_prefixes)
     if with_rows:
         _stage_source_rows(state, chain_tables)
         persons_query = f"SELECT e.person FROM {quote(SOURCE_ROWS)} AS e"
@@ -182,7 +182,7 @@ def _stage_persons_with_rows(
     attribute = chain_tables[0].relation.attribute(state.chain.entity)
     source = f"{quote(SOURCE_ROWS)} AS s" if with_rows else f"({persons_query}) AS s"
     persons = (
-        f"SELECT s.{entity} AS person, {session.keyed_tag(session.text_of(attribute))} AS tag"
+        f"SELECT s.{entity} AS person, {session.tags.of_text(session.text_of(attribute))} AS tag"
         f"{columns} FROM (SELECT s.person AS {entity}{digest_column} FROM {source}"
         " GROUP BY s.person) AS s"
     )
@@ -245,7 +245,9 @@ def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
 def _row_digest(state: ChainState, chain_tables: Sequence[ChainTable]) -> str:
     """Build the SQL of the digest of a row, over its table number and its retained columns."""
     relation = state.chain.table_name(state.session, "row")
-    return state.session.row_digest(relation, [TABLE_NUMBER, *list_state_columns(chain_tables)])
+    return state.session.chain_dialect.row_digest(
+        relation, [TABLE_NUMBER, *list_state_columns(chain_tables)]
+    )
 
 
 def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
@@ -281,7 +283,7 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
         f" ORDER BY s.row_text) AS repetition FROM ({text_rows}) AS s"
     )
     # Hash the text of a row with the key of the persons' tags, which readers do not know.
-    row_hash = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
+    row_hash = session.tags.of_text("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
     hashed_rows = f"SELECT s.*, {row_hash} AS row_hash FROM ({numbered_rows}) AS s"
     ranked_rows = (
         f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by} ORDER BY s.row_hash)"

@@ -56,8 +56,8 @@ from dbanon.run.run import (
 )
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
@@ -128,7 +128,7 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
     if chain.k is None:
         # The definition holds no settings of the job: only k must stay the same.
         row = (chain.chain_id, state.k, json.dumps({"job": {}}))
-        definition_table = session.ledger_name("chain_definition")
+        definition_table = session.ledger.table("chain_definition")
         session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
         raise ChainChanged(
@@ -402,11 +402,11 @@ def _confirm_published(session: Session, chain: ChainRecord, target_session: Ses
     """
     unconfirmed_releases = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
-        f" {session.ledger_name('chain_release').quoted}"
+        f" {session.ledger.table('chain_release').quoted}"
         " WHERE chain_id = ? AND confirmed_at IS NULL",
         (chain.chain_id,),
     )
-    release_table, published_ids = target_session.ledger_name("release"), set()
+    release_table, published_ids = target_session.ledger.table("release"), set()
     if unconfirmed_releases and has_trusted_ledger(target_session):
         published_ids = {
             str(release_id)

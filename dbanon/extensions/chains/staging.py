@@ -54,7 +54,7 @@ class FileSource(SqlSource):
         if job.policy.nulls == "suppress":
             relation = replace(relation, non_null_columns=job.quasi_identifiers)
         # Rows are grouped by these columns: those of strata, and those that ``also_k`` names.
-        self.session.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
+        self.session.catalog.require_comparable_types(relation, [*job.by, *job.columns_in_sets])
         return relation
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -169,7 +169,7 @@ def stage_entity(session: Session, file_store: Store, table: str, entity: str) -
     """
     with file_store.session(write=False) as file_session:
         source = SqlSource(file_session)
-        relation = file_session.find_source(parse_relation(table))
+        relation = file_session.catalog.find_source(parse_relation(table))
         # Raises ColumnNotFound if the file lacks the column.
         relation.attribute(entity)
         file_session.require_typed([entity])

@@ -115,7 +115,7 @@ class ChainRecord:
         kind : ``row`` for the *row table*, which has the rows of the last release; ``value`` for
             the *value table*, which has the released values that the rows of a cell share.
         """
-        return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
+        return session.ledger.table(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
 def create(
@@ -130,9 +130,9 @@ def create(
         ``require_entity``.
     """
     require_entity(session, source, source.attribute(entity))
-    session.ensure_ledger()
-    session.require_trusted_ledger()
-    chain_table = session.ledger_name("chain").quoted
+    session.ledger.ensure_current()
+    session.ledger.require_trusted()
+    chain_table = session.ledger.table("chain").quoted
     if session.rows(f"SELECT 1 FROM {chain_table} WHERE name = ?", (name,)):
         raise ChainExists(f"There is a chain {name} already.", hint="Choose another name.")
     row = {
@@ -140,15 +140,15 @@ def create(
         # Positive, and small enough for a column of 32-bit integers.
         "chain_id": secrets.randbelow(2**31 - 1) + 1,
         "identity": str(uuid.uuid4()),
-        "created_at": session.timestamp(now()),
-        "created_by": session.current_user(),
+        "created_at": session.ledger.to_timestamp(now()),
+        "created_by": session.catalog.find_current_user(),
         "source": str(source.name),
         "entity": entity,
         "rules": json.dumps(rules.to_plain()),
         "key_check": compute_check(key),
         "sequence": 0,
     }
-    session.insert_rows(session.ledger_name("chain"), list(row), [tuple(row.values())])
+    session.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
     return find_chain(session, name)
 
 
@@ -174,7 +174,11 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
-    if is_text and sql_type != "uuid" and not session.distinguishes_all_texts(relation, attribute):
+    if (
+        is_text
+        and sql_type != "uuid"
+        and not session.chain_dialect.distinguishes_all_texts(relation, attribute)
+    ):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",
@@ -186,7 +190,7 @@ def list_chains(session: Session) -> list[ChainRecord]:
     """All chains, by name."""
     if not _has_chain_table(session):
         return []
-    names = session.rows(f"SELECT name FROM {session.ledger_name('chain').quoted} ORDER BY name")
+    names = session.rows(f"SELECT name FROM {session.ledger.table('chain').quoted} ORDER BY name")
     return [find_chain(session, name) for (name,) in names]
 
 
@@ -207,8 +211,8 @@ def find_chain(session: Session, name: str) -> ChainRecord:
     session.require_capability("chains")
     if not _has_chain_table(session):
         raise _chain_not_found_error(name)
-    chain_table = session.ledger_name("chain").quoted
-    definition_table = session.ledger_name("chain_definition").quoted
+    chain_table = session.ledger.table("chain").quoted
+    definition_table = session.ledger.table("chain_definition").quoted
     try:
         rows = session.rows(
             "SELECT c.name, c.chain_id, CAST(c.identity AS VARCHAR(36)),"
@@ -261,9 +265,9 @@ def find_chain(session: Session, name: str) -> ChainRecord:
 
 def _has_chain_table(session: Session) -> bool:
     """True if the ledger has a table of chains; raises LedgerNotTrusted if it is not trusted."""
-    if not session.has_ledger() or session.find_existing(session.ledger_name("chain")) is None:
+    if not session.ledger.exists() or not session.ledger.has_table("chain"):
         return False
-    session.require_trusted_ledger()
+    session.ledger.require_trusted()
     return True
 
 
@@ -282,7 +286,7 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     require_can_continue(session, chain, request, key)
     # A concurrent run of the chain waits here, and is refused afterwards.
     session.run(
-        f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
+        f"UPDATE {session.ledger.table('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
         (chain.name,),
     )
     return chain
@@ -365,12 +369,12 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     ChainBehind : the ledger has a later release.
     LedgerNotTrusted : querying the ledger could run another user's code.
     """
-    release_table = session.ledger_name("release")
+    release_table = session.ledger.table("release")
     # False only if there is no ledger; for a ledger that is not trusted, an error is raised.
     if not has_trusted_ledger(session):
         return
     # Ledgers of versions before chains have no such column.
-    if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
+    if "chain_sequence" not in {name for name, _ in session.catalog.list_columns(release_table)}:
         return
     [(latest_release,)] = session.rows(
         f"SELECT max(chain_sequence) FROM {release_table.quoted} WHERE CAST(chain_id"
@@ -404,8 +408,8 @@ def require_state_includes(chain: ChainRecord, latest_release: int, location: st
 def close(session: Session, chain: ChainRecord) -> None:
     """Close a chain: it can have no further releases, but keeps its state."""
     session.run(
-        f"UPDATE {session.ledger_name('chain').quoted} SET closed_at = ? WHERE name = ?",
-        (session.timestamp(now()), chain.name),
+        f"UPDATE {session.ledger.table('chain').quoted} SET closed_at = ? WHERE name = ?",
+        (session.ledger.to_timestamp(now()), chain.name),
     )
 
 
@@ -428,10 +432,10 @@ def add_release(
         "chain_id": chain.chain_id,
         "sequence": release_number,
         "release_id": release_id,
-        "created_at": session.timestamp(now()),
+        "created_at": session.ledger.to_timestamp(now()),
         "counts": json.dumps(counts),
     }
-    session.insert_rows(session.ledger_name("chain_release"), list(row), [tuple(row.values())])
+    session.insert_rows(session.ledger.table("chain_release"), list(row), [tuple(row.values())])
 
 
 def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:
@@ -441,9 +445,9 @@ def confirm_release(session: Session, chain: ChainRecord, release_number: int) -
     output may be written later, in another database, and may fail.
     """
     session.run(
-        f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
+        f"UPDATE {session.ledger.table('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
-        (session.timestamp(now()), chain.chain_id, release_number),
+        (session.ledger.to_timestamp(now()), chain.chain_id, release_number),
     )
 
 
@@ -452,7 +456,8 @@ def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
         " confirmed_at IS NOT NULL, counts"
-        f" FROM {session.ledger_name('chain_release').quoted} WHERE chain_id = ? ORDER BY sequence",
+        f" FROM {session.ledger.table('chain_release').quoted}"
+        " WHERE chain_id = ? ORDER BY sequence",
         (chain.chain_id,),
     )
     return [

@@ -148,9 +148,9 @@ def begin_release(
     assert request is not None
     with clock.phase("read") as tick:
         tick(0.0)
-        if session.has_ledger():
+        if session.ledger.exists():
             # Migrate ledgers of earlier versions, which do not record absences.
-            session.ensure_ledger()
+            session.ledger.ensure_current()
         chain = chain_state.lock_chain(session, request, key)
         source = build_source(session, chain.rules)
         # An output in another database is planned below.
@@ -432,7 +432,7 @@ def _release_without_newcomers(
     stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
     if stored_definition:
-        types = dict(session.columns_of(chain.table_name(session, "value")))
+        types = dict(session.catalog.list_columns(chain.table_name(session, "value")))
         # The released columns of quasi-identifiers, in the order v0, v1, … of the value table,
         # whose values all rows of a cell share (``is_shared``). This table also has the columns of
         # strata (``by``). Retained columns, k0, k1, …, are left out.
@@ -504,7 +504,7 @@ def _write_state(
             job, planned, release, describe_tables(chain_tables), typical_class_loss
         )
         columns = new_definition["columns"]
-        definition_table = session.ledger_name("chain_definition")
+        definition_table = session.ledger.table("chain_definition")
         row = (chain.chain_id, state.k, definition.to_json_text(new_definition))
         session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
         cell_rows.create_state_tables(

@@ -22,8 +22,8 @@ from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job, SourceRequest
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
+from dbanon.sessions.chain_staging import HISTORY_SIZES
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
-from dbanon.sessions.pseudonym_session import HISTORY_SIZES
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 
@@ -47,7 +47,7 @@ def resolve_tables(
     """
     relations = [relation]
     for table in tables:
-        further_table = session.find_source(parse_relation(table))
+        further_table = session.catalog.find_source(parse_relation(table))
         if further_table.name in [earlier_table.name for earlier_table in relations]:
             raise InvalidParameter(
                 f"The table {further_table.name} is named twice.", hint="Name each table once."
@@ -62,7 +62,7 @@ def _require_same_entity(
 ) -> None:
     """Check that a further table identifies persons by a readable column of the same type."""
     attribute, first_entity = other_table.attribute(entity), first_table.attribute(entity)
-    session.require_rights(other_table, [entity])
+    session.catalog.require_readable(other_table, [entity])
     require_entity(session, other_table, attribute)
     if attribute.sql_type != first_entity.sql_type:
         raise InvalidParameter(
@@ -92,7 +92,7 @@ class TablesSource(SqlSource):
         ChainFirstTable : a further table has a quasi-identifier that the first table lacks.
         Other errors are those of ``ports.Source.describe``.
         """
-        relation = self.session.find_source(parse_relation(job.table))
+        relation = self.session.catalog.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}
         for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
             tables_with_column = [
@@ -132,7 +132,9 @@ def build_source(session: Session, rules: ChainRules) -> SqlSource:
         return FileSource(session)
     if not rules.tables:
         return SqlSource(session)
-    further_tables = tuple(session.find_source(parse_relation(table)) for table in rules.tables)
+    further_tables = tuple(
+        session.catalog.find_source(parse_relation(table)) for table in rules.tables
+    )
     return TablesSource(session, further_tables=further_tables)
 
 
@@ -186,7 +188,7 @@ def find_chain_tables(
             hint="Leave out `where`. To select rows, create the chain on a view of each table.",
         )
     for number, table in enumerate(rules.tables, 1):
-        further_table = session.find_source(parse_relation(table))
+        further_table = session.catalog.find_source(parse_relation(table))
         _require_same_entity(session, relation, further_table, entity)
         names = tuple(retained_by_table.get(table, ()))
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
@@ -198,8 +200,8 @@ def find_chain_tables(
                 " `kept`, and name other columns once.",
             )
         attributes = tuple(map(further_table.attribute, names))
-        session.require_rights(further_table, [entity, *names])
-        session.require_comparable_types(further_table, list(names))
+        session.catalog.require_readable(further_table, [entity, *names])
+        session.catalog.require_comparable_types(further_table, list(names))
         first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
         chain_tables.append(
             ChainTable(
@@ -216,7 +218,7 @@ def find_chain_tables(
 def _resolve_table_names(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the keys of a mapping, which are names of tables, by their names in the database."""
     return {
-        str(session.find_source(parse_relation(table)).name): value
+        str(session.catalog.find_source(parse_relation(table)).name): value
         for table, value in values.items()
     }
 

@@ -7,8 +7,8 @@ admitted or excluded. Each is recorded under a *tag*, the pseudonym of the perso
 from __future__ import annotations
 
 from dbanon.extensions.chains.membership import ChainState
+from dbanon.sessions.chain_staging import WAITING_NEWCOMERS
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 
 
 def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
@@ -50,7 +50,7 @@ def record_waiting(state: ChainState, n_waiting: int, last_cell: int) -> int:
 def find_longest_wait(state: ChainState) -> int:
     """Return for how many releases the longest-waiting newcomer has waited."""
     # A preview may read a ledger of an earlier version, which has no such table.
-    if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:
+    if not state.session.ledger.has_table("chain_waiting"):
         return 0
     [(earliest_release,)] = state.session.rows(
         f"SELECT min(since_release) FROM {state.ledger_table('chain_waiting')}"

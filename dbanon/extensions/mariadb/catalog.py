@@ -1,166 +1,59 @@
-"""Relations, rights and ledger tables on MariaDB.
+"""The catalog of a MariaDB server: relations, keys and rights.
 
-Public methods without a docstring override documented ones of ``sessions.session.Session``.
+Public methods without a docstring override documented ones of ``sessions.catalog.Catalog``.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from pymysql.cursors import SSCursor
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from dbanon.data.schema import Schema
 from dbanon.errors import (
-    BudgetsNotHere,
-    ChainsNotHere,
-    DbanonError,
+    EngineUnsuitable,
     InsufficientRights,
     InvalidName,
-    LedgerNotTrusted,
-    PseudonymsNotHere,
-    ReadOnly,
     TableNotFound,
     nearest_names,
     sql_for_hint,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
-from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
+from dbanon.extensions.mariadb.display import expression_as_displayed
 from dbanon.extensions.mariadb.foreign import require_no_foreign_code
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
-from dbanon.sessions import statements
-from dbanon.sessions.base import ExistingRelation, OnSql, Relation
-from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import (
-    RelationName,
-    quote,
-    quote_list,
-    schema_not_found,
+from dbanon.ledger.tables import LEDGER_SCHEMA
+from dbanon.sessions.base import (
+    ExistingRelation,
+    Locator,
+    Relation,
+    choose_key,
+    key_required_error,
 )
-from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.session import Session
+from dbanon.sessions.catalog import Catalog
+from dbanon.sessions.connection import Connection
+from dbanon.sessions.names import RelationName, quote_list, schema_not_found
 
-if TYPE_CHECKING:
-    from pymysql.connections import Connection
-
-# Ledger table of planned publications and their outcome.
-PUBLICATION_TABLE = "publication"
-# Ledger table of the secret that lock names are derived from: anyone who knows a lock's name can
-# take the lock.
-SECRET_TABLE = "lock_secret"
-# Persons per row of the ledger table ``release_person``.
-_PERSONS_PER_ROW = 32_768
 # Rights that a run needs on the output's schema, and rights that it needs on the ledger's schema.
 _OUTPUT_RIGHTS = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
 
-def publication_ddl(name: RelationName) -> str:
-    """Return the statement that creates the ledger table of publications.
+class MariadbCatalog(Catalog):
+    """The catalog of a MariaDB server, which calls a schema a database."""
 
-    The column ``entry`` has the future ledger entry as JSON, from the recount of the release until
-    it is known whether the release was published.
-    """
-    return (
-        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
-        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
-        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
-        " entry LONGTEXT)"
-    )
+    expression_as_displayed = staticmethod(expression_as_displayed)
 
-
-class MariadbPersonRecords(PersonRecords):
-    """The records of a MariaDB database, which the server itself packs and writes."""
-
-    def record_in_database(self, release_id: str) -> bool:
-        # The server copies the persons from a staging table: values sent by a client would appear
-        # in its general log. A packed person has 12 bytes, so the limit suffices for a row.
-        self._session.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
-        table = self._session.ledger_name("release_person")
-        self._session.run(
-            f"INSERT INTO {table.quoted} (release_id, part, persons)"
-            f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
-            " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
-            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_PERSONS_PER_ROW} AS part"
-            f" FROM {quote(statements.RELEASE_PERSONS)} AS t) AS n GROUP BY n.part",
-            (release_id,),
-        )
-        return True
-
-
-class MariadbCatalog(Session):
-    """Session methods that read and change the server's catalog."""
-
-    dialect: ClassVar[Dialect] = mariadb_dialect
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "VARCHAR(36)",
-        "timestamp": "VARCHAR(40)",
-        "text": "LONGTEXT",
-        "json": "LONGTEXT",
-        "integer": "INT",
-        "bigint": "BIGINT",
-        "double": "DOUBLE",
-        "bytes": "LONGBLOB",
-        "amount": "DECIMAL(30,18)",
-        # Types of columns that belong to a key of a ledger table: here the server needs a length.
-        "text key": "VARCHAR(190)",
-        "bytes key": "VARBINARY(64)",
-    }
-
-    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {
-        "chains": ChainsNotHere,
-        "budgets": BudgetsNotHere,
-        "pseudonyms": PseudonymsNotHere,
-    }
-
-    def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        self.connection = connection
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        if sql.startswith('DROP TABLE "') and '"."' not in sql:
-            # A name without a schema is a temporary table. Without TEMPORARY, the statement would
-            # commit the transaction.
-            sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
-        self.rows(sql, parameters)
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.report_sql(sql)
-        with translate_errors(), closing(self.connection.cursor()) as cursor:
-            cursor.execute(
-                mariadb_dialect.to_mariadb(sql, has_parameters=bool(parameters)),
-                tuple(parameters) or None,
-            )
-            return list(cursor.fetchall())
-
-    def _fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a query in chunks, without loading all of them into memory."""
-        self.report_sql(sql)
-        with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
-            cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
-            while rows := cursor.fetchmany(chunk_rows):
-                yield list(rows)
-
-    def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
-        """Return type, engine and comment of a relation, as a single row; none if it is missing.
-
-        Names are compared by their bytes, even if the server ignores case.
-        """
-        return self.rows(
-            "SELECT table_type, engine, table_comment FROM information_schema.tables"
-            " WHERE table_schema = ? AND table_name = ?"
-            " AND BINARY table_schema = ? AND BINARY table_name = ?",
-            (name.schema, name.name) * 2,
-        )
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        # The columns of each source's key, by the source.
+        self._keys: dict[RelationName, tuple[str, ...]] = {}
 
     def find_source(self, name: RelationName) -> Relation:
         full_name = self.resolve_output(name)
         rows = self._look_up(full_name)
         if not rows:
-            tables = self.rows(
+            tables = self._connection.rows(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
                 (full_name.schema,),
             )
@@ -168,7 +61,7 @@ class MariadbCatalog(Session):
                 f"There is no table {full_name}, or this account may not see it.",
                 hint=nearest_names(full_name.name, [table for (table,) in tables]),
             )
-        columns = self.rows(
+        columns = self._connection.rows(
             "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
             " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
             " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
@@ -189,53 +82,8 @@ class MariadbCatalog(Session):
         [(table_type, _, _)] = rows
         kind = "view" if "VIEW" in table_type else "table"
         if kind == "view":
-            require_no_foreign_code(self.rows, full_name, self.current_user())
+            require_no_foreign_code(self._connection.rows, full_name, self.find_current_user())
         return Relation(full_name, Schema(attributes), kind)
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        rows = self.rows(
-            "SELECT column_name, column_comment FROM information_schema.columns"
-            " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
-            " AND BINARY table_name = ?",
-            (source.schema, source.name, source.name),
-        )
-        return dict(rows)
-
-    def _unique_indexes(self, name: RelationName) -> dict[str, list[str]]:
-        """Return the columns of each unique index, in index order, by the name of the index."""
-        indexes: dict[str, list[str]] = {}
-        for index, column in self.rows(
-            "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
-            " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
-            " ORDER BY index_name, seq_in_index",
-            (name.schema, name.name, name.name),
-        ):
-            indexes.setdefault(index, []).append(column)
-        return indexes
-
-    def _primary_key(self, name: RelationName) -> tuple[str, ...]:
-        return tuple(self._unique_indexes(name).get("PRIMARY", ()))
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        indexes = self._unique_indexes(source.name).values()
-        return frozenset(columns[0] for columns in indexes if len(columns) == 1)
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is not None:
-            return name
-        [(schema,)] = self.rows("SELECT database()")
-        if schema is None:
-            raise InvalidName(
-                f"{name} has no schema, and the URL names no database.",
-                hint="Write mysql+pymysql://user@host/database.",
-            )
-        return RelationName(schema, name.name)
-
-    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        [(ignores_case,)] = self.rows("SELECT @@lower_case_table_names")
-        if ignores_case:
-            return str(name).lower() == str(other_name).lower()
-        return name == other_name
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
         rows = self._look_up(name)
@@ -247,24 +95,112 @@ class MariadbCatalog(Session):
             return ExistingRelation("view", mark=None)
         return ExistingRelation("table", mark=comment or None)
 
-    def make_database(self, name: RelationName) -> None:
-        """Create the database (schema) of a relation, unless it exists."""
-        if not self.has_schema(str(name.schema)):
-            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
+    def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
+        """Return type, engine and comment of a relation, as a single row; none if it is missing.
+
+        Names are compared by their bytes, even if the server ignores case.
+        """
+        return self._connection.rows(
+            "SELECT table_type, engine, table_comment FROM information_schema.tables"
+            " WHERE table_schema = ? AND table_name = ?"
+            " AND BINARY table_schema = ? AND BINARY table_name = ?",
+            (name.schema, name.name) * 2,
+        )
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is not None:
+            return name
+        [(schema,)] = self._connection.rows("SELECT database()")
+        if schema is None:
+            raise InvalidName(
+                f"{name} has no schema, and the URL names no database.",
+                hint="Write mysql+pymysql://user@host/database.",
+            )
+        return RelationName(schema, name.name)
+
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
+        [(ignores_case,)] = self._connection.rows("SELECT @@lower_case_table_names")
+        if ignores_case:
+            return str(name).lower() == str(other_name).lower()
+        return name == other_name
+
+    def find_unique_columns(self, source: Relation) -> frozenset[str]:
+        indexes = self._unique_indexes(source.name).values()
+        return frozenset(columns[0] for columns in indexes if len(columns) == 1)
+
+    def _unique_indexes(self, name: RelationName) -> dict[str, list[str]]:
+        """Return the columns of each unique index, in index order, by the name of the index."""
+        indexes: dict[str, list[str]] = {}
+        for index, column in self._connection.rows(
+            "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
+            " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
+            " ORDER BY index_name, seq_in_index",
+            (name.schema, name.name, name.name),
+        ):
+            indexes.setdefault(index, []).append(column)
+        return indexes
+
+    def _primary_key(self, name: RelationName) -> tuple[str, ...]:
+        return tuple(self._unique_indexes(name).get("PRIMARY", ()))
+
+    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
+        [(table_type, engine, _)] = self._look_up(source.name)
+        if table_type == "BASE TABLE" and engine != "InnoDB":
+            table = sql_for_hint(mariadb_dialect.quote_dotted(source.name))
+            raise EngineUnsuitable(
+                f"{source.name} uses the storage engine {engine}, whose rows can change while they"
+                " are read.",
+                hint=f"Run ALTER TABLE {table} ENGINE InnoDB, or anonymize a copy that has this"
+                " engine.",
+            )
+        primary_key = self._primary_key(source.name)
+        attributes = choose_key(source, key or primary_key)
+        # A key that the job names may have NULLs and duplicates, so reading the source checks it.
+        unverified_key = tuple(key) if key and tuple(key) != primary_key else ()
+        if not attributes and source.kind != "table":
+            raise key_required_error(source)
+        names = tuple(attribute.name for attribute in attributes)
+        self.require_readable(source, names)
+        # ``pin`` numbers the rows of the copy in the order of these columns.
+        self._keys[source.name] = names
+        # Add 0 so that this is no plain column. For the rows that a job's condition selects, plain
+        # columns are read from the source itself, which has no row numbers.
+        expression = f"s.{mariadb_dialect.row_number_column(source)} + 0"
+        return replace(
+            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unverified_key)
+        )
+
+    def key_columns_of(self, source: Relation) -> tuple[str, ...]:
+        """Return the key columns of a source that has a locator; empty if it has no key."""
+        return self._keys.get(source.name, ())
+
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
+        rows = self._connection.rows(
+            "SELECT column_name, column_comment FROM information_schema.columns"
+            " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
+            " AND BINARY table_name = ?",
+            (source.schema, source.name, source.name),
+        )
+        return dict(rows)
 
     def has_schema(self, name: str) -> bool:
         """Return True if a schema with exactly this name exists."""
         return bool(
-            self.rows(
+            self._connection.rows(
                 "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
                 " AND BINARY schema_name = ?",
                 (name, name),
             )
         )
 
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+    def find_current_user(self) -> str | None:
+        return str(self._connection.rows("SELECT current_user()")[0][0])
+
+    def require_readable(self, source: Relation, columns: Sequence[str]) -> None:
         try:
-            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0")
+            self._connection.rows(
+                f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0"
+            )
         except InsufficientRights as error:
             missing_grants = self.find_missing_read_grants(source.name, columns)
             raise InsufficientRights(
@@ -275,12 +211,12 @@ class MariadbCatalog(Session):
 
     def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         try:
-            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
+            self._connection.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
             # A run also reads the primary key, to identify the rows.
             needed_columns = dict.fromkeys((*columns, *self._primary_key(name)))
             column_list = ", ".join(map(quote_name, needed_columns))
-            account = quote_account(self.current_user())
+            account = quote_account(self.find_current_user())
             return [f"GRANT SELECT ({column_list}) ON {quote_dotted(name)} TO {account}"]
         return []
 
@@ -298,21 +234,9 @@ class MariadbCatalog(Session):
             raise schema_not_found(schema, sql_for_hint(f"CREATE DATABASE {quote_name(schema)}"))
         return True
 
-    def lock_output(self, name: RelationName) -> None:
-        # ``publication.plan`` takes the lock. Here only check that the session may write.
-        [(server_setting, is_transaction_read_only)] = self.rows(
-            "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
-        )
-        is_server_read_only = str(server_setting) not in ("0", "OFF")
-        # Accounts with this right may write even on a read-only server. It is granted for the whole
-        # server; the empty name stands for no schema.
-        is_exempt = bool({"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights(""))
-        if is_transaction_read_only or (is_server_read_only and not is_exempt):
-            raise ReadOnly(hint=READ_ONLY_HINT)
-
     def find_missing_write_grants(self, output: RelationName) -> list[str]:
         grants = []
-        [(database,)] = self.rows("SELECT database()")
+        [(database,)] = self._connection.rows("SELECT database()")
         required_by_schema = {str(output.schema): _OUTPUT_RIGHTS, LEDGER_SCHEMA: _LEDGER_RIGHTS}
         # Staging tables are temporary tables in the database of the URL.
         required_by_schema[database] = (
@@ -320,121 +244,24 @@ class MariadbCatalog(Session):
             "CREATE TEMPORARY TABLES",
         )
         for schema, required_rights in required_by_schema.items():
-            granted_rights = self._granted_rights(schema)
+            granted_rights = self.find_granted_rights(schema)
             missing_rights = [right for right in required_rights if right not in granted_rights]
             if missing_rights:
                 grants.append(
                     f"GRANT {', '.join(missing_rights)} ON {quote_name(schema)}.* TO"
-                    f" {quote_account(self.current_user())}"
+                    f" {quote_account(self.find_current_user())}"
                 )
         return grants
 
-    def _granted_rights(self, schema: str) -> frozenset[str]:
+    def find_granted_rights(self, schema: str) -> frozenset[str]:
         """Return the rights of this account and its roles on the server and on a whole schema."""
         # A grant names schemas by a pattern, so the pattern is the right side of LIKE.
         return frozenset(
             privilege
-            for (privilege,) in self.rows(
+            for (privilege,) in self._connection.rows(
                 "SELECT privilege_type FROM information_schema.user_privileges UNION"
                 " SELECT privilege_type FROM information_schema.schema_privileges"
                 " WHERE ? LIKE table_schema",
                 (schema,),
             )
         )
-
-    def require_ledger_rights(self) -> None:
-        """Do nothing: ``must_create_schema`` checks the rights on the ledger, too."""
-
-    def require_trusted_ledger(self) -> None:
-        triggers = self.rows(
-            "SELECT event_object_table, trigger_name FROM information_schema.triggers"
-            " WHERE event_object_schema = ?",
-            (LEDGER_SCHEMA,),
-        )
-        if triggers:
-            table, trigger = triggers[0]
-            raise LedgerNotTrusted(
-                f"{LEDGER_SCHEMA}.{table} has a trigger, which could read or change its rows.",
-                hint="Find out who created it, then run DROP TRIGGER"
-                f" {sql_for_hint(quote_dotted(RelationName(LEDGER_SCHEMA, trigger)))}.",
-            )
-
-    def ensure_ledger(self) -> None:
-        existing_columns: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing_columns.setdefault(table, []).append(column)
-        changes = ledger_ddl(self.ledger_types, self.ledger_name, existing_columns)
-        if PUBLICATION_TABLE not in existing_columns:
-            changes.append(publication_ddl(self.ledger_name(PUBLICATION_TABLE)))
-        secret_table = self.ledger_name(SECRET_TABLE)
-        if SECRET_TABLE not in existing_columns:
-            changes.append(
-                f"CREATE TABLE IF NOT EXISTS {secret_table.quoted}"
-                " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
-            )
-        if not changes:
-            return
-        # The empty name stands for no table: only its database is created.
-        self.make_database(self.ledger_name(""))
-        for statement in changes:
-            creates_table = statement.startswith("CREATE TABLE")
-            options = f" ENGINE=InnoDB {mariadb_dialect.TEXT_OPTIONS}" if creates_table else ""
-            self.run(statement + options)
-
-    def lock_name(self, kind: str, name: str) -> str:
-        """Return the name of a server lock; only accounts with access to the ledger can compute it.
-
-        The name is a digest, since the server limits lock names to 64 characters and ignores case.
-
-        Parameters
-        ----------
-        kind, name : what the lock protects, e.g. ``job`` and the job's name.
-        """
-        table = self.ledger_name(SECRET_TABLE).quoted
-        query = f"SELECT secret FROM {table}"
-        if not self.rows(query):
-            # IGNORE: if two first runs race, both use the secret that was inserted first. The
-            # server generates it, since a secret sent by a client would appear in the general log.
-            self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
-            # Show it to other connections before this one takes a lock.
-            self.run("COMMIT")
-        [(secret,)] = self.rows(query)
-        digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
-        return f"dbanon {digest[:48]}"
-
-    def update_release_oids(self) -> None:
-        """Do nothing: MariaDB has no relation ids that a ledger entry could refer to."""
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(LEDGER_SCHEMA, table)
-
-    def timestamp(self, text: str) -> Any:
-        # The ledger stores times as text; see ``ledger_types``.
-        return text
-
-    def current_user(self) -> str | None:
-        return str(self.rows("SELECT current_user()")[0][0])
-
-    def keyed_tag(self, text: str) -> str:
-        raise ChainsNotHere()
-
-    def stage_salt(self, salt: bytes) -> None:
-        columns = [("salt", "VARCHAR(64)")]
-        self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
-        self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
-
-    @property
-    def persons(self) -> PersonRecords:
-        """The ledger's records of the persons in releases."""
-        return MariadbPersonRecords(self)
-
-    def salted_hash(self, text: str) -> str:
-        digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
-        # The ledger stores 8 bytes per person: 16 hexadecimal digits.
-        return f"unhex(left({digest}, 16))"
-
-    def random_order_key(self, alias: str) -> str:
-        raise ChainsNotHere()

@@ -19,7 +19,12 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
+from dbanon.sessions.base import (
+    Relation,
+    require_years,
+    uncopyable_type_error,
+    uncopyable_value_error,
+)
 from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
@@ -35,6 +40,8 @@ _MAX_DIGITS = 65
 # reference system, the byte order and the geometry type.
 _POINT_HEADER = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT_BYTES = len(_POINT_HEADER) + 16
+# The name of the column with the number or integer key of each row, in the copy of a source.
+ROW_NUMBER = "dbanon_row"
 UNKNOWN_DOUBLE_FORMAT = "This server stores floating-point numbers in an unknown format."
 
 # Fragments of the SQL for all databases, each with what replaces it for MariaDB.
@@ -427,3 +434,19 @@ def quote_account(account: str | None) -> str:
     """Quote an account for statements that users run, such as `app`@`%`."""
     user, _, host = str(account).rpartition("@")
     return f"{quote_name(user)}@{quote_name(host)}"
+
+
+def unused_name(name: str, existing_names: Sequence[str]) -> str:
+    """Append underscores to a lower-case name until it differs from all existing names.
+
+    Case is ignored, as MariaDB does for columns.
+    """
+    lower_names = {existing.lower() for existing in existing_names}
+    while name in lower_names:
+        name += "_"
+    return name
+
+
+def row_number_column(source: Relation) -> str:
+    """Return a name for the copy's column of row numbers that no source column has."""
+    return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])

@@ -10,8 +10,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,33 +20,19 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import json_text
 from dbanon.errors import (
-    EngineUnsuitable,
     MixedTypes,
-    OutputExists,
-    SchemaCreated,
     UnsupportedType,
-    ViewsNotHere,
-    sql_for_hint,
-    warn_caller,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb import publication
-from dbanon.extensions.mariadb.display import expression_as_displayed
+from dbanon.extensions.mariadb.digests import MariadbDigests
+from dbanon.extensions.mariadb.ledger import MariadbLedger
 from dbanon.extensions.mariadb.staging import (
-    ROW_NUMBER,
     STAGING_OPTIONS,
     MariadbStaging,
-    unused_name,
 )
-from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
 from dbanon.sessions.base import (
-    MARK,
-    Locator,
     OnSql,
-    Output,
     Relation,
-    choose_key,
-    key_required_error,
 )
 from dbanon.sessions.names import RelationName, quote
 
@@ -71,10 +56,6 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
-    # One statement swaps the released table in; the ledger entry follows.
-    publication_mode = "swap"
-    digest_method = mariadb_dialect.DIGEST_METHOD
-    expression_as_displayed = staticmethod(expression_as_displayed)
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
 
@@ -83,39 +64,25 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         super().__init__(connection, on_sql)
         self._may_copy, self._n_copies = may_copy, 0
-        # Key columns by source, for the copy that ``pin`` makes.
-        self._keys: dict[RelationName, tuple[str, ...]] = {}
-        # The release to publish when the session ends.
-        self.unpublished_release: publication.UnpublishedRelease | None = None
+        self._ledger = MariadbLedger(
+            self,
+            self.catalog.find_existing,
+            make_database=self.publication.ensure_database,
+            insert_encrypted=self.insert_encrypted,
+            keep_entry=self.publication.keep_entry,
+        )
+
+    @property
+    def ledger(self) -> MariadbLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def digests(self) -> MariadbDigests:
+        """The digests of the rows of tables."""
+        return MariadbDigests(self, self.catalog.find_source)
 
     # -- source -----------------------------------------------------------------------------------
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        [(table_type, engine, _)] = self._look_up(source.name)
-        if table_type == "BASE TABLE" and engine != "InnoDB":
-            table = sql_for_hint(mariadb_dialect.quote_dotted(source.name))
-            raise EngineUnsuitable(
-                f"{source.name} uses the storage engine {engine}, whose rows can change while they"
-                " are read.",
-                hint=f"Run ALTER TABLE {table} ENGINE InnoDB, or anonymize a copy that has this"
-                " engine.",
-            )
-        primary_key = self._primary_key(source.name)
-        attributes = choose_key(source, key or primary_key)
-        # A key that the job names may have NULLs and duplicates, so reading the source checks it.
-        unverified_key = tuple(key) if key and tuple(key) != primary_key else ()
-        if not attributes and source.kind != "table":
-            raise key_required_error(source)
-        names = tuple(attribute.name for attribute in attributes)
-        self.require_rights(source, names)
-        # ``pin`` numbers the rows of the copy in the order of these columns.
-        self._keys[source.name] = names
-        # Add 0 so that this is no plain column. For the rows that a job's condition selects, plain
-        # columns are read from the source itself, which has no row numbers.
-        expression = f"s.{_row_column(source)} + 0"
-        return replace(
-            source, locator=Locator((expression,), ("BIGINT",), columns_to_check=unverified_key)
-        )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Copy these columns in one statement, and number the rows in key order.
@@ -126,7 +93,7 @@ class MariadbSession(MariadbStaging):
         """
         if not self._may_copy or source.copy is not None:
             return source
-        key_names = self._keys.get(source.name, ())
+        key_names = self.catalog.key_columns_of(source)
         names = tuple(
             dict.fromkeys(
                 [*columns, *source.required_locator.columns_to_check, *source.non_null_columns]
@@ -142,7 +109,7 @@ class MariadbSession(MariadbStaging):
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
-        row_column = _row_column(source)
+        row_column = mariadb_dialect.row_number_column(source)
         definition = f"{row_column} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
         row_value = order = ""
         if is_integer_key:
@@ -309,88 +276,8 @@ class MariadbSession(MariadbStaging):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """Return the staging table's name, in a schema that readers have no rights on."""
-        if kind == "view":
-            raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')
-        return RelationName(LEDGER_SCHEMA, f"r_{release_id.replace('-', '')}")
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        self.ensure_ledger()
-        self.unpublished_release = publication.plan(self, output)
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(
-            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB"
-            f" {mariadb_dialect.TEXT_OPTIONS}"
-            f" COMMENT='{MARK}{release_id}'"
-        )
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Check that the release can be published; the store does that when the session ends."""
-        assert self.unpublished_release is not None
-        if output.replaced_kind is None and self.find_existing(output.name) is not None:
-            raise OutputExists(f"The output {output.name} already exists.")
-        self.require_trusted_ledger()
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        """Keep the ledger entry in the unpublished release, to be written after publication."""
-        assert self.unpublished_release is not None
-        # No log may contain the exact figures (loss, evaluation and certificate). So they are not
-        # part of the entry, which is sent as plain text, but are sent encrypted now.
-        exact_figures = row.get("internal")
-        row = {name: value for name, value in row.items() if name != "internal"}
-        if exact_figures is not None:
-            # If the release is not published, ``publication.refuse`` deletes these figures.
-            figures_table = self.ledger_name(INTERNAL_TABLE)
-            self.insert_encrypted(figures_table, row["release_id"], exact_figures)
-        self.unpublished_release.entry = {
-            "row": dict(row),
-            "columns": [*map(dict, columns)],
-            "run": dict(run),
-        }
-        return str(row["created_at"])
-
     def declared_type(self, sql_type: str) -> str:
         return mariadb_dialect.declare_type(sql_type)
 
-    def make_schema(self, name: RelationName) -> None:
-        # Only warn here, since creating a schema cannot be rolled back; publication creates it.
-        if not self.has_schema(str(name.schema)):
-            warn_caller(
-                SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
-            )
-
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: InnoDB updates statistics automatically."""
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        columns = self.find_source(relation).schema.attributes
-        return self._digest(relation, columns, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        columns = [relation.attribute(name) for name in names]
-        return self._digest(relation.relation_to_read, columns, salt)
-
-    def _digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        [(n_rows, hash_sum)] = self.rows(mariadb_dialect.digest_statement(relation, columns, salt))
-        return int(n_rows), int(hash_sum)
-
-    def digest_probe(self) -> str:
-        # Digests of servers with different results cannot be compared.
-        [(probe,)] = self.rows(mariadb_dialect.DIGEST_PROBE)
-        return hashlib.sha256(str(probe).encode()).hexdigest()[:16]
-
-
-def _row_column(source: Relation) -> str:
-    """Return a name for the copy's column of row numbers that no source column has."""
-    return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])

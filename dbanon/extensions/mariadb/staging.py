@@ -27,18 +27,17 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.extensions.mariadb.catalog import MariadbCatalog
 from dbanon.extensions.mariadb.errors import translate_errors
+from dbanon.extensions.mariadb.statement_session import MariadbStatementSession
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 
-# Names of columns. In the copy of a source, the first one has the number or integer key of each
-# row. In the join that writes a release, it has the position of each row, and the second one the
-# number of its class.
-ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
+# The name of the column with the number of each row's class, in the join that writes a release. The
+# column ``mariadb_dialect.ROW_NUMBER`` of the join has the position of each row.
+_CLASS = "dbanon_class"
 # Options of CREATE TABLE for staging tables.
 STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
 # Rows per batch.
@@ -68,7 +67,7 @@ _PACKET_BYTES = 800_000
 _ColumnBatches = Iterable[Sequence[Sequence[Any]]]
 
 
-class MariadbStaging(MariadbCatalog):
+class MariadbStaging(MariadbStatementSession):
     """Session methods that use temporary tables."""
 
     # Rows in the staging table of row indexes; 0 until it is created.
@@ -326,7 +325,8 @@ class MariadbStaging(MariadbCatalog):
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
         class_column, position_column = (
-            unused_name(name, source_columns) for name in (_CLASS, ROW_NUMBER)
+            mariadb_dialect.unused_name(name, source_columns)
+            for name in (_CLASS, mariadb_dialect.ROW_NUMBER)
         )
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
@@ -338,17 +338,6 @@ class MariadbStaging(MariadbCatalog):
             f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{class_column}{joins}"
             f" ORDER BY s.{class_column}, s.{position_column}"
         )
-
-
-def unused_name(name: str, existing_names: Sequence[str]) -> str:
-    """Append underscores to a lower-case name until it differs from all existing names.
-
-    Case is ignored, as MariaDB does for columns.
-    """
-    lower_names = {existing.lower() for existing in existing_names}
-    while name in lower_names:
-        name += "_"
-    return name
 
 
 def _encrypt(content: bytes, key: bytes) -> str:

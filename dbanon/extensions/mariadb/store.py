@@ -19,10 +19,10 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
-from dbanon.extensions.mariadb import publication
 from dbanon.extensions.mariadb.connecting import account_arguments
 from dbanon.extensions.mariadb.dialect import COLLATION, quote_dotted
 from dbanon.extensions.mariadb.errors import translate_errors
+from dbanon.extensions.mariadb.publication import UnpublishedRelease
 from dbanon.extensions.mariadb.session import BEGIN_SNAPSHOT, MariadbSession
 from dbanon.sessions.base import LockHolder, OnSql, job_running_error
 from dbanon.sessions.pooled_connections import open_pooled_connection
@@ -142,30 +142,30 @@ class MariadbStore:
         with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
-                publication.resolve_interrupted_publications(session)
+                session.publication.resolve_interrupted()
             session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
                 # A release needs no commit here: ``_publish`` commits each of its steps.
-                if session.unpublished_release is None:
+                if session.publication.unpublished_release is None:
                     if write:
                         hold_interrupts()
                     session.run("COMMIT")
             except BaseException:
-                if session.unpublished_release is not None:
-                    self._resolve_failed_publication(connection, session.unpublished_release)
+                if session.publication.unpublished_release is not None:
+                    self._resolve_failed_publication(
+                        connection, session.publication.unpublished_release
+                    )
                 raise
-            if session.unpublished_release is not None:
-                self._publish(session, session.unpublished_release)
+            if session.publication.unpublished_release is not None:
+                self._publish(session, session.publication.unpublished_release)
                 hold_interrupts()
 
-    def _publish(
-        self, session: MariadbSession, unpublished_release: publication.UnpublishedRelease
-    ) -> None:
+    def _publish(self, session: MariadbSession, unpublished_release: UnpublishedRelease) -> None:
         """Publish a release; if that is interrupted, find out whether it succeeded."""
         output = unpublished_release.output
         try:
-            publication.publish(session, unpublished_release)
+            session.publication.complete(unpublished_release)
         except BaseException as error:
             is_published = self._resolve_failed_publication(session.connection, unpublished_release)
             if is_published is None:
@@ -187,7 +187,7 @@ class MariadbStore:
             )
 
     def _resolve_failed_publication(
-        self, connection: Any, unpublished_release: publication.UnpublishedRelease
+        self, connection: Any, unpublished_release: UnpublishedRelease
     ) -> bool | None:
         """Close a failed connection, find out whether its release was published, and record that.
 
@@ -203,12 +203,12 @@ class MariadbStore:
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(thread_id)}")
                 # The server holds the lock until the old connection has ended.
-                lock_name = publication.output_lock_name(session, unpublished_release.output.name)
+                lock_name = session.publication.output_lock_name(unpublished_release.output.name)
                 # Wait for that at most 5 s.
                 session.rows("SELECT get_lock(?, 5)", (lock_name,))
                 session.rows("SELECT release_lock(?)", (lock_name,))
-                publication.resolve_interrupted_publications(session)
-                return publication.is_published(session, unpublished_release)
+                session.publication.resolve_interrupted()
+                return session.publication.is_published(unpublished_release)
         except DbanonError:
             return None
 
@@ -236,8 +236,8 @@ class MariadbStore:
         with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             with suppress(InsufficientRights):
-                session.ensure_ledger()
-                name = session.lock_name("job", job)
+                session.ledger.ensure_current()
+                name = session.publication.lock_name("job", job)
                 if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
                     [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
                     raise job_running_error(

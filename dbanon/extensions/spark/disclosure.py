@@ -277,7 +277,7 @@ class SparkCounts:
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """Count the combinations of released values, by the number of rows that share them."""
         class_columns = [self.release.internal_name(name) for name in columns]
-        return count_combinations(self.release.frame, class_columns, ()).histogram
+        return count_combinations(self.release.frame, class_columns).histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Count a column's values that several rows share, and those whose rows are recognizable.

@@ -120,7 +120,6 @@ class ParquetTarget:
         """Recount the staged files, and compare the counts with those of the cached rows."""
         with translate_spark_errors("reading the staged release"):
             staged_rows = self.session.read.parquet(staging_path)
-        # The last argument counts the rows with each combination of values in the staged files.
         require_staged_counts(self.job, rows, report, partial(count_combinations, staged_rows))
 
     def _staging_path(self) -> str:

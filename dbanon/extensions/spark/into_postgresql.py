@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,7 @@ class PostgresqlTarget:
                     n_pieces = max(rows.rdd.getNumPartitions(), 1)
                 limit = session.name_limit
                 piece_names = pieces.names(output.name, self.release_id, n_pieces, limit)
-                session.make_schema(output.name)
+                session.publication.ensure_schema(output.name)
                 pieces.make(session, piece_names, columns, self.release_id)
             # Drop the pieces whatever happens next.
             stack.callback(self._drop_pieces, store, piece_names)
@@ -166,13 +167,11 @@ class PostgresqlTarget:
         """Gather the pieces in one table in random order, recount and publish it."""
         job, source_attributes = self.job, list(self._source_attributes.values())
         output, names = self._plan_output(session), [name for name, _ in columns]
-        session.create_released(output, columns, self.release_id)
+        session.publication.create_table(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
         session.analyze(output.staging_name)
-        # The second argument, which names the columns in which to count NULLs, is ignored:
-        # ``session.recount`` counts the rows with a NULL in any of the columns.
         recount = require_staged_counts(
-            job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
+            job, rows, report, partial(session.recount, output.staging_name)
         )
         report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)

@@ -102,7 +102,8 @@ def count_classes(rows: DataFrame, run_plan: Plan, names: Sequence[str], layout:
         if source_name in layout.strata_columns
     ]
     has_null = sql.lit(False)
-    for name in released:
+    # As everywhere, NULLs in strata count, too, which are released as they are.
+    for name in (*released, *strata):
         has_null = has_null | sql.col(name).isNull()
     aggregates = [sql.count(sql.lit(1)).alias("size"), sql.max(has_null).alias("has_null")]
     aggregates += [sql.count_distinct(name).alias("persons") for name in layout.internal_entity]

@@ -60,17 +60,10 @@ class ReleaseTarget(Protocol):
         """Record the failed run, if there is a ledger."""
 
 
-def count_combinations(
-    rows: DataFrame, columns: Sequence[str], nullable_columns: Sequence[str]
-) -> Recount:
-    """Count in Spark the rows that share each combination of values of some columns.
-
-    Parameters
-    ----------
-    nullable_columns : the number of rows with a NULL in any of these columns is counted, too.
-    """
+def count_combinations(rows: DataFrame, columns: Sequence[str]) -> Recount:
+    """Count in Spark the rows with each combination of values of some columns, and with a NULL."""
     has_null = functions.lit(False)
-    for name in nullable_columns:
+    for name in columns:
         has_null = has_null | quoted_column(name).isNull()
     # Alias the columns, because one could have the name of a count.
     classes = rows.groupBy(
@@ -86,7 +79,7 @@ def require_staged_counts(
     job: Job,
     rows: DataFrame,
     report: Report,
-    recount_columns: Callable[[Sequence[str], Sequence[str]], Recount],
+    recount_columns: Callable[[Sequence[str]], Recount],
 ) -> Recount:
     """Recount the staged rows, compare them with Spark's counts, and return the recount.
 
@@ -99,17 +92,16 @@ def require_staged_counts(
     ------
     RecountFailed : the staged rows differ.
     """
-    names = [name for name, _ in pair_released_columns(job, rows.columns)]
-    columns = [*names, *job.by]
-    recount = recount_columns(columns, names)
+    columns = [*(name for name, _ in pair_released_columns(job, rows.columns)), *job.by]
+    recount = recount_columns(columns)
     # Spark's recount of the rows, as the report has it.
     spark_recount = report.counts.rows
     require_same_counts(recount, expected=spark_recount, k=report.k_requested)
     for name in dict.fromkeys(model.attribute for model in job.policy.models):
         # Privacy models depend on the count of each sensitive value in each class.
         model_columns = [*columns, name]
-        expected = count_combinations(rows, model_columns, nullable_columns=model_columns)
-        require_same_counts(recount_columns(model_columns, model_columns), expected)
+        expected = count_combinations(rows, model_columns)
+        require_same_counts(recount_columns(model_columns), expected)
     return recount
 
 

@@ -151,7 +151,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
     with store.session(write=True) as session:
         # Raises an error for kinds of databases that cannot hold budgets.
         session.require_capability("budgets")
-        relation = session.find_source(parse_relation(budget.source))
+        relation = session.catalog.find_source(parse_relation(budget.source))
         require_table_rows(relation)
         if budget.entity:
             # Raises ColumnNotFound if there is no such column.

@@ -80,7 +80,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     require_roles(job, relation)
     # Refuses columns whose type is of another family than at the last release of this named job.
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
-    session.require_rights(relation, job.columns_to_read)
+    session.catalog.require_readable(relation, job.columns_to_read)
     # The entity if the job names one, else nothing.
     for name in job.entity_columns:
         require_entity(relation.attribute(name))
@@ -131,8 +131,8 @@ def _read_trees(
     specs = job.private_options.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
-            table = source.session.find_source(parse_relation(spec.value)).name
-            if source.session.is_same_name(table, relation.name):
+            table = source.session.catalog.find_source(parse_relation(spec.value)).name
+            if source.session.catalog.is_same_name(table, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
                     hint="List the values in `orders` or `hierarchies`, as anyone may know them"

@@ -111,7 +111,7 @@ class _Call:
         # The release stages rows in temporary tables, which must not exist yet.
         session.require_no_staging()
         options = self._read_options() | {
-            "table": str(session.source_name()),
+            "table": str(session.catalog.find_source_name()),
             "method": self._method,
             "door": "sql",
         }
@@ -162,7 +162,7 @@ class _Call:
         limit_locks(self._plpy)
         session = PlpySession(self._plpy, self._source_oid)
         # Raises TableNotFound if there is no such table; it may have been dropped since a commit.
-        session.source_name()
+        session.catalog.find_source_name()
         return session
 
     def _spend_and_commit(self, private_plan: PrivatePlan) -> tuple[RecordedBudget, Session]:
@@ -184,7 +184,7 @@ class _Call:
                 self._plpy.execute(_SET_SEARCH_PATH)
         self._plpy.execute(_SET_SEARCH_PATH)
         session = self._open_session()
-        if session.source_name() != private_plan.relation.name:
+        if session.catalog.find_source_name() != private_plan.relation.name:
             raise SourceChanged(
                 f"{private_plan.relation.name} was renamed after epsilon was spent. The epsilon"
                 " stays spent."

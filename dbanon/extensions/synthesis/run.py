@@ -85,7 +85,7 @@ class Spender:
         self.budget, self.session = self.spend_and_begin(self.private_plan)
         budgets.require_spent(self.session, self.private_plan.release_id)
         relation = self.private_plan.relation
-        if self.session.find_source(relation.name).schema != relation.schema:
+        if self.session.catalog.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
                 f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
                 " published, and the epsilon stays spent.",
@@ -262,8 +262,8 @@ def _publish_rows(
     elapsed_seconds: float,
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
-    released_types = dict(session.columns_of(output.staging_name))
-    session.publish(output, [column.attribute.name for column in private_plan.columns])
+    released_types = dict(session.catalog.list_columns(output.staging_name))
+    session.publication.publish(output, [column.attribute.name for column in private_plan.columns])
     ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
@@ -289,7 +289,7 @@ def _publish_rows(
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run_record)
     # If the database has a function that writes the ledger as its owner, ``record_row`` has called
     # it, and the function has recorded the publication, too.
-    if session.must_write_ledger_directly():
+    if session.ledger.must_write_directly():
         budgets.record_publication(session, private_plan.release_id)
     return report.with_provenance(created_at=recorded_at)
 

@@ -331,11 +331,11 @@ def write_rows(
     rows : the generated values, (n_rows,), by column name.
     """
     # Creates the schema of the output if it is missing.
-    session.make_schema(output.name)
+    session.publication.ensure_schema(output.name)
     released_columns = [column.to_released(rows[column.attribute.name]) for column in columns]
     # Each row is staged like a class of its own.
     session.load_classes(released_columns, len(released_columns[0].values))
-    session.create_released(
+    session.publication.create_table(
         output,
         [(column.attribute.name, column.attribute.sql_type) for column in columns],
         output.release_id,
@@ -409,7 +409,7 @@ def require_recount(
     ------
     RecountFailed : rows or columns are missing, or a row has a NULL or a value outside its domain.
     """
-    names = [name for name, _ in session.columns_of(relation)]
+    names = [name for name, _ in session.catalog.list_columns(relation)]
     n_rows, n_invalid = recount(session, relation, domains)
     if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(

@@ -86,7 +86,7 @@ def require_table(arguments: WorkbenchArguments) -> None:
     """
     with open_source(arguments) as source:
         # Raises TableNotFound.
-        source.session.find_source(parse_relation(arguments.table))
+        source.session.catalog.find_source(parse_relation(arguments.table))
 
 
 def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
@@ -160,7 +160,7 @@ def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: Backg
     """
     trees = {}
     with open_source(bench.arguments) as source:
-        relation = source.session.find_source(parse_relation(bench.arguments.table))
+        relation = source.session.catalog.find_source(parse_relation(bench.arguments.table))
         for index, (column, choice) in enumerate(choices.items()):
             task.report_progress("trees", index / len(choices))
             # If the tree cannot be built, the page shows the error at this field.
@@ -183,7 +183,7 @@ def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
     DbanonError : the column cannot be read, or has a value that its tree does not have.
     """
     with open_source(bench.arguments) as source:
-        relation = source.session.find_source(parse_relation(bench.arguments.table))
+        relation = source.session.catalog.find_source(parse_relation(bench.arguments.table))
         names, k = bench.trees_to_recount, bench.k
         for index, name in enumerate(names):
             task.report_progress("trees", index / len(names))

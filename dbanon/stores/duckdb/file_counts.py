@@ -61,7 +61,7 @@ def open_file_session(
                 f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
             )
         session.run(f"CREATE VIEW {_VIEW.quoted} AS SELECT * FROM {from_item}")
-        yield session, session.find_source(_VIEW)
+        yield session, session.catalog.find_source(_VIEW)
 
 
 def count_file(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -182,14 +182,6 @@ class _FileSession(DuckdbSession):
 
     def require_typed(self, columns: Iterable[str]) -> None:
         require_types(self._untyped_columns, columns)
-
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check also that each column to read has a type.
-
-        Raises the same errors as ``require_typed``.
-        """
-        self.require_typed(columns)
-        super().require_rights(source, columns)
 
     def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         column_readings = []

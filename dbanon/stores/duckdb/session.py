@@ -5,8 +5,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,38 +18,30 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import UnsupportedType
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
-    ExistingRelation,
     Locator,
     OnSql,
-    Output,
     Relation,
-    choose_key,
-    is_integer_key,
-    key_required_error,
     row_id_shadowed_error,
     uncopyable_value_error,
-    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.catalog import DuckdbCatalog
+from dbanon.stores.duckdb.chain_dialect import DuckdbChainDialect
 from dbanon.stores.duckdb.dialect import (
-    DIGEST_METHOD,
-    READ_ONLY_QUERY,
-    create_view,
-    default_schema,
     to_arrow,
     to_numpy,
     to_table,
 )
-from dbanon.stores.duckdb.display import expression_as_displayed
-from dbanon.stores.duckdb.errors import source_not_found, translate_errors
+from dbanon.stores.duckdb.digests import DuckdbDigests
+from dbanon.stores.duckdb.errors import translate_errors
+from dbanon.stores.duckdb.ledger import DuckdbLedger
+from dbanon.stores.duckdb.publication import DuckdbPublication
+from dbanon.stores.duckdb.tags import DuckdbPersonTags
 from dbanon.stores.file_session import FileSession
 
 # The name under which Arrow tables are registered for INSERT.
@@ -61,38 +52,58 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     dialect: ClassVar[Dialect] = dialect
-    digest_method = DIGEST_METHOD
-    expression_as_displayed = staticmethod(expression_as_displayed)
-    read_only_query = READ_ONLY_QUERY
     temporary_schema = "temp.main"
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "UUID",
-        "timestamp": "TIMESTAMP WITH TIME ZONE",
-        "text": "VARCHAR",
-        "json": "VARCHAR",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "DOUBLE",
-        "bytes": "BLOB",
-        "amount": "DECIMAL(18,9)",
-    }
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        # Whether the source is a table, whose rows have IDs.
-        self._has_rowid = False
-        # Whether the secret of ``random_order_key`` is staged.
-        self._has_shuffle_secret = False
         # The reader of the query whose result is being read; None before the first.
         self._reader: pa.RecordBatchReader | None = None
-        # A name in the ledger's schema, from which the names of the ledger's tables are built.
-        self._ledger_prefix: RelationName | None = None
         # The result of ``dialect.find_databases``.
         self._databases: tuple[str, frozenset[str]] | None = None
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
+        # The staging tables of secrets that exist.
+        self._secret_tables: set[str] = set()
+        self._ledger = DuckdbLedger(
+            self,
+            self.catalog.find_existing,
+            lambda name: self.publication.ensure_schema(name),
+            self._qualified_name,
+        )
+
+    @property
+    def tags(self) -> DuckdbPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return DuckdbPersonTags(self, self._staged_key)
+
+    @property
+    def chain_dialect(self) -> DuckdbChainDialect:
+        """The SQL with which DuckDB makes releases of chains."""
+        return DuckdbChainDialect(self, self.catalog.find_source, self._secret_tables)
+
+    @property
+    def ledger(self) -> DuckdbLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def publication(self) -> DuckdbPublication:
+        """The tables and views that this session writes and publishes."""
+        return DuckdbPublication(
+            self, self._connection, self.catalog.resolve_output, stays_open=self.stays_open
+        )
+
+    @property
+    def digests(self) -> DuckdbDigests:
+        """The digests of the rows of tables."""
+        return DuckdbDigests(self, self.catalog.find_source)
+
+    @property
+    def catalog(self) -> DuckdbCatalog:
+        """The catalog of the database: its relations and schemas."""
+        return DuckdbCatalog(self, self._qualified_name, self.require_typed)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -118,78 +129,11 @@ class DuckdbSession(FileSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Relation:
-        schema = name.schema if name.schema is not None else self._current_schema()
-        relations = self.rows(
-            "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            " UNION ALL SELECT view_name, 'view', 0 FROM duckdb_views()"
-            " WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
-            (schema, name.name) * 2,
-        )
-        if not relations:
-            raise source_not_found(self.rows, name, schema)
-        _, kind, estimated_rows = relations[0]
-        resolved_name = self._qualified_name(schema, name.name)
-        columns = self.rows(
-            "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            " ORDER BY column_index",
-            (schema, name.name),
-        )
-        # Any column of a view may be NULL, whatever the catalog says.
-        attributes = tuple(
-            dialect.to_attribute(column, sql_type, nullable or kind == "view")
-            for column, sql_type, nullable in columns
-        )
-        return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        keys = self._constraint_columns(source, "IN ('PRIMARY KEY', 'UNIQUE')")
-        return frozenset(names[0] for names in keys if len(names) == 1)
-
-    def _constraint_columns(self, source: Relation, type_condition: str) -> list[list[str]]:
-        """List the column names of each constraint of some types.
-
-        Parameters
-        ----------
-        type_condition : SQL after the column ``constraint_type``, such as ``= 'PRIMARY KEY'``.
-        """
-        rows = self.rows(
-            "SELECT constraint_column_names FROM duckdb_constraints()"
-            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            f" AND constraint_type {type_condition}",
-            (source.name.schema, source.name.name),
-        )
-        return [names for (names,) in rows]
-
     def _qualified_name(self, schema: str, name: str) -> RelationName:
         with translate_errors():
             if self._databases is None:
                 self._databases = dialect.find_databases(self._connection)
             return dialect.qualified_name(self._connection, self._databases, schema, name)
-
-    def _current_schema(self) -> str:
-        return str(self.rows("SELECT current_schema()")[0][0])
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        is_user_key = bool(key)
-        self._has_rowid = source.kind == "table"
-        if not is_user_key and self._has_rowid:
-            key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
-        attributes = choose_key(source, key)
-        if attributes:
-            fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
-            return with_key_locator(
-                source,
-                attributes,
-                "BIGINT",
-                is_single_integer=fits_bigint,
-                needs_uniqueness_check=is_user_key,
-            )
-        if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
-            return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required_error(source, shadowing_column="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -373,7 +317,6 @@ class DuckdbSession(FileSession):
         relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise row_id_shadowed_error(relation, "rowid")
-        self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
@@ -387,123 +330,3 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
             self._append(statements.FILE_ROWS, to_table(arrays))
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        comments = self.rows(
-            "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
-            " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
-            (source.schema, source.name),
-        )
-        return dict(comments)
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        return self._qualified_name(name.schema or self._current_schema(), name.name)
-
-    def has_schema(self, name: RelationName) -> bool:
-        return dialect.has_schema(self.rows, name)
-
-    def create_schema(self, name: RelationName) -> None:
-        schema = RelationName(name.catalog, str(name.schema)).quoted
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        relations = self.rows(
-            "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
-            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
-            " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
-            " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
-            (name.schema, name.name) * 2,
-        )
-        return ExistingRelation(*relations[0]) if relations else None
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        # By this comment on the relation, later runs recognize it as a release.
-        mark = f"'{MARK}{output.release_id}'"
-        if output.kind == "view":
-            replaces = output.replaced_kind is not None
-            with default_schema(self._connection, output.name):
-                self.run(
-                    create_view(
-                        output.name, quote_list(columns), output.relation, replaces=replaces
-                    )
-                )
-            self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
-        else:
-            if output.replaced_kind:
-                self.drop_table(output.name)
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
-
-    def drop_view(self, relation: RelationName) -> None:
-        super().drop_view(self.resolve_output(relation))
-
-    def drop_table(self, relation: RelationName) -> None:
-        super().drop_table(self.resolve_output(relation))
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        [(n_rows, hash_sum)] = self.rows(dialect.digest_statement(relation, columns, salt))
-        return int(n_rows), int(hash_sum)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(dialect.DIGEST_PROBE)[0][0])
-
-    def keyed_tag(self, text: str) -> str:
-        # HMAC hashes the text after a first block made from the key, and the result after a second
-        # one. ``stage_key`` has staged both blocks.
-        inner_hash = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
-        outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
-        # The tag is the first 32 hexadecimal digits, 16 bytes, of an HMAC; or of the inner hash
-        # alone, if ``stage_key`` was called without an outer block.
-        return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
-
-    def salted_hash(self, text: str) -> str:
-        # ``stage_salt`` stages the salt as the inner block. The first 16 hexadecimal digits are 8
-        # bytes.
-        return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
-
-    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        source = self.find_source(relation)
-        columns = [source.attribute(name) for name in names]
-        # Each call draws a new salt, a positive BIGINT, so that equal rows get different hashes in
-        # different calls.
-        return dialect.row_hash(columns, secrets.randbits(62) + 1)
-
-    def random_order_key(self, alias: str) -> str:
-        # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.
-        if not self._has_shuffle_secret:
-            self._has_shuffle_secret = True
-            self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
-            secret = [(secrets.token_bytes(32),)]
-            self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
-        secret_query = f"(SELECT secret FROM {quote(SHUFFLE)})"
-        return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"
-
-    def ensure_ledger(self) -> None:
-        # Only the schema of the name is used.
-        self.make_schema(self.ledger_name(""))
-        existing_columns: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM duckdb_columns()"
-            " WHERE database_name = current_database() AND schema_name = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing_columns.setdefault(table, []).append(column)
-        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing_columns):
-            self.run(statement)
-
-    def ledger_name(self, table: str) -> RelationName:
-        if self._ledger_prefix is None:
-            self._ledger_prefix = self._qualified_name(LEDGER_SCHEMA, "")
-        return self._ledger_prefix.sibling(table)

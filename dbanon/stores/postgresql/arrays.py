@@ -383,14 +383,28 @@ class PostgresqlArraySession(Session):
         partition: Partition,
         columns: Sequence[ReleasedColumn],
     ) -> None:
+        if not self.load_class_arrays(source, microdata, partition, columns):
+            super().stage(source, microdata, partition, columns)
+
+    def load_class_arrays(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> bool:
+        """Load the class of each record, and the released values of each class, as arrays.
+
+        Returns False if they must be staged as tables instead: if the labels of this partition are
+        staged already, to count persons, or if the keys or the values fit no arrays.
+        """
         self._arrays = None
-        # If the labels of this partition were staged before, to count persons, use their table.
         if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, columns)
         if self._arrays is None:
-            super().stage(source, microdata, partition, columns)
-        else:
-            self.load_arrays(self._arrays)
+            return False
+        self.load_arrays(self._arrays)
+        return True
 
     def _build_arrays(
         self,
@@ -438,21 +452,39 @@ class PostgresqlArraySession(Session):
         joins: str = "",
     ) -> None:
         # Without a source, the rows come from staging tables with values of another database.
-        if self._arrays is not None and source is not None:
-            # The statement sorts all rows, and a small memory makes sorting faster.
-            self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
-            self.run_with_arrays(
-                insert_statement(
-                    table, values, source, source_columns, self._arrays, self.array_sql, joins
-                )
-            )
-            self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
+        if source is not None and self.insert_from_arrays(
+            table, values, source, source_columns, joins
+        ):
             return
         # The staging table of each row's class is in key order, but rows are needed in class order.
         # Merge joins take a third less time here than hash joins, which access memory at random.
         self.run("SET LOCAL enable_hashjoin = off")
         super().insert(table, values, source, source_columns, joins)
         self.run("SET LOCAL enable_hashjoin = on")
+
+    def insert_from_arrays(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation,
+        source_columns: Sequence[str],
+        joins: str = "",
+    ) -> bool:
+        """Fill a table as ``insert`` does, with the arrays that ``load_class_arrays`` has loaded.
+
+        Returns False if no arrays are loaded.
+        """
+        if self._arrays is None:
+            return False
+        # The statement sorts all rows, and a small memory makes sorting faster.
+        self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
+        self.run_with_arrays(
+            insert_statement(
+                table, values, source, source_columns, self._arrays, self.array_sql, joins
+            )
+        )
+        self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
+        return True
 
     @property
     def staging_tables(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,20 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.errors import OutputExists
 from dbanon.hierarchy.edges import with_pulses
-from dbanon.ledger.tables import LEDGER_REVISION
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Locator, Output, Relation, random_order
+from dbanon.sessions.base import Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.backend_catalog import BackendCatalog
+from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -77,12 +79,29 @@ class PlpySession(PostgresqlSession):
 
     def __init__(self, plpy: Any, oid: int | None = None) -> None:
         super().__init__(on_sql=None)
-        self._plpy, self._source_oid = plpy, oid
-        self._source: RelationName | None = None
-        # SQL functions pin the search path, so all names that they look up have a schema.
-        self._search_path = []
+        self._plpy = plpy
+        self._catalog = BackendCatalog(self, self.value_of_key, oid)
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
+        self._ledger = PlpyLedger(self, self._catalog.find_existing)
+        self._publication = BackendPublication(
+            self, self.name_limit, self._catalog.list_columns, self.drop_staging
+        )
+
+    @property
+    def ledger(self) -> PlpyLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def publication(self) -> BackendPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
+
+    @property
+    def catalog(self) -> BackendCatalog:
+        """The catalog of the database, which knows the source by its oid."""
+        return self._catalog
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -161,26 +180,6 @@ class PlpySession(PostgresqlSession):
         return subtransaction
 
     # -- source -----------------------------------------------------------------------------------
-
-    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
-        if name != self._source:
-            return super()._look_up_relation(name)
-        # Look the source up by oid, which stays valid even if it was renamed.
-        rows = self.look_up(catalog.RELATION, (self._source_oid,))
-        return rows[0] if rows else None
-
-    def source_name(self) -> RelationName:
-        """Look up the name of the source.
-
-        Raises
-        ------
-        TableNotFound : there is no relation with this oid.
-        """
-        rows = self.look_up(catalog.RELATION, (self._source_oid,))
-        if not rows:
-            raise TableNotFound("The source is not a relation of this database.")
-        self._source = RelationName(rows[0][1], rows[0][2])
-        return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         # The copy has the rows in record order, so that its row addresses replace the key of the
@@ -372,7 +371,12 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
-    # Not needed here: rows never leave the database, and ``stage_labels`` stages labels itself.
+    # Not needed here: rows never leave the database, ``stage_labels`` stages labels itself, and SQL
+    # functions make no releases of chains.
+
+    @property
+    def chain_dialect(self) -> NoReturn:
+        raise NotImplementedError
 
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError
@@ -382,27 +386,6 @@ class PlpySession(PostgresqlSession):
 
     def load_rows(self, *_: Any) -> None:
         raise NotImplementedError
-
-    # -- output and ledger ------------------------------------------------------------------------
-
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is None:
-            raise InvalidName(
-                "The output has no schema.", hint="Name its schema, as in release.people."
-            )
-        return super().resolve_output(name)
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        self.drop_staging()
-        super().publish(output, columns)
-
-    def ensure_ledger(self) -> None:
-        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if versions != [(LEDGER_REVISION,)]:
-            raise LedgerMissing(
-                "The version of this database's ledger differs from that of dbanon's functions.",
-                hint="A superuser runs: dbanon upgrade URL",
-            )
 
 
 def limit_locks(plpy: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import SchemaNotFound, TableNotFound, nearest_names
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
-from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.foreign import OWNER_IS_UNTRUSTED
 
 # Parameter: oid. Returns oid, schema, name, kind, estimated rows, whether other tables inherit, and
@@ -181,6 +181,9 @@ SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')
   AND NOT has_column_privilege(?::oid, name, 'SELECT')"""
 
+# Returns the name of this role.
+CURRENT_USER = "SELECT current_user::text"
+
 # Parameters: schemas and the name of a table. Returns oid and schema of the first such table. The
 # catalog is readable even without rights on the schema.
 FIRST_RELATION_IN_SCHEMAS = """
@@ -341,20 +344,20 @@ def _classify_type(
 
 
 def missing_relation_error(
-    session: Session, name: RelationName, schemas: Sequence[str]
+    connection: Connection, name: RelationName, schemas: Sequence[str]
 ) -> TableNotFound | SchemaNotFound:
     """Build the error for a relation that none of these schemas has.
 
     The hint lists similar names.
     """
-    existing_schemas = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
+    existing_schemas = [schema for (schema,) in connection.rows("SELECT nspname FROM pg_namespace")]
     if name.schema is not None and name.schema not in existing_schemas:
         return SchemaNotFound(
             f'There is no schema "{name.schema}".',
             hint=nearest_names(name.schema, existing_schemas),
         )
     relation_names = [
-        relation for schema in schemas for (relation,) in session.rows(RELATION_NAMES, (schema,))
+        relation for schema in schemas for (relation,) in connection.rows(RELATION_NAMES, (schema,))
     ]
     return TableNotFound(
         f"There is no table {name}.",

@@ -169,7 +169,7 @@ class PlpyStore:
     @property
     def source_name(self) -> RelationName:
         """The name of the source."""
-        return self._session.source_name()
+        return self._session.catalog.find_source_name()
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:

@@ -6,38 +6,34 @@ The *locator* of a source has the SQL and types of the key that identifies its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DbanonError,
-    OutputExists,
-    SourceChanged,
 )
-from dbanon.ledger.postgresql import LEDGER_TYPES, REVOKE_INTERNAL, REVOKE_PERSONS
-from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
+from dbanon.sessions.base import OnSql, Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
-from dbanon.stores.postgresql.client_passthrough import PassthroughSession
+from dbanon.stores.postgresql.chain_dialect import PostgresqlChainArrays, PostgresqlChainDialect
+from dbanon.stores.postgresql.client_ledger import PsycopgLedger
+from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
-from dbanon.stores.postgresql.locks import lock_schema
-from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
+from dbanon.stores.postgresql.publication import ClientPublication
+from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
+from dbanon.stores.postgresql.session import PostgresqlSession
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,23 +41,15 @@ if TYPE_CHECKING:
 
 # Key in ``Connection.info`` for the ``Backend`` of a connection.
 BACKEND_KEY = "dbanon_backend"
-# Number of rows per read of a COPY.
-_ROWS_PER_READ = 65_536
 
 
-class PsycopgSession(PassthroughSession):
+class PsycopgSession(PostgresqlSession):
     """One transaction through psycopg.
 
     Parameters
     ----------
     open_second_session : opens a session with a new transaction; None if that is impossible.
     """
-
-    ledger_types: ClassVar[Mapping[str, str]] = LEDGER_TYPES
-    # Chains can exchange their columns with the server as arrays.
-    supports_arrays = True
-    # SQL of the tag of rows without a person: 16 zero bytes, which no keyed hash of a person has.
-    no_person_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
         self,
@@ -72,10 +60,46 @@ class PsycopgSession(PassthroughSession):
         super().__init__(on_sql)
         self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
+        self._catalog = PostgresqlCatalog(self, self.value_of_key)
+        self._ledger = PsycopgLedger(self, self._catalog.find_existing, connection)
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
         self.begin()
+        self._passthrough = PostgresqlPassthrough(self, self._catalog.oid_of)
+        self._publication = ClientPublication(
+            self, self.name_limit, self._catalog.list_columns, self._recheck_code_of_other_roles
+        )
+
+    @property
+    def passthrough(self) -> PostgresqlPassthrough:
+        """The retained columns that the client copies without parsing their values."""
+        return self._passthrough
+
+    @property
+    def publication(self) -> ClientPublication:
+        """The tables and views that this session writes and publishes."""
+        return self._publication
+
+    @property
+    def chain_dialect(self) -> PostgresqlChainDialect:
+        """The SQL and the settings with which PostgreSQL makes releases of chains."""
+        return PostgresqlChainDialect(self)
+
+    @property
+    def chain_arrays(self) -> PostgresqlChainArrays:
+        """The arrays that chains exchange with the server."""
+        return PostgresqlChainArrays(self, self)
+
+    @property
+    def ledger(self) -> PsycopgLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def catalog(self) -> PostgresqlCatalog:
+        """The catalog of the database: its relations, their owners, and the rights on them."""
+        return self._catalog
 
     def read_search_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
@@ -130,6 +154,12 @@ class PsycopgSession(PassthroughSession):
             yield chunk
 
     def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to yield at a time.
+        """
         with self._open_copy(query) as stream:
             yield from read_copy(stream, self._driver.pgconn, chunk_rows)
 
@@ -140,7 +170,7 @@ class PsycopgSession(PassthroughSession):
         values = ", ".join(
             postgresql_dialect.as_portable(source.attribute(name)) for name in columns
         )
-        keys = ", ".join(self.locator_keys_as_integers(source))
+        keys = ", ".join(postgresql_dialect.keys_as_integers(locator))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         n_keys = len(locator.types)
         self._recheck_code_of_other_roles()
@@ -152,27 +182,6 @@ class PsycopgSession(PassthroughSession):
                     [row[n_keys:] for row in rows],
                 )
 
-    def keys_in_order(
-        self, source: Relation, joins: str, integer: str, sort_key: str
-    ) -> NDArray[np.int64]:
-        # ``integer`` is SQL of a number that is read with each key. Binary values are read in a
-        # third of the time that texts take.
-        key_types = (*source.required_locator.types, "bigint")
-        from_clause = f"{source.from_clause} {joins}{source.where_clause} ORDER BY {sort_key}"
-        keys = (*source.required_locator.expressions, integer)
-        query = packed_rows.build_copy_query(keys, key_types, [], [], from_clause)
-        chunks = [np.empty((0, len(key_types)), np.int64)]
-        for buffer in self.copy_chunks(query, _ROWS_PER_READ):
-            chunk, _, _ = packed_rows.unpack_copy_rows(buffer, key_types, [], n_passthrough=0)
-            chunks.append(chunk.keys)
-        return np.concatenate(chunks)
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        super().create_released(output, columns, release_id)
-        self._recheck_code_of_other_roles()
-
     def _recheck_code_of_other_roles(self) -> None:
         """Check that no other role has added code to a source since it was first checked.
 
@@ -182,15 +191,15 @@ class PsycopgSession(PassthroughSession):
         # A source of a trusted owner without any code needs no second look: no other role can have
         # added code to it.
         oids = [
-            relation.oid
-            for relation in self._relations.values()
-            if not self.has_no_attached_code(relation.oid)
-            or self.rows(foreign.other_owner_query(f"{int(relation.oid)}::oid")) == [(True,)]
+            oid
+            for oid in self.catalog.source_oids
+            if not self.catalog.has_no_attached_code(oid)
+            or self.rows(foreign.other_owner_query(f"{int(oid)}::oid")) == [(True,)]
         ]
         if self._open_second_session is not None and oids:
             with self._open_second_session() as second_session:
                 for oid in oids:
-                    second_session.require_no_foreign_code(oid)
+                    second_session.catalog.require_no_foreign_code(oid)
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
@@ -250,7 +259,9 @@ class PsycopgSession(PassthroughSession):
         self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
         self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
         [(oid,)] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (f"pg_temp.{table}",))
-        return self.staged_relation(replace(name, staging_table=statements.FILE_ROWS), int(oid))
+        return self.catalog.describe_staging_table(
+            replace(name, staging_table=statements.FILE_ROWS), int(oid)
+        )
 
     def fill_file_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
@@ -331,106 +342,7 @@ class PsycopgSession(PassthroughSession):
         self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", chunks)
 
     def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
         with self._open_copy(copy) as stream:
             for chunk in chunks:
                 stream.write(chunk)
-
-    # -- chains -----------------------------------------------------------------------------------
-
-    # Runs of a chain join persons on the client. It is several times as fast to transfer their
-    # tags, which are keyed hashes, both ways as to join them on the server. COPY takes less than
-    # half the time of INSERT.
-
-    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
-        sql_types = [sql_type for _, sql_type in columns]
-        # The casts ensure that values have the declared number of bytes.
-        values = ", ".join(f"({sql})::{sql_type}" for sql, sql_type in columns)
-        # Empty arrays give the results their types, even if there are no rows.
-        empty_arrays = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
-        column_chunks: list[list[ColumnArray]] = [[empty_array] for empty_array in empty_arrays]
-        query = f"COPY (SELECT {values} FROM {rows}) TO STDOUT (FORMAT binary)"
-        for buffer in self.copy_chunks(query, _ROWS_PER_READ):
-            decoded_columns = packed_rows.decode_copy(buffer, sql_types)
-            for chunks, column_chunk in zip(column_chunks, decoded_columns, strict=True):
-                chunks.append(column_chunk)
-        return [np.concatenate(chunks) for chunks in column_chunks]
-
-    def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
-        column_types = [(name, sql_type) for name, sql_type, _ in columns]
-        self.run(statements.create_staging(table, column_types, self.staging_suffix))
-        self.append(RelationName(None, table), columns)
-        self.run(f"ANALYZE {quote(table)}")
-
-    def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
-        names = quote_list(name for name, _, _ in columns)
-        copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
-        self.copy_bytes(copy, packed_rows.encode_copy(columns))
-
-    def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
-        self._arrays = None
-        # Without arrays the caller joins the staging table of labels. That is so if the labels of
-        # this partition are staged already, or if the keys fit no arrays.
-        if self._staged_partition is not partition:
-            # No columns: a chain keeps the released values in its table of cells.
-            self._arrays = self._build_arrays(source, microdata, partition, [])
-        if self._arrays is None:
-            return False
-        self.load_arrays(self._arrays)
-        return True
-
-    def insert_cells(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation,
-        source_columns: Sequence[str],
-    ) -> bool:
-        if self._arrays is None:
-            return False
-        # The statement sorts all rows, and a small memory makes sorting faster.
-        self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
-        self.run_with_arrays(
-            arrays.insert_statement(
-                table, values, source, source_columns, self._arrays, self.array_sql, joins=""
-            )
-        )
-        self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
-        return True
-
-    # -- the ledger -------------------------------------------------------------------------------
-
-    def ledger_is_current(self) -> bool:
-        """Return True if the ledger has the version of this package."""
-        return ledger_is_current(self)
-
-    def _revoke_statements(self) -> list[str]:
-        """Return statements that revoke all rights on a new ledger from everyone but its owner."""
-        tables = ", ".join(self.ledger_name(table).quoted for table in TABLES)
-        return [
-            f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
-            f"REVOKE ALL ON {tables} FROM PUBLIC",
-            REVOKE_INTERNAL,
-            REVOKE_PERSONS,
-        ]
-
-    def ensure_ledger(self) -> None:
-        # Check first: even reading the ledger's version could run another role's code.
-        self.require_trusted_ledger()
-        # Usually the ledger is current: return before taking the lock.
-        if ledger_is_current(self):
-            return
-        from dbanon.ledger.migrate import create_or_migrate
-
-        # If two sessions create the ledger at the same time, the second one waits here.
-        self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
-        try:
-            # Lock all tables in short attempts: a waiting migration would block all later readers.
-            lock_schema(self, LEDGER_SCHEMA, self.lock_seconds)
-            with translate_errors():
-                create_or_migrate(self, self._connection, self._revoke_statements())
-        except OutputExists:
-            # The other session committed after this snapshot, which still shows no ledger.
-            raise SourceChanged(
-                "Another session has created the ledger in the meantime; nothing was published.",
-                hint="Try again.",
-            ) from None

@@ -8,9 +8,9 @@ possible, otherwise by the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, Unsupport
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.passthrough import ColumnPassthrough
 from dbanon.stores.postgresql import catalog, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
-from dbanon.stores.postgresql.session import PostgresqlSession
 
 # Number of rows per write.
 _ROWS_PER_WRITE = 32_768
@@ -138,11 +139,8 @@ class Passthrough:
         return row_of_record
 
 
-class PassthroughSession(PostgresqlSession):
-    """The methods of a client's session that read retained columns and write finished rows."""
-
-    # The retained values, from ``read_passthrough`` until ``insert_passthrough`` writes them.
-    _passthrough: Passthrough | None = None
+class CopyConnection(Connection, Protocol):
+    """Transfers bytes by COPY, and stages the classes of records."""
 
     def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
         """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
@@ -151,26 +149,50 @@ class PassthroughSession(PostgresqlSession):
         ----------
         chunk_rows : the number of rows to yield at a time.
         """
-        raise NotImplementedError
 
     def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
         """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
-        raise NotImplementedError
 
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        oid = self._relations[source.name].oid
+    def value_joins(self, attributes: Sequence[Attribute]) -> str:
+        """JOINs with the staged dictionaries, for a query that reads rows."""
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Stage the released values of every class, ordered by class number."""
+
+    def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
+        """Return the class of each random class number, int64 (n_classes,)."""
+
+
+class PostgresqlPassthrough(ColumnPassthrough):
+    """Reads retained columns and writes finished rows through a client of PostgreSQL.
+
+    Parameters
+    ----------
+    connection : executes the statements.
+    oid_of : returns the oid of a source that the session has looked up.
+    """
+
+    def __init__(self, connection: CopyConnection, oid_of: Callable[[RelationName], int]) -> None:
+        self._connection, self._oid_of = connection, oid_of
+        # The retained values, from ``read_chunks`` until ``insert`` writes them.
+        self._retained_rows: Passthrough | None = None
+
+    def require(self, source: Relation, columns: Sequence[Attribute]) -> None:
+        oid = self._oid_of(source.name)
         # Only check columns that are read unconverted; others are read as text.
         names = [
             a.name for a in columns if postgresql_dialect.retained_column(a) == f"s.{quote(a.name)}"
         ]
-        for name, sql_type, is_domain in self.rows(catalog.TYPES_WITHOUT_PASSTHROUGH, (oid, names)):
+        for name, sql_type, is_domain in self._connection.rows(
+            catalog.TYPES_WITHOUT_PASSTHROUGH, (oid, names)
+        ):
             reason = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
                 f'Column "{name}" cannot pass through the client: {sql_type} {reason}.',
                 hint="Leave out `kept_columns`, so that its values stay in the database.",
             )
 
-    def read_passthrough(
+    def read_chunks(
         self,
         source: Relation,
         attributes: Sequence[Attribute],
@@ -179,14 +201,16 @@ class PassthroughSession(PostgresqlSession):
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
+        from_clause = (
+            f"{source.from_clause}{self._connection.value_joins(attributes)}{source.where_clause}"
+        )
         values = [postgresql_dialect.retained_column(a) for a in passthrough]
         query = packed_rows.build_copy_query(
             locator.expressions, locator.types, attributes, values, from_clause
         )
-        retained_rows = self._passthrough = Passthrough(len(passthrough))
+        retained_rows = self._retained_rows = Passthrough(len(passthrough))
         self._use_stored_encoding(enabled=True)
-        for buffer in self.copy_chunks(query, chunk_rows):
+        for buffer in self._connection.copy_chunks(query, chunk_rows):
             chunk, retained_values, ends = packed_rows.unpack_copy_rows(
                 buffer, locator.types, attributes, len(passthrough)
             )
@@ -202,11 +226,11 @@ class PassthroughSession(PostgresqlSession):
 
         In the encoding of the database, texts are written back unchanged, even if invalid.
         """
-        [(encoding,)] = self.rows("SELECT current_setting('server_encoding')")
+        [(encoding,)] = self._connection.rows("SELECT current_setting('server_encoding')")
         if encoding != "UTF8":
-            self.run(f"SET LOCAL client_encoding = '{encoding if enabled else 'UTF8'}'")
+            self._connection.run(f"SET LOCAL client_encoding = '{encoding if enabled else 'UTF8'}'")
 
-    def insert_passthrough(
+    def insert(
         self,
         table: RelationName,
         class_columns: Sequence[tuple[str, str, str]],
@@ -215,7 +239,7 @@ class PassthroughSession(PostgresqlSession):
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        retained_rows, self._passthrough = self._passthrough, None
+        retained_rows, self._retained_rows = self._retained_rows, None
         assert retained_rows is not None
         assert retained_rows.n_columns == len(passthrough)
         row_of_record = retained_rows.find_rows(microdata.keys)
@@ -223,7 +247,7 @@ class PassthroughSession(PostgresqlSession):
         encoded_classes = self._encode_classes(partition, class_columns, columns)
         if encoded_classes is None:
             # The server then converts the staged values of the classes.
-            self.stage_classes(partition, columns)
+            self._connection.stage_classes(partition, columns)
         self._use_stored_encoding(enabled=True)
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
@@ -242,8 +266,10 @@ class PassthroughSession(PostgresqlSession):
         # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            classes = self.classes_by_number(partition)
-            self.copy_bytes(copy, _encode_rows(row_join, partition, classes, row_of_record))
+            classes = self._connection.classes_by_number(partition)
+            self._connection.copy_bytes(
+                copy, _encode_rows(row_join, partition, classes, row_of_record)
+            )
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECK_VIOLATIONS):
                 raise
@@ -274,7 +300,7 @@ class PassthroughSession(PostgresqlSession):
         fields: list[tuple[str, str]] = []
         encoded_columns = []
         # The heads of the rows are in the order of class numbers.
-        classes = self.classes_by_number(partition)
+        classes = self._connection.classes_by_number(partition)
         for index, (name, sql_type, _) in enumerate(class_columns):
             column = columns_by_name[name]
             if column.upper is not None or column.missing is not None:
@@ -312,7 +338,7 @@ class PassthroughSession(PostgresqlSession):
         )
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
-        for buffer in self.copy_chunks(query, _ROWS_PER_WRITE):
+        for buffer in self._connection.copy_chunks(query, _ROWS_PER_WRITE):
             # No field has a known width ([]): the bytes of all fields are copied as they are.
             _, chunk_fields, chunk_ends = kernels.split_rows(buffer, [], len(class_columns))
             ends.append(chunk_ends + len(fields))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from dbanon.sessions.connection import Connection
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.sessions.connection import Connection, StagingConnection
 
 
 class PostgresqlConnection(Connection, Protocol):
@@ -30,3 +33,18 @@ class PostgresqlConnection(Connection, Protocol):
 
     def savepoint(self) -> AbstractContextManager[Any]:
         """If the block raises, roll back only its own statements."""
+
+
+class CopyConnection(StagingConnection, PostgresqlConnection, Protocol):
+    """Executes SQL in one transaction, and copies rows in bulk through a client."""
+
+    def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to yield at a time.
+        """
+
+    def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""

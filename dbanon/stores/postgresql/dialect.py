@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import uncopyable_type_error
+from dbanon.sessions.base import Locator, uncopyable_type_error
 from dbanon.sessions.names import literal, quote
 
 # Type of a range's bounds, by range type.
@@ -203,6 +203,17 @@ def as_portable(attribute: Attribute) -> str:
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return as_text(attribute)
     return f"s.{quote(attribute.name)}"
+
+
+def keys_as_integers(locator: Locator) -> list[str]:
+    """SQL for the columns of a row's key, as the integers of ``Microdata.keys``."""
+    return [
+        {
+            "tid": f"(({key}::text::point)[0]::bigint << 16) | ({key}::text::point)[1]::bigint",
+            "oid": f"{key}::bigint",
+        }.get(key_type, f"({key})::bigint")
+        for key, key_type in zip(locator.expressions, locator.types, strict=True)
+    ]
 
 
 def retained_column(attribute: Attribute) -> str:

@@ -17,6 +17,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import LockHolder, job_running_error
 from dbanon.sessions.names import RelationName
+from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_lock_timeout
 
 # While a request for an exclusive lock waits, it blocks all later requests. So attempts are short,
@@ -186,19 +187,6 @@ def lock_output(session: SavepointSession, name: RelationName) -> None:
         )
 
 
-class LedgerSession(SavepointSession, Protocol):
-    """A transaction that can inspect the ledger."""
-
-    def has_ledger(self) -> bool:
-        """Return True if this database has a ledger."""
-
-    def ledger_is_current(self) -> bool:
-        """Return True if the ledger has the version of this package."""
-
-    def require_trusted_ledger(self) -> None:
-        """Check that using the ledger runs no code of other roles."""
-
-
 # The application name shows the running job to other sessions: all roles can see it, and only the
 # session itself can change it.
 _APPLICATION_NAME = "'dbanon job ' || left(md5(?), 16)"
@@ -268,7 +256,7 @@ _ADVISORY_ATTEMPTS = 3
 _LOCK_ROW_TIMEOUT_MS = 200
 
 
-def hold_job(session: LedgerSession, job: str) -> None:
+def hold_job(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> None:
     """Hold the locks of a job until the transaction of ``session`` ends.
 
     Parameters
@@ -282,7 +270,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
     DatabaseBusy : the ledger is being migrated.
     """
     session.rows(_SET_APPLICATION_NAME, (job,))
-    holds_runner_lock = session.has_ledger() and _hold_runner_lock(session, job)
+    holds_runner_lock = ledger.exists() and _hold_runner_lock(session, ledger, job)
     for _ in range(_ADVISORY_ATTEMPTS):
         if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_KEY})", (job,))[0][0]:
             return
@@ -295,7 +283,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
     raise job_running_error(job)
 
 
-def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
+def _hold_runner_lock(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> bool:
     """Take the runner lock of a job.
 
     Returns False if this role may not take it, or if it cannot read the ledger, or if the ledger is
@@ -305,10 +293,10 @@ def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
     ------
     JobRunning : another transaction holds it.
     """
-    session.require_trusted_ledger()
+    ledger.require_trusted()
     # Do not lock a row of an older ledger: the run will migrate it, which needs exclusive locks.
     # The advisory lock alone protects the job then.
-    if not _can_read_current_ledger(session):
+    if not _can_read_current_ledger(session, ledger):
         return False
     if session.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:
         acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
@@ -322,11 +310,11 @@ def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
     return True
 
 
-def _can_read_current_ledger(session: LedgerSession) -> bool:
+def _can_read_current_ledger(session: SavepointSession, ledger: PostgresqlLedger) -> bool:
     """Return True if this role can read the ledger and it is up to date; keeps no locks."""
     session.run("SAVEPOINT dbanon_look")
     try:
-        return session.ledger_is_current()
+        return ledger.is_current()
     except InsufficientRights:
         return False
     finally:

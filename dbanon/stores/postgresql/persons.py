@@ -9,10 +9,11 @@ from typing import Any
 from dbanon.data.words import json_text
 from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
 from dbanon.ledger.postgresql_persons import build_joint_histories_query, pack_persons
-from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.base import ExistingRelation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.statements import RELEASE_PERSONS
+from dbanon.stores.postgresql.connection import PostgresqlConnection
 
 # SQL of the persons of the release in progress, packed as the ledger stores them.
 _STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
@@ -33,14 +34,18 @@ class PostgresqlPersonRecords(PersonRecords):
 
     Parameters
     ----------
-    look_up : returns the rows of a query on the catalog, whose plan it may cache.
+    find_existing : returns the relation that has a name, or None.
     """
 
+    _connection: PostgresqlConnection
+
     def __init__(
-        self, session: SessionInterface, look_up: Callable[[str], list[tuple[Any, ...]]]
+        self,
+        connection: PostgresqlConnection,
+        find_existing: Callable[[RelationName], ExistingRelation | None],
     ) -> None:
-        super().__init__(session)
-        self._look_up = look_up
+        super().__init__(connection)
+        self._find_existing = find_existing
 
     def count_joint_histories(
         self,
@@ -49,7 +54,7 @@ class PostgresqlPersonRecords(PersonRecords):
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
         # ``in_progress`` has the id, the output table and the source of the release in progress.
-        if in_progress is None and self._look_up(_MAY_READ_PERSONS) == [(True,)]:
+        if in_progress is None and self._connection.look_up(_MAY_READ_PERSONS) == [(True,)]:
             # This role may read the table of persons, so let the caller read it once and count.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
@@ -63,14 +68,14 @@ class PostgresqlPersonRecords(PersonRecords):
             }
         # With dbanon's functions installed, only the ledger's owner can read persons, so a function
         # with the owner's rights counts them.
-        if self._look_up(FIND_PERSONS_WRITER):
-            rows = self._session.rows(
+        if self._connection.look_up(FIND_PERSONS_WRITER):
+            rows = self._connection.rows(
                 _COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),)
             )
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = build_joint_histories_query(ids, persons, str(int(k)))
-            rows = self._session.rows(
+            rows = self._connection.rows(
                 f"SELECT counts::text FROM ({query}) AS q(counts)", (json.dumps(list(releases)),)
             )
         [(counts_json,)] = rows
@@ -81,17 +86,17 @@ class PostgresqlPersonRecords(PersonRecords):
     def record_in_database(self, release_id: str) -> bool:
         # Persons are recorded only for releases whose ledger entry has a salt. An entry without the
         # oid of its source has none.
-        if self._session.rows(_IS_SALTED, (release_id,)) == [(True,)]:
-            if self._look_up(FIND_PERSONS_WRITER):
-                self._session.rows(
+        if self._connection.rows(_IS_SALTED, (release_id,)) == [(True,)]:
+            if self._connection.look_up(FIND_PERSONS_WRITER):
+                self._connection.rows(
                     f"SELECT dbanon._record_persons(?::uuid, {_STAGED_PERSONS})", (release_id,)
                 )
             else:
-                self._session.run(_RECORD_PERSONS, (release_id,))
+                self._connection.run(_RECORD_PERSONS, (release_id,))
         # Another release in the same transaction creates this table again.
-        self._session.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
+        self._connection.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 
     def _oid_of(self, name: RelationName) -> int | None:
-        existing_relation = self._session.find_existing(name)
+        existing_relation = self._find_existing(name)
         return None if existing_relation is None else existing_relation.oid

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.sessions.session import Session
@@ -118,25 +119,25 @@ def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
         session.run(f"DROP TABLE IF EXISTS {piece.quoted}")
 
 
-def find_abandoned(session: SessionInterface) -> list[RelationName]:
+def find_abandoned(connection: Connection) -> list[RelationName]:
     """List the pieces of drivers that no longer run, and that this role may drop."""
     abandoned_pieces = []
     # By release: whether its driver no longer runs.
     is_abandoned: dict[str, bool] = {}
-    for schema, name, oid, comment, now in session.rows(_PIECES):
+    for schema, name, oid, comment, now in connection.rows(_PIECES):
         mark = _MARK_PATTERN.fullmatch(comment)
         if mark is None or not _NAME_PATTERN.fullmatch(name):
             continue
         release_id, created_seconds = mark.groups()
         if int(now) - int(created_seconds) < ABANDONED_SECONDS:
             continue
-        if not session.rows(catalog.MAY_DROP, (oid,))[0][0]:
+        if not connection.rows(catalog.MAY_DROP, (oid,))[0][0]:
             continue
         if release_id not in is_abandoned:
             # A running driver holds this lock, the advisory lock of ``locks.hold_job``. If it
             # is free, it is held here until this transaction ends.
             try_lock = "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
-            [(is_abandoned[release_id],)] = session.rows(try_lock, (lock_name(release_id),))
+            [(is_abandoned[release_id],)] = connection.rows(try_lock, (lock_name(release_id),))
         if is_abandoned[release_id]:
             abandoned_pieces.append(RelationName(schema, name))
     return abandoned_pieces

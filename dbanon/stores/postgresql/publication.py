@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from dbanon.errors import OutputChanged, ReadOnly, SourceChanged, warn_caller
+from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_created
-from dbanon.sessions.session import Session
+from dbanon.sessions.publication import Publication
 from dbanon.sessions.types import type_family
 from dbanon.stores.postgresql import catalog, rights
+from dbanon.stores.postgresql.connection import PostgresqlConnection
 from dbanon.stores.postgresql.errors import READ_ONLY_HINT
 from dbanon.stores.postgresql.locks import lock_output, run_with_retries
 
 
-class PostgresqlPublication(Session):
-    """Session methods that write and publish relations."""
+class PostgresqlPublication(Publication):
+    """Writes and publishes relations on PostgreSQL.
 
-    # In a dry run: whether the transaction of a real run would be read-only. None in a real run.
-    _planned_read_only: bool | None = None
-    release_id: str | None
-    # The statements that ``publish`` runs together with those that replace the output.
-    _publication_statements: list[str]
-    _search_path: list[str]
+    Parameters
+    ----------
+    columns_of : returns the names and types of a relation's columns.
+    """
 
-    def role_id(self) -> int:
-        rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
-        return int(rows[0][0])
+    _connection: PostgresqlConnection
+
+    def __init__(
+        self,
+        connection: PostgresqlConnection,
+        name_limit: int | None,
+        columns_of: Callable[[RelationName], list[tuple[str, str]]],
+    ) -> None:
+        super().__init__(connection, name_limit)
+        self._columns_of = columns_of
+        # The release that this transaction publishes, if any, and the statements that ``publish``
+        # runs together with those that replace the output.
+        self.release_id: str | None = None
+        self._deferred_statements: list[str] = []
+        # In a dry run: whether the transaction of a real run would be read-only. None in a real
+        # run.
+        self._planned_read_only: bool | None = None
 
     def begin_plan(self, *, staging: bool) -> None:
         """Begin a dry run: take no locks on outputs.
@@ -40,51 +51,39 @@ class PostgresqlPublication(Session):
         """
         self._planned_read_only = self._is_read_only()
         if not staging:
-            self.run("SET TRANSACTION READ ONLY")
+            self._connection.run("SET TRANSACTION READ ONLY")
 
-    def lock_output(self, name: RelationName) -> None:
+    def lock(self, name: RelationName) -> None:
         is_planning = self._planned_read_only is not None
         is_read_only = self._planned_read_only if is_planning else self._is_read_only()
         if is_read_only:
             raise ReadOnly(hint=READ_ONLY_HINT)
         if not is_planning:
-            lock_output(self, name)
+            lock_output(self._connection, name)
 
     def _is_read_only(self) -> bool:
         """Return True if this transaction is read-only, as all are on a standby."""
-        return bool(self.look_up("SELECT current_setting('transaction_read_only') = 'on'")[0][0])
+        query = "SELECT current_setting('transaction_read_only') = 'on'"
+        return bool(self._connection.look_up(query)[0][0])
 
-    @abstractmethod
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the catalog."""
-
-    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        schemas = [str(name.schema)] if name.schema is not None else self._search_path
-        return rights.find_missing_read_grants(self, schemas, name.name, columns)
-
-    def find_missing_write_grants(self, output: RelationName) -> list[str]:
-        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
-
-    def must_create_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        return rights.must_create_schema(self, str(name.schema), strict)
-
-    def make_schema(self, name: RelationName) -> None:
+    def ensure_schema(self, name: RelationName) -> None:
         # Users expect a new schema for the ledger, but perhaps not one for an output.
-        if rights.make_schema(self, str(name.schema)) and name.schema != self.ledger_schema:
+        is_new_schema = rights.make_schema(self._connection, str(name.schema))
+        if is_new_schema and name.schema != LEDGER_SCHEMA:
             warn_caller(schema_created(str(name.schema)))
 
-    def create_released(
+    def create_table(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
         staging_name = output.staging_name.quoted
-        self.run(f"CREATE TABLE {staging_name} ({body})")
-        self.run(f"COMMENT ON TABLE {staging_name} IS '{MARK}{release_id}'")
+        self._connection.run(f"CREATE TABLE {staging_name} ({body})")
+        self._connection.run(f"COMMENT ON TABLE {staging_name} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         # ``output.replaced_kind`` is None if the output is new.
-        statements, self._publication_statements = self._publication_statements, []
+        statements, self._deferred_statements = self._deferred_statements, []
         if output.kind == "view":
             # The view selects from ``output.relation``, the table of this release. A plain CREATE
             # fails if another session has just created this view; replacing it would leave two
@@ -97,9 +96,11 @@ class PostgresqlPublication(Session):
             if output.replaced_kind and (resized_columns := self._resized_columns(output)):
                 self._replace_view(output, columns, [*statements, create_view], resized_columns)
             else:
-                run_with_retries(self, [*statements, create_view], output.name)
-            self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
-            [(n_comments,)] = self.rows(
+                run_with_retries(self._connection, [*statements, create_view], output.name)
+            self._connection.run(
+                f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'"
+            )
+            [(n_comments,)] = self._connection.rows(
                 catalog.COUNT_COMMENTS, (output.name.schema, output.name.name)
             )
             if n_comments > 1:
@@ -114,15 +115,17 @@ class PostgresqlPublication(Session):
         if output.replaced_kind:
             statements.append(f"DROP TABLE {output.name.quoted}")
         if statements:
-            run_with_retries(self, statements, output.name)
-        self.run(f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}")
+            run_with_retries(self._connection, statements, output.name)
+        self._connection.run(
+            f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
+        )
 
     def _resized_columns(self, output: Output) -> list[str]:
         """Return the columns of a view whose types have another width in the release.
 
         Empty if the view has other column names, or if a type differs in more than its width.
         """
-        old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
+        old_columns, new_columns = self._columns_of(output.name), self._columns_of(output.relation)
         if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
             return []
         resized_columns = []
@@ -152,10 +155,10 @@ class PostgresqlPublication(Session):
         ------
         OutputChanged : other objects depend on the view.
         """
-        grants = rights.read_grants(self, output.name, columns)
+        grants = rights.read_grants(self._connection, output.name, columns)
         drop_view = f"DROP VIEW {output.name.quoted}"
         try:
-            run_with_retries(self, [drop_view, *statements], output.name)
+            run_with_retries(self._connection, [drop_view, *statements], output.name)
         except OutputChanged as error:
             names = ", ".join(f'"{name}"' for name in resized_columns)
             raise OutputChanged(
@@ -165,21 +168,68 @@ class PostgresqlPublication(Session):
                 hint="Drop those objects and create them again after the run, or cast the columns"
                 " to their former types in a view of the source.",
             ) from None
-        rights.restore_grants(self, output.name, grants)
+        rights.restore_grants(self._connection, output.name, grants)
 
-    def run_at_publication(self, statement: str) -> None:
+    def defer(self, statement: str) -> None:
         """Keep a statement for ``publish``, which runs it with those that replace the output."""
-        self._publication_statements.append(statement)
+        self._deferred_statements.append(statement)
 
     # ``drop_view`` and ``drop_table`` wait for the lock in short attempts, which do not block
     # readers for long.
 
     def drop_view(self, relation: RelationName) -> None:
-        run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)
+        run_with_retries(self._connection, [f"DROP VIEW {relation.quoted}"], relation)
 
     def drop_table(self, relation: RelationName) -> None:
-        run_with_retries(self, [f"DROP TABLE {relation.quoted}"], relation)
+        run_with_retries(self._connection, [f"DROP TABLE {relation.quoted}"], relation)
 
-    @abstractmethod
-    def savepoint(self) -> AbstractContextManager[Any]:
-        """If the block raises, roll back only its own statements."""
+
+class ClientPublication(PostgresqlPublication):
+    """Writes and publishes relations through a client.
+
+    Parameters
+    ----------
+    recheck_sources : checks that no other role has added code to a source since it was first
+        checked.
+    """
+
+    def __init__(
+        self,
+        connection: PostgresqlConnection,
+        name_limit: int | None,
+        columns_of: Callable[[RelationName], list[tuple[str, str]]],
+        recheck_sources: Callable[[], None],
+    ) -> None:
+        super().__init__(connection, name_limit, columns_of)
+        self._recheck_sources = recheck_sources
+
+    def create_table(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        super().create_table(output, columns, release_id)
+        # The next statement reads the sources again.
+        self._recheck_sources()
+
+
+class BackendPublication(PostgresqlPublication):
+    """Writes and publishes relations inside the server, in the caller's transaction.
+
+    Parameters
+    ----------
+    drop_staging : drops the staging tables, so that another call in this transaction can create
+        them.
+    """
+
+    def __init__(
+        self,
+        connection: PostgresqlConnection,
+        name_limit: int | None,
+        columns_of: Callable[[RelationName], list[tuple[str, str]]],
+        drop_staging: Callable[[], None],
+    ) -> None:
+        super().__init__(connection, name_limit, columns_of)
+        self._drop_staging = drop_staging
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        self._drop_staging()
+        super().publish(output, columns)

@@ -14,12 +14,14 @@ from dbanon.errors import (
 )
 from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Locator, Relation
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_not_found
-from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, foreign
 
 
-def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
+def require_readable(
+    connection: Connection, source: Relation, columns: Sequence[str], oid: int
+) -> None:
     """Check that these columns of a source can be read without running another role's code.
 
     If the source has a locator, which is the key or address that identifies rows, then its columns
@@ -46,7 +48,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         attribute = source.attribute(name)
         if attribute.type_of_other_role:
             raise foreign.foreign_type_error(source.name, name, attribute.type_of_other_role)
-    unreadable = session.rows(
+    unreadable = connection.rows(
         catalog.UNREADABLE_COLUMNS, ([*needed_columns, *system_columns], oid, oid)
     )
     if unreadable:
@@ -54,26 +56,28 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         raise InsufficientRights(
             f"This role may not read {names} of {source.name}.",
             hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted}"
-            f" TO {_quoted_role(session)};",
+            f" TO {_quoted_role(connection)};",
         )
     schema = source.name.schema
-    if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
+    if not connection.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         raise InsufficientRights(
             f'This role may not use schema "{schema}".',
             hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))}"
-            f" TO {_quoted_role(session)};",
+            f" TO {_quoted_role(connection)};",
         )
     # DATABASE_RIGHTS returns two truth values; the second is the right to create temporary tables.
-    if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
-        [(database,)] = session.rows("SELECT current_database()::text")
+    if source.locator is not None and not connection.rows(catalog.DATABASE_RIGHTS)[0][1]:
+        [(database,)] = connection.rows("SELECT current_database()::text")
         raise InsufficientRights(
             "This role may not create temporary tables, which are needed for staging.",
             hint=f"The owner of the database runs: GRANT TEMPORARY ON DATABASE {quote(database)}"
-            f" TO {_quoted_role(session)};",
+            f" TO {_quoted_role(connection)};",
         )
 
 
-def require_comparable_types(session: Session, source: Relation, columns: Sequence[str]) -> None:
+def require_comparable_types(
+    connection: Connection, source: Relation, columns: Sequence[str]
+) -> None:
     """Check that the types of columns have an equality operator.
 
     Raises
@@ -85,7 +89,7 @@ def require_comparable_types(session: Session, source: Relation, columns: Sequen
         # nothing.
         query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
         try:
-            session.rows(query)
+            connection.rows(query)
         except UnsupportedType as error:
             attribute = source.attribute(column)
             raise UnsupportedType(
@@ -98,7 +102,7 @@ def require_comparable_types(session: Session, source: Relation, columns: Sequen
             ) from None
 
 
-def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
+def must_create_schema(connection: Connection, schema: str, strict: bool) -> bool:
     """Check this role's rights to create tables in a schema; return whether the schema is missing.
 
     Raises
@@ -108,35 +112,35 @@ def must_create_schema(session: Session, schema: str, strict: bool) -> bool:
     """
     # SCHEMA_RIGHTS returns no row if there is no such schema. The first value of DATABASE_RIGHTS is
     # the right to create schemas.
-    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = connection.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not connection.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
             hint="The owner of the database runs: CREATE SCHEMA"
-            f" {quote(schema)} AUTHORIZATION {_quoted_role(session)};",
+            f" {quote(schema)} AUTHORIZATION {_quoted_role(connection)};",
         )
     if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint="The owner of the schema runs: GRANT USAGE, CREATE ON SCHEMA"
-            f" {quote(schema)} TO {_quoted_role(session)};",
+            f" {quote(schema)} TO {_quoted_role(connection)};",
         )
     if not privileges and strict:
         raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
     return not privileges
 
 
-def make_schema(session: Session, schema: str) -> bool:
+def make_schema(connection: Connection, schema: str) -> bool:
     """Create a schema; returns False if it already exists.
 
     Raises
     ------
     SourceChanged : another session created it in the meantime.
     """
-    if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
+    if connection.rows(catalog.SCHEMA_RIGHTS, (schema,)):
         return False
     try:
-        session.run(f"CREATE SCHEMA {quote(schema)}")
+        connection.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
             f'Another session created the schema "{schema}" in the meantime.', hint="Try again."
@@ -154,7 +158,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     # Texts such as "CREATE on the database" and "USAGE on schema dbanon".
     missing_privileges = [name for (name,) in look_up(ledger.MISSING_RIGHTS)]
     if missing_privileges:
-        [(user,)] = look_up("SELECT current_user::text")
+        [(user,)] = look_up(catalog.CURRENT_USER)
         raise InsufficientRights(
             "This role may not write into the ledger, schema dbanon.",
             detail="Missing: " + ", ".join(missing_privileges) + ".",
@@ -181,7 +185,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
 
 
 def find_missing_read_grants(
-    session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
+    connection: Connection, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
     """Return the statements that grant missing rights to read columns of a table.
 
@@ -189,52 +193,52 @@ def find_missing_read_grants(
     ----------
     schemas : the search path; the first schema with a table of this name counts.
     """
-    rows = session.rows(catalog.FIRST_RELATION_IN_SCHEMAS, (list(schemas), table))
+    rows = connection.rows(catalog.FIRST_RELATION_IN_SCHEMAS, (list(schemas), table))
     if not rows:
         return []
     [(oid, schema)] = rows
     grants = []
-    role = _quoted_role(session)
-    if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
+    role = _quoted_role(connection)
+    if not connection.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         grants.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
     # Columns that the table lacks are an error of the job, which another check reports.
-    table_columns = {name for (name,) in session.rows(catalog.COLUMN_NAMES, (oid,))}
+    table_columns = {name for (name,) in connection.rows(catalog.COLUMN_NAMES, (oid,))}
     existing_columns = [name for name in dict.fromkeys(columns) if name in table_columns]
-    unreadable = session.rows(catalog.UNREADABLE_COLUMNS, (existing_columns, oid, oid))
+    unreadable = connection.rows(catalog.UNREADABLE_COLUMNS, (existing_columns, oid, oid))
     if unreadable:
         names = quote_list(name for (name,) in unreadable)
         relation = RelationName(schema, table).quoted
         grants.append(f"GRANT SELECT ({names}) ON {relation} TO {role}")
-    if not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
-        grants.append(f"GRANT TEMPORARY ON DATABASE {_quoted_database(session)} TO {role}")
+    if not connection.rows(catalog.DATABASE_RIGHTS)[0][1]:
+        grants.append(f"GRANT TEMPORARY ON DATABASE {_quoted_database(connection)} TO {role}")
     return grants
 
 
-def find_missing_write_grants(session: Session, schema: str) -> list[str]:
+def find_missing_write_grants(connection: Connection, schema: str) -> list[str]:
     """Return the statements that grant missing rights to publish in a schema."""
-    role = _quoted_role(session)
+    role = _quoted_role(connection)
     statements = []
-    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = connection.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not connection.rows(catalog.DATABASE_RIGHTS)[0][0]:
         statements.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
     if privileges and not all(privileges[0]):
         statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
     # Texts such as "CREATE on the database", if there is no ledger yet, and "USAGE on schema
     # dbanon".
-    missing_privileges = [name for (name,) in session.rows(ledger.MISSING_RIGHTS)]
+    missing_privileges = [name for (name,) in connection.rows(ledger.MISSING_RIGHTS)]
     if any(name.endswith("the database") for name in missing_privileges):
-        statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")
+        statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(connection)} TO {role}")
     elif missing_privileges:
         statements.append(f"GRANT dbanon_runner TO {role}")
     return statements
 
 
-def _quoted_role(session: Session) -> str:
-    return quote(str(session.current_user()))
+def _quoted_role(connection: Connection) -> str:
+    return quote(str(connection.rows(catalog.CURRENT_USER)[0][0]))
 
 
-def _quoted_database(session: Session) -> str:
-    return quote(str(session.rows("SELECT current_database()::text")[0][0]))
+def _quoted_database(connection: Connection) -> str:
+    return quote(str(connection.rows("SELECT current_database()::text")[0][0]))
 
 
 # Parameters: schema and name of a relation. Returns the privileges that roles other than its owner
@@ -254,7 +258,9 @@ WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
 ORDER BY 1, 2, 4"""
 
 
-def read_grants(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
+def read_grants(
+    session: Connection, name: RelationName, columns: Collection[str]
+) -> tuple[str, ...]:
     """Return statements that restore the grants on a relation after it is recreated.
 
     Parameters
@@ -270,7 +276,7 @@ def read_grants(session: Session, name: RelationName, columns: Collection[str]) 
     return tuple(grants)
 
 
-def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
+def restore_grants(session: Connection, name: RelationName, grants: Sequence[str]) -> None:
     """Give a recreated relation exactly the grants of the former one.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from

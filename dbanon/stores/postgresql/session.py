@@ -1,55 +1,38 @@
 """A session on PostgreSQL, shared by the client and the backend.
 
 The client connects through psycopg; the backend is the server process that runs dbanon's SQL
-functions. They differ only in how they transfer data. Everything else is here: reading the catalog,
-checking rights, and writing and publishing releases.
+functions. They differ only in how they transfer data. Everything else is here and in the parts of a
+session: reading the catalog, checking rights, and writing and publishing releases.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.data.words import json_text
-from dbanon.errors import (
-    InsufficientRights,
-    InvalidName,
-    SchemaNotFound,
-    SourceChanged,
-    TableNotFound,
-)
-from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import build_rule_oids_update
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    ExistingRelation,
-    Locator,
-    OnSql,
     Relation,
-    choose_key,
-    is_integer_key,
-    key_required_error,
-    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, require_length
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.rule_catalog import RuleCatalog
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import SALT
-from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
+from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
-from dbanon.stores.postgresql.display import expressions_as_displayed
+from dbanon.stores.postgresql.digest import PostgresqlDigests
+from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
+from dbanon.stores.postgresql.relation_catalog import NAME_LIMIT, PostgresqlCatalog
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
 from dbanon.stores.postgresql.settings import (
     CLIENT_STATEMENTS,
@@ -59,47 +42,32 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_lock_timeout,
 )
+from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
-class _Relation(NamedTuple):
-    """What the catalog says about a source relation.
-
-    Parameters
-    ----------
-    kind : ``pg_class.relkind``.
-    has_children : whether other tables inherit from it, or are its partitions.
-    """
-
-    oid: int
-    kind: str
-    has_children: bool
-
-
-class PostgresqlSession(
-    PostgresqlArraySession,
-    PostgresqlKeyedSession,
-    PostgresqlPublication,
-    Session,
-):
+class PostgresqlSession(PostgresqlArraySession, Session):
     """One transaction on PostgreSQL."""
 
     dialect: ClassVar[Dialect] = postgresql_dialect
-    name_limit = 63
+    name_limit = NAME_LIMIT
     staging_suffix = " ON COMMIT DROP"
-    digest_method = digest.DIGEST_METHOD
     # Maximum seconds to wait for locks on ledger tables.
     lock_seconds = LOCK_SECONDS
-    _search_path: list[str]
 
-    def __init__(self, on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        # The sources that this session has looked up.
-        self._relations: dict[RelationName, _Relation] = {}
-        # The release that this transaction publishes, if any, and the statements that ``publish``
-        # runs together with those that replace the output.
-        self.release_id: str | None = None
-        self._publication_statements: list[str] = []
-        self._is_ledger_trusted = False
+    @property
+    @abstractmethod
+    def ledger(self) -> PostgresqlLedger:
+        """The ledger of the database."""
+
+    @property
+    def tags(self) -> PostgresqlPersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return PostgresqlPersonTags(self, self._staged_key)
+
+    @property
+    @abstractmethod
+    def catalog(self) -> PostgresqlCatalog:
+        """The catalog of the database: its relations, their owners, and the rights on them."""
 
     @property
     def rules(self) -> RuleCatalog:
@@ -107,13 +75,23 @@ class PostgresqlSession(
         return PostgresqlRuleCatalog(self, self.call)
 
     @property
+    def digests(self) -> PostgresqlDigests:
+        """The digests of the rows of tables."""
+        return PostgresqlDigests(self)
+
+    @property
+    @abstractmethod
+    def publication(self) -> PostgresqlPublication:
+        """The tables and views that this session writes and publishes."""
+
+    @property
     def persons(self) -> PersonRecords:
         """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.look_up)
+        return PostgresqlPersonRecords(self, self.catalog.find_existing)
 
     def begin(self) -> None:
         """Record the caller's search path, then set the transaction's settings to fixed values."""
-        self._search_path = self.read_search_path()
+        self.catalog.search_path = self.read_search_path()
         self.run(CLIENT_STATEMENTS)
         [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
         lock_timeout_ms = lock_milliseconds(setting)
@@ -124,17 +102,9 @@ class PostgresqlSession(
         """Return the rows of a query on the catalog, whose plan subclasses may cache."""
         return self.rows(sql, parameters)
 
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
-        name = (source.schema, source.name)
-        rows = self.rows(
-            f"SELECT state::text FROM ({catalog.STATE_BY_NAME}) AS s(state)", (*name, *name)
-        )
-        [(state_json,)] = rows
-        state: dict[str, Any] = json.loads(state_json) if state_json else {}
-        return state
-
-    def read_column_comments(self, source: RelationName) -> dict[str, str]:
-        return dict(self.rows(catalog.COLUMN_COMMENTS, (source.schema, source.name)))
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """If the block raises, roll back only its own statements."""
 
     def read_search_path(self) -> list[str]:
         """Return the schemas in which unqualified names are looked up."""
@@ -142,102 +112,6 @@ class PostgresqlSession(
         return schemas
 
     # -- source -----------------------------------------------------------------------------------
-
-    def find_source(self, name: RelationName) -> Relation:
-        row = self._look_up_relation(name)
-        if row is None:
-            raise self._missing_error(name)
-        oid, schema, relation_name, relkind, row_estimate, has_children, has_row_security = row
-        resolved_name = RelationName(schema, relation_name)
-        if relkind not in catalog.RELATION_KINDS:
-            # An index or a sequence, for instance, which has no rows to anonymize.
-            raise self._missing_error(name)
-        if has_row_security:
-            raise InsufficientRights(
-                f"Row-level security filters {resolved_name} for this role.",
-                hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
-                " Otherwise the rows that a policy shows would be mistaken for the whole table.",
-            )
-        kind = catalog.RELATION_KINDS[relkind]
-        if has_children and relkind == "r":
-            kind = "inherited table"
-        self.require_no_foreign_code(oid)
-        columns = catalog.read_schema(self.look_up, oid)
-        source = Relation(resolved_name, columns, kind, estimated_rows=max(row_estimate, 0))
-        self._relations[resolved_name] = _Relation(oid, relkind, has_children)
-        return source
-
-    def staged_relation(self, name: RelationName, oid: int) -> Relation:
-        """Return a staging table as a source whose rows are identified by ``ctid``."""
-        self._relations[name] = _Relation(oid, "r", has_children=False)
-        schema = catalog.read_schema(self.look_up, oid)
-        return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
-
-    def require_no_foreign_code(self, oid: int) -> None:
-        """Check that reading a relation runs no code of another role.
-
-        Raises
-        ------
-        ForeignCode : reading it would run such code.
-        """
-        if self.has_no_attached_code(oid):
-            return
-        foreign.require_no_foreign_code(self.rows(foreign.foreign_code_query(f"{int(oid)}::oid")))
-
-    def has_no_attached_code(self, oid: int) -> bool:
-        """Return True if a table certainly has no object with code, such as an expression index."""
-        return self.look_up(foreign.no_attached_code_query(f"{int(oid)}::oid")) == [(True,)]
-
-    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
-        """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
-        schemas = [name.schema] if name.schema is not None else self._search_path
-        for schema in schemas:
-            require_length(schema, self.name_limit, "name of the schema")
-            require_length(name.name, self.name_limit, "name of the table")
-            oids = self.rows(
-                "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-                " WHERE n.nspname = ? AND c.relname = ?",
-                (schema, name.name),
-            )
-            if oids:
-                return self.rows(catalog.RELATION, oids[0])[0]
-        return None
-
-    def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:
-        schemas = [name.schema] if name.schema is not None else self._search_path
-        return catalog.missing_relation_error(self, name, schemas)
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        is_explicit = bool(key)
-        relation = self._relations[source.name]
-        # The primary key of an inherited table is not unique: it does not cover the children.
-        if not is_explicit and not (relation.has_children and relation.kind == "r"):
-            key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
-        # Empty without a key: then rows are identified by their address, if they have one.
-        attributes = choose_key(source, key)
-        if attributes:
-            comparison_sql: tuple[str, ...] = ()
-            if any(attribute.uses_output_function for attribute in attributes):
-                # The key map stores texts instead, since comparing these types could run code.
-                comparison_sql = tuple(map(self.value_of_key, attributes))
-            # ``bigint`` is the type of a single integer key, and of the numbers in a key map.
-            return with_key_locator(
-                source,
-                attributes,
-                "bigint",
-                is_single_integer=is_integer_key(attributes),
-                # Nothing is known of a key that the job names; a primary key is unique.
-                needs_uniqueness_check=is_explicit,
-                comparison_sql=comparison_sql,
-            )
-        if relation.kind == "p" or relation.has_children:
-            if self.rows(catalog.HAS_FOREIGN_TABLES, (relation.oid,))[0][0]:
-                raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
-            # A row address is unique only within a partition or child table.
-            return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if relation.kind in catalog.KINDS_WITH_CTID:
-            return replace(source, locator=Locator(("s.ctid",), ("tid",)))
-        raise key_required_error(source)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -272,20 +146,6 @@ class PostgresqlSession(
     def retained_value(self, attribute: Attribute) -> str:
         return postgresql_dialect.retained_column(attribute)
 
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        # This session owns its staging tables.
-        if source.name.staging_table is None:
-            rights.require_readable(self, source, columns, self._relations[source.name].oid)
-
-    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        names = [name for name in columns if not source.attribute(name).type_of_other_role]
-        oid = self._relations[source.name].oid
-        unreadable = {name for (name,) in self.rows(catalog.UNREADABLE_COLUMNS, (names, oid, oid))}
-        return frozenset(names) - unreadable
-
-    def require_comparable_types(self, source: Relation, columns: Sequence[str]) -> None:
-        rights.require_comparable_types(self, source, columns)
-
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
@@ -306,18 +166,6 @@ class PostgresqlSession(
             if attribute.uses_output_function
             else super().grouping_sql(attribute)
         )
-
-    def expressions_as_displayed(
-        self, relation: RelationName, columns: Mapping[str, str]
-    ) -> list[tuple[str, ...]]:
-        existing_relation = self.find_existing(relation)
-        if existing_relation is None or existing_relation.oid is None:
-            raise self._missing_error(relation)
-        return expressions_as_displayed(self.look_up, existing_relation.oid, columns)
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        rows = self.rows(catalog.UNIQUE_COLUMNS, (self._relations[source.name].oid,))
-        return frozenset(name for (name,) in rows)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -342,124 +190,12 @@ class PostgresqlSession(
 
     # -- output -----------------------------------------------------------------------------------
 
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is None:
-            if not self._search_path:
-                raise SchemaNotFound(
-                    "The search path of this role names no schema that exists.",
-                    hint="Name its schema, as in release.people.",
-                )
-            name = RelationName(self._search_path[0], name.name)
-        if str(name.schema).startswith("pg_"):
-            raise InvalidName(
-                "The output's schema belongs to PostgreSQL or is temporary.",
-                hint="Name another schema, as in release.people.",
-            )
-        return name
-
-    def require_ledger_rights(self) -> None:
-        self.require_trusted_ledger()
-        rights.require_ledger_rights(self.look_up)
-
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))
-        if len(rows) > 1:
-            # This transaction's snapshot shows both the new relation and the one it replaced.
-            raise SourceChanged(
-                f"Another session replaced {name} in the meantime; nothing was published.",
-                hint="Try again.",
-            )
-        return ExistingRelation(*rows[0]) if rows else None
-
-    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        rows = self.look_up(digest.COLUMNS_FOR_NAMES, (relation.schema, relation.name))
-        return [(name, sql_type) for name, sql_type in rows]
-
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.digest_relation(self.look_up, self.rows, relation, salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
-    ) -> tuple[int, int]:
-        return digest.digest_columns(self.rows, relation, names, salt)
-
-    def digest_probe(self) -> str:
-        return str(self.rows(digest.PROBE)[0][0])
-
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
-
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def require_trusted_ledger(self) -> None:
-        # One check is enough: untrusted roles cannot add code to a trusted ledger.
-        if not self._is_ledger_trusted:
-            rights.require_trusted_ledger(self.look_up)
-            self._is_ledger_trusted = True
-
-    def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
-    ) -> str | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return None
-        # The function adds the release id to the rows of columns.
-        column_rows = [
-            {key: column[key] for key in column if key != "release_id"} for column in columns
-        ]
-        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
-        entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
-        return str(json.loads(entry)["created_at"])
-
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
-            return False
-        self.call("dbanon._record_run", [json_text(run)])
-        return True
 
     def call(self, function: str, arguments: Sequence[str]) -> str:
         parameters = ", ".join("?::jsonb" for _ in arguments)
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
-    def update_release_oids(self) -> None:
-        # Complete entries of earlier versions, and give rules the oids of the tables that they
-        # apply to.
-        self.run(RECORD_OIDS)
-        self.run(build_rule_oids_update())
-
-    def may_drop(self, existing: ExistingRelation) -> bool:
-        return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName("dbanon", table)
-
-    def current_user(self) -> str | None:
-        return str(self.rows("SELECT current_user::text")[0][0])
-
     def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
-
-    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
-        if not self.rows(postgresql_ledger.FIND_SPENDER):
-            return None
-        call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
-        # The function returns NULL if the budget is closed, or too little of it is left.
-        [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
-        return spent is not None
-
-    def must_write_ledger_directly(self) -> bool:
-        return not self.rows(postgresql_ledger.FIND_RELEASE_WRITER)
-
-    def find_orphaned_tables(self) -> list[RelationName]:
-        return pieces.find_abandoned(self)
-
-    def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text: a backend's session can only pass text parameters.
-        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
-
-    def salted_hash(self, text: str) -> str:
-        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
-        # The ledger stores 8 bytes per person.
-        return f"substr(sha256({salted}), 1, 8)"

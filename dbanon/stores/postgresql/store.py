@@ -290,7 +290,7 @@ class PostgresqlStore:
             if write:
                 # ``commit`` calls ``hold_interrupts`` once the transaction is committed: from then
                 # on signals no longer interrupt the run.
-                commit(connection, self._connect, session.release_id, hold_interrupts)
+                commit(connection, self._connect, session.publication.release_id, hold_interrupts)
             else:
                 connection.commit()
 
@@ -376,7 +376,7 @@ class PostgresqlStore:
         Without ``staging`` it is read-only.
         """
         with self.session(write=False) as session:
-            session.begin_plan(staging=staging)
+            session.publication.begin_plan(staging=staging)
             yield session
 
     def _connect(self) -> Connection:
@@ -400,7 +400,8 @@ class PostgresqlStore:
         If this process dies, its connection ends, and so does the lock.
         """
         with self._open_connection("READ COMMITTED") as connection:
-            hold_job(PsycopgSession(connection), job)
+            session = PsycopgSession(connection)
+            hold_job(session, session.ledger, job)
             try:
                 yield
             finally:

@@ -134,15 +134,15 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     ------
     OutputExists, OutputNotOurs : a relation with this name exists and cannot be replaced.
     """
-    output = session.resolve_output(output)
-    if if_exists == "error" and session.find_existing(output) is not None:
+    output = session.catalog.resolve_output(output)
+    if if_exists == "error" and session.catalog.find_existing(output) is not None:
         raise OutputExists(
             f"The output {output} already exists.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     name = entries.summary_name(output)
     require_length(name.name, session.name_limit, "name of the summary")
-    existing = session.find_existing(name)
+    existing = session.catalog.find_existing(name)
     if existing is None:
         return PlannedSummary(name)
     if if_exists == "error":
@@ -150,7 +150,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
             f"The summary {name} already exists.",
             hint='Choose another output, or replace it: `if_exists="replace"`.',
         )
-    if not entries.is_summary_of(session, output, existing, session.find_existing(output)):
+    if not entries.is_summary_of(session, output, existing, session.catalog.find_existing(output)):
         raise OutputNotOurs(
             f"The summary's name {name} is taken by a table or view that dbanon did not make.",
             hint=f"Choose another output, or drop or rename {name} yourself.",
@@ -159,9 +159,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     if session.rows(_HAS_REPLACEABLE_ROW, (columns, name.schema, name.name)) == [(True,)]:
         # The table has no trigger now. But another role could create one before the table is
         # locked, and this snapshot would not show it. So disable all triggers.
-        session.run_at_publication(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
+        session.publication.defer(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
-    session.run_at_publication(f"DROP TABLE {name.quoted}")
+    session.publication.defer(f"DROP TABLE {name.quoted}")
     return PlannedSummary(
         name, grants=rights.read_grants(session, name, {column for column, _ in COLUMNS})
     )
@@ -173,8 +173,8 @@ def target_with_summary(session: Session, job: Job) -> SqlTarget:
     Releases made by SQL functions have summaries, which must match the new rows.
     """
     if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
-        output = session.resolve_output(parse_relation(job.output))
-        existing = session.find_existing(output)
+        output = session.catalog.resolve_output(parse_relation(job.output))
+        existing = session.catalog.find_existing(output)
         if (
             existing is not None
             and entries.find_summary(session, output, existing) is not None

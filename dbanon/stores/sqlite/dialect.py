@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-import math
 import re
-import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,9 +23,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, require_years, uncopyable_type_error, uncopyable_value_error
-from dbanon.sessions.names import RelationName, quote
-from dbanon.stores.file_session import FileSession
+from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
+from dbanon.sessions.names import quote
 
 # Words that begin a column constraint for SQLite's parser.
 _CONSTRAINT_KEYWORDS = frozenset(
@@ -363,90 +360,3 @@ def digest_probe() -> str:
 def _wrap_text(value: bytes) -> tuple[bytes]:
     """Return a text's bytes in a tuple, to distinguish them from a BLOB."""
     return (value,)
-
-
-# Names of SQL functions that are written in Python. The first one computes keyed hashes of person
-# identifiers; it is defined only while a key is staged.
-_TAG_FUNCTION = "dbanon_keyed_tag"
-_LOGARITHM_FUNCTION = "dbanon_ln"
-_DIGEST_FUNCTION = "dbanon_row_digest"
-_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
-# The size of row digests: small enough that sums over thousands of rows are 64-bit integers.
-_DIGEST_BYTES = 6
-
-
-def _matches(text: object, pattern: str) -> bool:
-    """Whether a pattern occurs in a text; False for other values."""
-    return isinstance(text, str) and re.search(pattern, text) is not None
-
-
-class SqliteStagingSession(FileSession):
-    """A session with the SQL functions that SQLite lacks, written in Python.
-
-    Parameters
-    ----------
-    driver : the connection of Python's module sqlite3.
-    """
-
-    def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        self._driver = driver
-        self._has_tag_function = False
-
-    def stage_key(self, inner: bytes, outer: bytes) -> None:
-        # The tag is an HMAC, or the inner hash alone if ``outer`` is empty; see the base class.
-        def tag(text: str | None) -> bytes | None:
-            if text is None:
-                return None
-            inner_hash = hashlib.sha256(inner + text.encode()).digest()
-            return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
-
-        self._driver.create_function(_TAG_FUNCTION, 1, tag, deterministic=True)
-        self._has_tag_function = True
-
-    def drop_staging(self) -> None:
-        super().drop_staging()
-        if self._has_tag_function:
-            # The function contains the key, which the caller's connection must not keep.
-            self._driver.create_function(_TAG_FUNCTION, 1, None)
-
-    def stage_other_key(self, inner: bytes, outer: bytes) -> None:
-        # A new definition of the SQL function replaces the one with the previous key.
-        self.stage_key(inner, outer)
-
-    def logarithm(self, number: str) -> str:
-        # SQLite may be built without math functions.
-        self._driver.create_function(_LOGARITHM_FUNCTION, 1, math.log, deterministic=True)
-        return f"{_LOGARITHM_FUNCTION}({number})"
-
-    def lowercase_sql(self, text: str) -> str:
-        # SQLite's own lower() handles only ASCII.
-        self._driver.create_function(
-            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
-        )
-        return f"{_CASEFOLD_FUNCTION}({text})"
-
-    def matches(self, text: str, pattern: str) -> str:
-        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
-        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
-
-    def keyed_tag(self, text: str) -> str:
-        return f"{_TAG_FUNCTION}({text})"
-
-    def pseudonym_of(self, text: str) -> str:
-        # hex(NULL) is the empty text in SQLite.
-        return f"nullif({super().pseudonym_of(text)}, '')"
-
-    def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
-        salt = secrets.token_bytes(16)
-
-        def digest(*values: float | str | bytes | None) -> int:
-            row_hash = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
-            return int.from_bytes(row_hash.digest(), "big")
-
-        # Each call of row_digest has a new salt, so digests of different calls cannot be compared.
-        self._driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
-        return f"{_DIGEST_FUNCTION}({', '.join(f's.{quote(name)}' for name in names)})"
-
-    def random_order_key(self, alias: str) -> str:
-        return "randomblob(16)"

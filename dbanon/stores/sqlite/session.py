@@ -12,126 +12,102 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
-    DatabaseBusy,
-    DatabaseFailure,
-    DatabaseUnreachable,
-    DbanonError,
-    DiskFull,
-    InsufficientRights,
     MixedTypes,
-    OutputExists,
-    TableNotFound,
-    nearest_names,
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
-from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
-    MARK,
-    ExistingRelation,
     Locator,
     OnSql,
-    Output,
     Relation,
-    choose_key,
-    is_integer_key,
-    key_required_error,
     prepend_class_and_position,
     row_id_shadowed_error,
-    with_key_locator,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
-from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
-from dbanon.stores.sqlite.display import expression_as_displayed
+from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
+from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
+from dbanon.stores.sqlite.digests import SqliteDigests
+from dbanon.stores.sqlite.errors import translate_errors
+from dbanon.stores.sqlite.ledger import SqliteLedger
+from dbanon.stores.sqlite.publication import SqlitePublication
+from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Translate SQLite's errors to DbanonError, without their text, which may quote values."""
-    try:
-        yield
-    except DbanonError:
-        raise
-    except (sqlite3.Error, DBAPIError) as exception:
-        error = exception.orig if isinstance(exception, DBAPIError) else exception
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(
-                detail=name, hint="End the other connection's transaction, then run it again."
-            ) from None
-        if name.startswith("SQLITE_FULL"):
-            raise DiskFull(
-                "The disk of the database, or of SQLite's temporary files, is full; nothing was"
-                " published.",
-                detail=name,
-                hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
-                " (/var/tmp if it is not set), and run it again.",
-            ) from None
-        if name.startswith("SQLITE_INTERRUPT"):
-            # The store sets a progress handler, so that signal handlers run during long statements.
-            # This error occurs only if one of them raises an exception.
-            raise KeyboardInterrupt from None
-        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
-            raise InsufficientRights("The database file cannot be written.", detail=name) from None
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
-            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
-        # As in "table people already exists".
-        if "already" in str(error):
-            raise OutputExists(detail=name) from None
-        raise DatabaseFailure("The database refused a statement.", detail=name) from None
+# Names of SQL functions that are written in Python.
+_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
 
 
-# SQLite's names for the row ID. A column of the same name hides it.
-_ROWID_NAMES = ("rowid", "_rowid_", "oid")
+def _matches(text: object, pattern: str) -> bool:
+    """Whether a pattern occurs in a text; False for other values."""
+    return isinstance(text, str) and re.search(pattern, text) is not None
 
 
-class SqliteSession(SqliteStagingSession):
+class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = dialect
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "TEXT",
-        "timestamp": "TEXT",
-        "text": "TEXT",
-        "json": "TEXT",
-        "integer": "INTEGER",
-        "bigint": "BIGINT",
-        "double": "REAL",
-        "bytes": "BLOB",
-        "amount": "NUMERIC",
-    }
-    digest_method = DIGEST_METHOD
-    expression_as_displayed = staticmethod(expression_as_displayed)
     # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
+    # Set to True by the store if the file cannot be written.
+    is_read_only = False
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        super().__init__(driver, on_sql)
-        self._connection = connection
+        super().__init__(on_sql)
+        self._connection, self._driver = connection, driver
+        self._ledger = SqliteLedger(self, self.catalog.find_existing, connection)
+
+    @property
+    def ledger(self) -> SqliteLedger:
+        """The ledger of the database."""
+        return self._ledger
+
+    @property
+    def publication(self) -> SqlitePublication:
+        """The tables and views that this session writes and publishes."""
+        return SqlitePublication(self, is_read_only=self.is_read_only)
+
+    @property
+    def digests(self) -> SqliteDigests:
+        """The digests of the rows of tables."""
+        return SqliteDigests(self.catalog.find_source, self._hash_query)
+
+    @property
+    def tags(self) -> SqlitePersonTags:
+        """The keyed and salted hashes of person identifiers."""
+        return SqlitePersonTags(self, self._staged_key, self._driver)
+
+    @property
+    def chain_dialect(self) -> SqliteChainDialect:
+        """The SQL with which SQLite makes releases of chains."""
+        return SqliteChainDialect(self, self._driver)
+
+    @property
+    def catalog(self) -> SqliteCatalog:
+        """The catalog of the database: its relations."""
+        return SqliteCatalog(self)
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.report_sql(sql)
@@ -153,87 +129,22 @@ class SqliteSession(SqliteStagingSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Relation:
-        resolved_name = self.resolve_output(name)
-        relation_rows = self.rows(
-            "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
-            (resolved_name.name,),
-        )
-        if not relation_rows:
-            table_names = self.rows(
-                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-            )
-            raise TableNotFound(
-                f"There is no table {resolved_name}.",
-                hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
-            )
-        attributes = tuple(
-            dialect.to_attribute(column, declared_type, nullable=not not_null)
-            for column, declared_type, not_null, _ in self._columns(resolved_name)
-        )
-        [(kind,)] = relation_rows
-        return Relation(resolved_name, Schema(attributes), kind)
-
-    def _columns(self, name: RelationName) -> list[tuple[str, str, bool, int]]:
-        """List name, declared type, NOT NULL, and position in the primary key of each column.
-
-        Positions count from 1; columns outside the primary key have 0.
-        """
-        return [
-            (column, declared_type, bool(not_null), key_position)
-            for _, column, declared_type, not_null, _, key_position, *_ in self.rows(
-                "SELECT * FROM pragma_table_xinfo(?)", (name.name,)
-            )
-        ]
-
-    def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
-        columns = self._columns(source.name)
-        if not key:
-            positions = {name: position for name, _, _, position in columns if position}
-            key = sorted(positions, key=positions.__getitem__)
-        attributes = choose_key(source, key)
-        if attributes:
-            holds_integers = is_integer_key(attributes) and self._holds_integers(
-                source, attributes[0]
-            )
-            return with_key_locator(
-                source,
-                attributes,
-                "INTEGER",
-                is_single_integer=holds_integers,
-                # SQLite allows NULL in primary keys.
-                needs_uniqueness_check=True,
-            )
-        names = {name.lower() for name, *_ in columns}
-        free_names = [name for name in _ROWID_NAMES if name not in names]
-        if source.kind == "table" and free_names:
-            return replace(source, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
-        raise key_required_error(source)
-
-    def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
-        """Whether all values of a column are stored as integers."""
-        column = f"s.{quote(attribute.name)}"
-        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
-        return not self.rows(f"{query} LIMIT 1")
-
-    def unique_columns(self, source: Relation) -> frozenset[str]:
-        primary_key = [name for name, _, _, position in self._columns(source.name) if position]
-        unique_rows = self.rows(
-            # List the columns of unique indexes on a single column.
-            "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
-            ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
-            (source.name.name,),
-        )
-        single_key_column = primary_key if len(primary_key) == 1 else []
-        return frozenset(
-            [*single_key_column, *(name for (name,) in unique_rows if name is not None)]
-        )
-
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def lowercase_sql(self, text: str) -> str:
+        # SQLite's own lower() handles only ASCII.
+        self._driver.create_function(
+            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
+        )
+        return f"{_CASEFOLD_FUNCTION}({text})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
+        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
 
     def sample(self, relation: RelationName, share: float) -> str:
         n_buckets = 2**32
@@ -331,6 +242,10 @@ class SqliteSession(SqliteStagingSession):
         with translate_errors():
             self._driver.executemany(insert_statement, rows).close()
 
+    def drop_staging(self) -> None:
+        super().drop_staging()
+        self.tags.drop_key()
+
     def load_labels(
         self,
         keys: NDArray[np.int64],
@@ -367,9 +282,9 @@ class SqliteSession(SqliteStagingSession):
         schema = Schema(tuple(dialect.to_attribute(*column, nullable=True) for column in columns))
         relation = Relation(replace(name, staging_table=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
-        free_names = [name for name in _ROWID_NAMES if name not in column_names]
+        free_names = [name for name in ROWID_NAMES if name not in column_names]
         if not free_names:
-            raise row_id_shadowed_error(relation, _ROWID_NAMES[0])
+            raise row_id_shadowed_error(relation, ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
@@ -420,82 +335,11 @@ class SqliteSession(SqliteStagingSession):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is None or name.schema == "main":
-            return RelationName(None, name.name)
-        return RelationName(None, f"{name.schema}_{name.name}")
-
-    def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        relation_rows = self.rows(
-            "SELECT type, sql FROM sqlite_master"
-            " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
-            (name.name,),
-        )
-        if not relation_rows:
-            return None
-        kind, sql = relation_rows[0]
-        mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
-        return ExistingRelation(kind, mark.group(1) if mark else None)
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(
-            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
-        )
-        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
-
     def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
 
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        if output.kind == "view":
-            if output.replaced_kind:
-                self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names: a name could contain text that looks like it.
-            self.run(
-                f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
-                f" ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
-            return
-        if output.replaced_kind:
-            self.drop_table(output.name)
-        # Without this setting, RENAME fails if views still refer to the dropped table.
-        self.run("PRAGMA legacy_alter_table = ON")
-        try:
-            self.run(
-                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
-            )
-        finally:
-            self.run("PRAGMA legacy_alter_table = OFF")
-
-    def digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int
-    ) -> tuple[int, int]:
-        names = quote_list((column.name for column in columns), "s.")
-        query = f"SELECT {names} FROM {relation.quoted} AS s"
+    def _hash_query(self, query: str, salt: int) -> tuple[int, int]:
+        """Return the number of rows of a query, and the sum of their hashes under a salt."""
         self.report_sql(query)
         with translate_errors():
             return dialect.digest_of_query(self._driver, query, salt)
-
-    def digest_probe(self) -> str:
-        return dialect.digest_probe()
-
-    # -- ledger -----------------------------------------------------------------------------------
-
-    def ensure_ledger(self) -> None:
-        if ledger_is_current(self):
-            return
-        from dbanon.ledger.migrate import create_or_migrate
-
-        with translate_errors():
-            create_or_migrate(self, self._connection)
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(None, f"dbanon_{table}")
-
-    def timestamp(self, text: str) -> Any:
-        # The ledger stores timestamps as text, because SQLite has no type for them.
-        return text

@@ -17,7 +17,8 @@ from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
-from dbanon.stores.sqlite.session import SqliteSession, translate_errors
+from dbanon.stores.sqlite.errors import translate_errors
+from dbanon.stores.sqlite.session import SqliteSession
 
 # SQLite calls the progress handler after this many instructions of its virtual machine.
 _INSTRUCTIONS_PER_PROGRESS_CALL = 100_000

@@ -31,10 +31,10 @@ MOMENTS = ("last_begin_timestamp_seconds", "last_end_timestamp_seconds")
 KILLED = (
     "import os, signal, sys\n"
     "from dbanon.doors.cli.main import main\n"
-    "from dbanon.stores.duckdb.session import DuckdbSession\n"
+    "from dbanon.stores.duckdb.publication import DuckdbPublication\n"
     "number = int(sys.argv.pop(1))\n"
     "def end(*_): os.kill(os.getpid(), number)\n"
-    "DuckdbSession.create_released = end\n"
+    "DuckdbPublication.create_table = end\n"
     "main()\n"
 )
 

@@ -15,7 +15,7 @@ from dbanon.extensions.chains.membership import ChainState
 from dbanon.job.chain import ChainRules
 from dbanon.measures import Model
 from dbanon.run.open import open_store
-from dbanon.sessions.pseudonym_session import CELL_COUNTS, NEXT_CELL_STATES
+from dbanon.sessions.chain_staging import CELL_COUNTS, NEXT_CELL_STATES
 from dbanon.sessions.session import Session
 
 K = 3

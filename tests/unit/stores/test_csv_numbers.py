@@ -26,7 +26,7 @@ def write(path: Path) -> Path:
 def test_whole_numbers_of_19_digits_and_more_are_read_as_they_are(tmp_path: Path) -> None:
     path = write(tmp_path / "people.csv")
     with open_store(f"file:{path}", table="people").session(write=False) as session:
-        types = dict(session.columns_of(parse_relation("people")))
+        types = dict(session.catalog.list_columns(parse_relation("people")))
         rows = session.rows('SELECT number, negative, larger FROM "people" ORDER BY larger')
     assert rows == [(number, -number, larger) for number, larger in zip(LARGE, LARGER, strict=True)]
     assert "DOUBLE" not in types.values()
@@ -37,7 +37,7 @@ def test_whole_numbers_of_18_digits_stay_integers(tmp_path: Path) -> None:
     numbers = [10**17 + i for i in range(5)]
     path.write_text("\n".join(["number", *map(str, numbers)]) + "\n")
     with open_store(f"file:{path}", table="people").session(write=False) as session:
-        assert dict(session.columns_of(parse_relation("people"))) == {"number": "BIGINT"}
+        assert dict(session.catalog.list_columns(parse_relation("people"))) == {"number": "BIGINT"}
         assert session.rows('SELECT number FROM "people" ORDER BY 1') == [(n,) for n in numbers]
 
 

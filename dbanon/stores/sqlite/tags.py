@@ -1,0 +1,54 @@
+"""Keyed and salted hashes of person identifiers on SQLite, by a function written in Python."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+from dbanon.sessions.connection import StagingConnection
+from dbanon.sessions.person_tags import PersonTags, StagedKey
+
+# The SQL function that computes tags; it is defined only while a key is staged.
+_TAG_FUNCTION = "dbanon_keyed_tag"
+
+
+class SqlitePersonTags(PersonTags):
+    """The keyed and salted hashes that a function on a connection to SQLite computes.
+
+    Parameters
+    ----------
+    driver : the connection of Python's module sqlite3.
+    """
+
+    def __init__(
+        self, connection: StagingConnection, key: StagedKey, driver: sqlite3.Connection
+    ) -> None:
+        super().__init__(connection, key)
+        self._driver = driver
+
+    def of_text(self, text: str) -> str:
+        return f"{_TAG_FUNCTION}({text})"
+
+    def pseudonym_of(self, text: str) -> str:
+        # hex(NULL) is the empty text in SQLite.
+        return f"nullif({super().pseudonym_of(text)}, '')"
+
+    def stage_key(self, inner: bytes, outer: bytes) -> None:
+        # The tag is an HMAC, or the inner hash alone if ``outer`` is empty; see the base class.
+        def tag(text: str | None) -> bytes | None:
+            if text is None:
+                return None
+            inner_hash = hashlib.sha256(inner + text.encode()).digest()
+            return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
+
+        self._driver.create_function(_TAG_FUNCTION, 1, tag, deterministic=True)
+        self._key.is_staged = True
+
+    def replace_key(self, inner: bytes, outer: bytes) -> None:
+        # A new definition of the SQL function replaces the one with the previous key.
+        self.stage_key(inner, outer)
+
+    def drop_key(self) -> None:
+        """Drop the function with the staged key, which the caller's connection must not keep."""
+        if self._key.is_staged:
+            self._driver.create_function(_TAG_FUNCTION, 1, None)
