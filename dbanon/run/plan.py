@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any
 
 from dbanon.data.counts import CountRequests
@@ -124,7 +125,7 @@ class Plan:
         """
         return {**self.policy.hierarchies, **build_all(self.hierarchies.trees, microdata, pulse)}
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
         return self.job.guarantee_for_policy(self.policy)
